@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from editd.engine.queries import PathChanges, effective, format_ranges, numbers_in, path_changes
-from editd.values.content import EXECUTABLE, FILE, version_of
+from editd.values.content import EXECUTABLE, FILE, Entry, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
 
 A, B = WorkspacePath("a"), WorkspacePath("b")
 

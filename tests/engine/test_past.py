@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from editd.engine.path_history import HistoryWalker
 from editd.store.index import Index
-from editd.values.content import FILE, Version
+from editd.values.content import FILE, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from editd.store import transaction_record
-from editd.values.content import Version
+from editd.values.content import Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Entry, Touch
+from editd.values.transaction import Authorship, Touch
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)

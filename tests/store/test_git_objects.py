@@ -14,12 +14,13 @@ from editd.store.git_objects import (
     CommitObject,
     GitTree,
     Oid,
-    TreeEntry,
     Trees,
     commit_content,
     object_id,
+    oid_of,
     tree_changes,
 )
+from editd.values.content import FILE, SYMLINK, Entry, Version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,10 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def file(oid: Oid) -> Entry:
+    return Entry(FILE, Version(oid.hex()))
+
+
 def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) -> None:
     choose = random.Random(3)
     stored: dict[Oid, bytes] = {}
@@ -55,9 +60,7 @@ def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) 
     for step in range(1500):
         changes = random_changes(choose, model)
         before = trees.root
-        splice = trees.update(
-            (path, None if oid is None else TreeEntry(0o100644, oid)) for path, oid in changes.items()
-        )
+        splice = trees.update((path, None if oid is None else file(oid)) for path, oid in changes.items())
         if choose.random() < 0.3:
             trees.revert(splice)
             assert trees.root == before
@@ -65,7 +68,10 @@ def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) 
         stored.update(splice.trees)
         if choose.random() < 0.1:
             trees = Trees(splice.root, stored.__getitem__)  # as after a restart
-        found = {path: after.oid if after else None for path, _, after in changed(stored, before, trees.root)}
+        found = {
+            path: oid_of(after.version) if after else None
+            for path, _, after in changed(stored, before, trees.root)
+        }
         assert found == {p: o for p, o in changes.items() if model.get(p) != o}
         for path, oid in changes.items():
             if oid is None:
@@ -78,7 +84,7 @@ def test_after_any_changes_the_tree_is_the_one_that_git_makes(repository: Path) 
 
 def changed(
     stored: dict[Oid, bytes], before: Oid, after: Oid
-) -> list[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
+) -> list[tuple[bytes, Entry | None, Entry | None]]:
     return list(tree_changes(stored.__getitem__, before, after))
 
 
@@ -97,7 +103,7 @@ def random_changes(choose: random.Random, model: dict[bytes, Oid]) -> dict[bytes
 def test_a_file_may_take_the_place_of_an_emptied_folder_and_back() -> None:
     stored: dict[Oid, bytes] = {}
     trees = Trees(EMPTY_TREE, stored.__getitem__)
-    entry = TreeEntry(0o100644, object_id("blob", b""))
+    entry = file(object_id("blob", b""))
     stored.update(trees.update([(b"a/b", entry), (b"a/c/d", entry)]).trees)
     stored.update(trees.update([(b"a", entry), (b"a/b", None), (b"a/c/d", None)]).trees)
     assert trees.entry(b"a") == entry
@@ -109,7 +115,7 @@ def test_a_file_may_take_the_place_of_an_emptied_folder_and_back() -> None:
 
 def test_a_tree_of_no_files_is_the_empty_tree() -> None:
     trees = Trees(EMPTY_TREE, dict[Oid, bytes]().__getitem__)
-    trees.update([(b"a/b/c", TreeEntry(0o100644, bytes(20)))])
+    trees.update([(b"a/b/c", file(bytes(20)))])
     assert trees.update([(b"a/b/c", None)]).root == EMPTY_TREE
 
 
@@ -117,10 +123,10 @@ def test_a_decoded_folder_encodes_to_the_same_bytes() -> None:
     raw = b"100644 a.b\0" + b"\x01" * 20 + b"40000 a\0" + b"\x02" * 20 + b"120000 b\0" + b"\x20" * 20
     folder = GitTree.decode(raw)
     assert b"".join(folder.entries) == raw
-    assert folder.folders() == [b"a"]
+    assert folder.folders() == {b"a": b"\x02" * 20}
     assert folder.files() == {
-        b"a.b": TreeEntry(0o100644, b"\x01" * 20),
-        b"b": TreeEntry(0o120000, b"\x20" * 20),
+        b"a.b": Entry(FILE, Version("01" * 20)),
+        b"b": Entry(SYMLINK, Version("20" * 20)),
     }
 
 
@@ -132,5 +138,5 @@ def test_git_reads_the_commits(repository: Path) -> None:
         ["git", "--git-dir", str(repository), "hash-object", "-t", "commit", "-w", "--stdin"],
         input=content, capture_output=True, check=True,
     )  # fmt: skip
-    assert bytes.fromhex(done.stdout.decode()) == object_id("commit", content)
+    assert oid_of(done.stdout.decode()) == object_id("commit", content)
     assert CommitObject.decode(content) == CommitObject(EMPTY_TREE, None, "é\n\nSeq: 1\n")

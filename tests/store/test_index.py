@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from editd.errors import HistoryDamaged, IoError
 from editd.store.index import LOT, WAITING_MAX, Index
 from editd.store.index_tables import LogQuery
-from editd.values.content import FILE, Version
+from editd.values.content import FILE, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Touch, Transaction
 from workplace import write
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 
 from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.values.changeset import Change
-from editd.values.content import SYMLINK, FileState, GitMode, Version
+from editd.values.content import SYMLINK, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
-from editd.values.transaction import Authorship, Entry, Kind
+from editd.values.transaction import Authorship, Kind
 
 if TYPE_CHECKING:
     from editd.store.history import History

@@ -27,7 +27,7 @@ from editd.errors import Conflict, InvalidParams, IoError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.store.git_objects import TreeEntry
+    from editd.values.content import Entry
 
 LOCK_SECONDS = 2.0  # to wait for another git command
 SHOWN_MAX = 20  # staged paths that a refusal names
@@ -233,7 +233,7 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
         raise
 
 
-def put_into_index(index: pygit2.Index, changes: Mapping[bytes, TreeEntry | None]) -> None:
+def put_into_index(index: pygit2.Index, changes: Mapping[bytes, Entry | None]) -> None:
     """Set these paths to their entries in the new commit, and write the locked index.
 
     Sizes and times are left for git to fill in. Called before the branch moves, so that a failure leaves the
@@ -244,7 +244,9 @@ def put_into_index(index: pygit2.Index, changes: Mapping[bytes, TreeEntry | None
             index.remove(os.fsdecode(path))
     for path, entry in changes.items():
         if entry is not None:
-            index.add(pygit2.IndexEntry(os.fsdecode(path), pygit2.Oid(raw=entry.oid), FileMode(entry.mode)))
+            index.add(
+                pygit2.IndexEntry(os.fsdecode(path), pygit2.Oid(hex=entry.version), FileMode(entry.mode))
+            )
     index.write()
 
 

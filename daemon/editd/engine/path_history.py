@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from editd.engine.commands import Restore
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import FileState
+    from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry, Seq, Touch
+    from editd.values.transaction import Seq, Touch
 
 
 class PathLeft(Struct, frozen=True):

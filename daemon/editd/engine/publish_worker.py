@@ -40,13 +40,12 @@ from editd.engine.git_branch import (
 )
 from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
-from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees
+from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import open_store
 from editd.store.transaction_record import ident
 from editd.system.process import Frame, read_frame, write_frame
-from editd.values.content import EXECUTABLE, FILE, FileState, GitMode, Version
+from editd.values.content import EXECUTABLE, FILE, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -268,7 +267,7 @@ class BranchMerge:
         entry = tree.entry(os.fsencode(path))
         if entry is None or entry.mode == _LINK:
             return None
-        blob = self.branch.repository.get(pygit2.Oid(raw=entry.oid))
+        blob = self.branch.repository.get(entry.version)
         if not isinstance(blob, pygit2.Blob):
             raise InvalidParams(
                 f"The repository lacks the blob of {path}, as in a partial clone.",
@@ -363,17 +362,17 @@ def _collision(path: WorkspacePath, message: str, hint: str = "") -> Conflict:
 
 def _entries(
     repository: pygit2.Repository, changes: Mapping[str, FileState | None]
-) -> dict[bytes, TreeEntry | None]:
+) -> dict[bytes, Entry | None]:
     """Write the blobs. Return the tree entry of each path."""
     return {
         os.fsencode(path): None
         if state is None
-        else TreeEntry(state.mode, repository.create_blob(state.content).raw)
+        else Entry(state.mode, Version(str(repository.create_blob(state.content))))
         for path, state in changes.items()
     }
 
 
-def _tree(branch: Branch, changes: Mapping[bytes, TreeEntry | None]) -> pygit2.Oid:
+def _tree(branch: Branch, changes: Mapping[bytes, Entry | None]) -> pygit2.Oid:
     repository = branch.repository
     trees = Trees(branch.tree or EMPTY_TREE, lambda oid: bytes(repository.read(pygit2.Oid(raw=oid))[1]))
     splice = trees.update(changes.items())

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from editd.store.history import History
     from editd.store.index_tables import LogQuery
-    from editd.values.content import FileState, Version
+    from editd.values.content import Entry, FileState, Version
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry, Seq, Touch, Transaction
+    from editd.values.transaction import Seq, Touch, Transaction
     from editd.workspace.reader import WorkspaceReader
 
 

@@ -19,11 +19,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from editd.store.git_objects import EMPTY_TREE, TreeEntry, Trees, commit_content, object_id
+from editd.store.git_objects import EMPTY_TREE, Trees, commit_content, object_id
 from editd.store.git_repository import borrow, create_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
+from editd.values.content import Entry
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
@@ -81,12 +82,12 @@ class ScanWorker:
 
     def _write_commit(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
         """Walk the workspace, and write its trees and the commit. The walk writes the blobs."""
-        entries: list[tuple[bytes, TreeEntry | None]] = []
+        entries: list[tuple[bytes, Entry | None]] = []
         reported = time.monotonic()
         for folder in walk.folders():
             prefix = folder.path + b"/" if folder.path else b""
             for name, (mode, version) in sorted(folder.files.items()):  # sorted insertion is fast
-                entries.append((prefix + name, TreeEntry(mode, bytes.fromhex(version))))
+                entries.append((prefix + name, Entry(mode, version)))
             if time.monotonic() - reported > PROGRESS_SECONDS:
                 reported = time.monotonic()
                 write_frame(sys.stdout.buffer, {"progress": walk.files, "bytes": walk.content_bytes})

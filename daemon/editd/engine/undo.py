@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from editd.engine.commands import OnConflict
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import FileState
+    from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry, Seq, Touch, Transaction
+    from editd.values.transaction import Seq, Touch, Transaction
 
 REPLAYED_MAX = 200  # later changes of a file that a forced undo replays
 

@@ -10,20 +10,24 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from msgspec import Struct
 
+from editd.values.content import Entry, Version
 from editd.values.path import ways_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from editd.values.content import FileState, GitMode
+
 Oid = bytes  # 20 bytes
+oid_of = bytes.fromhex  # the id of a version or a commit, given in hex digits; not a frame of its own
 ObjectKind = Literal["blob", "tree", "commit"]
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
-EMPTY_TREE: Oid = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _FOLDER_MODE = 0o040000
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
 
@@ -77,11 +81,6 @@ class PendingObjects:
                 self.bytes -= len(pending[1])
 
 
-class TreeEntry(Struct, frozen=True):
-    mode: int
-    oid: Oid
-
-
 class GitTree(Struct, eq=False):
     """One tree object, decoded so that an entry is found by bisection and replaced in place."""
 
@@ -105,14 +104,16 @@ class GitTree(Struct, eq=False):
     def __len__(self) -> int:
         return len(self.keys)
 
-    def entry(self, name: bytes) -> TreeEntry | None:
-        """Return the file, symlink or folder of that name, or None."""
-        for key in (name, name + b"/"):
-            at = bisect_left(self.keys, key)
-            if at < len(self.keys) and self.keys[at] == key:
-                entry = self.entries[at]
-                return TreeEntry(int(entry[: entry.index(b" ")], 8), entry[-20:])
-        return None
+    def file(self, name: bytes) -> Entry | None:
+        """Return the entry of the file or symlink `name`, or None."""
+        at = bisect_left(self.keys, name)
+        return _entry(self.entries[at]) if at < len(self.keys) and self.keys[at] == name else None
+
+    def folder(self, name: bytes) -> Oid | None:
+        """Return the id of the folder `name`, or None."""
+        key = name + b"/"
+        at = bisect_left(self.keys, key)
+        return self.entries[at][-20:] if at < len(self.keys) and self.keys[at] == key else None
 
     def without(self, other: GitTree) -> GitTree:
         """Return this folder without the entries that the other has too: most of them in successive trees."""
@@ -121,23 +122,25 @@ class GitTree(Struct, eq=False):
         rest = [(key, entry) for key, entry in pairs if entry not in shared]
         return GitTree([key for key, _ in rest], [entry for _, entry in rest])
 
-    def files(self) -> dict[bytes, TreeEntry]:
+    def files(self) -> dict[bytes, Entry]:
         """Return the files and symlinks by name."""
         return {
-            key: _tree_entry(entry)
+            key: _entry(entry)
             for key, entry in zip(self.keys, self.entries, strict=True)
             if not key.endswith(b"/")
         }
 
-    def folders(self) -> list[bytes]:
-        return [key[:-1] for key in self.keys if key.endswith(b"/")]
+    def folders(self) -> dict[bytes, Oid]:
+        """Return the ids of the folders by name."""
+        pairs = zip(self.keys, self.entries, strict=True)
+        return {key[:-1]: entry[-20:] for key, entry in pairs if key.endswith(b"/")}
 
-    def put(self, name: bytes, entry: TreeEntry) -> None:
+    def put(self, name: bytes, mode: int, oid: Oid) -> None:
         """Set the entry of `name`, replacing a file or a folder of that name."""
         key, other = (name, name + b"/")
-        if entry.mode == _FOLDER_MODE:
+        if mode == _FOLDER_MODE:
             key, other = other, key
-        encoded = b"%o %b\0%b" % (entry.mode, name, entry.oid)
+        encoded = b"%o %b\0%b" % (mode, name, oid)
         at = bisect_left(self.keys, key)
         if at < len(self.keys) and self.keys[at] == key:
             self.entries[at] = encoded
@@ -160,8 +163,9 @@ class GitTree(Struct, eq=False):
             del self.keys[at], self.entries[at]
 
 
-def _tree_entry(encoded: bytes) -> TreeEntry:
-    return TreeEntry(int(encoded[: encoded.index(b" ")], 8), encoded[-20:])
+def _entry(encoded: bytes) -> Entry:
+    mode = int(encoded[: encoded.index(b" ")], 8)
+    return Entry(cast("GitMode", mode), Version(encoded[-20:].hex()))  # the user's git may have older modes
 
 
 class TreeUpdate(Struct, frozen=True):
@@ -182,12 +186,11 @@ class Trees:
         self._read = read
         self._folders: dict[bytes, GitTree | None] = {}  # None: there is no such folder
 
-    def entry(self, path: bytes) -> TreeEntry | None:
+    def entry(self, path: bytes) -> Entry | None:
         """Return the file or symlink at `path`; None for a folder or nothing."""
         above, _, name = path.rpartition(b"/")
         folder = self._folders[above] if above in self._folders else self.folder(above)
-        entry = folder.entry(name) if folder is not None else None
-        return None if entry is None or entry.mode == _FOLDER_MODE else entry
+        return None if folder is None else folder.file(name)
 
     def folder(self, path: bytes) -> GitTree | None:
         """Return the folder at `path` (b"" is the root), read at its first use."""
@@ -206,13 +209,11 @@ class Trees:
         """Read the folder at `path`, whose parent is in memory."""
         above, _, name = path.rpartition(b"/")
         folder = self._folders[above]
-        entry = None if folder is None else folder.entry(name)
-        if entry is None or entry.mode != _FOLDER_MODE:
-            return None
-        return _decoded(self._read, entry.oid)
+        oid = None if folder is None else folder.folder(name)
+        return None if oid is None else _decoded(self._read, oid)
 
-    def update(self, changes: Iterable[tuple[bytes, TreeEntry | None]]) -> TreeUpdate:
-        """Apply `changes` to the tree: each a path and its new entry, None for a removal."""
+    def update(self, changes: Iterable[tuple[bytes, Entry | FileState | None]]) -> TreeUpdate:
+        """Apply `changes` to the tree: each a path and its new state, None for a removal."""
         if len(self._folders) > FOLDERS_KEPT_MAX:
             self._folders.clear()
         before: dict[bytes, GitTree | None] = {}
@@ -220,13 +221,13 @@ class Trees:
         if len(ordered) > 1:
             ordered.sort(key=lambda change: change[1] is not None)  # removals first, to make room
         try:
-            for path, entry in ordered:
+            for path, state in ordered:
                 above, _, name = path.rpartition(b"/")
                 folder = self._editable(above, before)
-                if entry is None:
+                if state is None:
                     folder.remove_file(name)
                 else:
-                    folder.put(name, entry)
+                    folder.put(name, state.mode, oid_of(state.version))
         except BaseException:  # if a folder cannot be read, all of them stay unchanged
             self._restore(before)
             raise
@@ -274,7 +275,7 @@ class Trees:
             assert parent is not None
             if raw:
                 trees[oid] = raw
-                parent.put(name, TreeEntry(_FOLDER_MODE, oid))
+                parent.put(name, _FOLDER_MODE, oid)
             else:
                 del self._folders[path]
                 parent.remove_folder(name)
@@ -283,7 +284,7 @@ class Trees:
 
 def tree_changes(
     read: Callable[[Oid], bytes], before: Oid, after: Oid
-) -> Iterator[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
+) -> Iterator[tuple[bytes, Entry | None, Entry | None]]:
     """Yield the files and symlinks that differ between two trees: path, before, after. Ignores moves."""
     waiting = [(b"", before, after)]
     while waiting:
@@ -295,19 +296,15 @@ def tree_changes(
         old_files, new_files = old.files(), new.files()
         for name in sorted(old_files.keys() | new_files.keys()):
             yield prefix + name, old_files.get(name), new_files.get(name)
+        old_folders, new_folders = old.folders(), new.folders()
         waiting.extend(
-            (prefix + name + b"/", _folder_oid(old, name), _folder_oid(new, name))
-            for name in sorted({*old.folders(), *new.folders()}, reverse=True)
+            (prefix + name + b"/", old_folders.get(name, EMPTY_TREE), new_folders.get(name, EMPTY_TREE))
+            for name in sorted(old_folders.keys() | new_folders.keys(), reverse=True)
         )
 
 
 def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
     return GitTree([], []) if oid == EMPTY_TREE else GitTree.decode(read(oid))
-
-
-def _folder_oid(folder: GitTree, name: bytes) -> Oid:
-    entry = folder.entry(name)
-    return entry.oid if entry is not None and entry.mode == _FOLDER_MODE else EMPTY_TREE
 
 
 class CommitObject(Struct, frozen=True):
@@ -326,8 +323,8 @@ class CommitObject(Struct, frozen=True):
             raise ValueError("not a commit object")
         parent = lines[1][7:] if lines[1:] and lines[1].startswith(b"parent ") else b""
         return cls(
-            bytes.fromhex(lines[0][5:].decode("ascii")),
-            bytes.fromhex(parent.decode("ascii")) if parent else None,
+            oid_of(lines[0][5:].decode("ascii")),
+            oid_of(parent.decode("ascii")) if parent else None,
             message.decode("utf-8", "surrogateescape"),
         )
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.store import transaction_record
-from editd.store.git_objects import CommitObject, Oid, commit_content
+from editd.store.git_objects import CommitObject, Oid, commit_content, oid_of
 from editd.system.files import replace_file_durably, sync_path, take, users_git_files, would_block
 from editd.values.transaction import Authorship
 
@@ -51,7 +51,7 @@ def read_head(store: str) -> bytes | None:
             hint="No transaction is lost by this. `editctl check --repair` finds the newest one.",
             data={"file": path},
         )
-    return bytes.fromhex(line.decode("ascii"))
+    return oid_of(line.decode("ascii"))
 
 
 def move_head(store: str, commit: bytes) -> None:
@@ -108,7 +108,7 @@ def read_history_start(store: str) -> HistoryStart:
     try:
         if len(line) != 41:
             raise ValueError("not one line with an id")
-        return HistoryStart(bytes.fromhex(line.decode("ascii").removesuffix("\n")), 0, time_us)
+        return HistoryStart(oid_of(line.decode("ascii").removesuffix("\n")), 0, time_us)
     except ValueError:
         raise HistoryDamaged(
             f"The history is damaged: {path} names no commit, so the start of the history is unknown.",
@@ -230,10 +230,10 @@ def read_manifest(store: str) -> Manifest | None:
             data={"file": path},
         )
     lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]
-    floors = [bytes.fromhex(line[1]) for line in lines if line[0] == "floor"]
+    floors = [oid_of(line[1]) for line in lines if line[0] == "floor"]
     return Manifest(
         {line[1]: int(line[2]) for line in lines if line[0] == "pack"},
-        frozenset(bytes.fromhex(line[1]) for line in lines if line[0] == "lost"),
+        frozenset(oid_of(line[1]) for line in lines if line[0] == "lost"),
         floors[0] if floors else None,
     )
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pygit2
 from msgspec import Struct
@@ -26,9 +26,9 @@ from editd.store.git_objects import (
     ObjectSource,
     Oid,
     PendingObjects,
-    TreeEntry,
     Trees,
     TreeUpdate,
+    oid_of,
 )
 from editd.store.git_repository import (
     HistoryStart,
@@ -56,22 +56,21 @@ from editd.store.transaction_record import (
     change_record,
     commit_of,
     commit_oid,
-    entry_by,
+    entries_of,
     part_records,
     touch_by,
     transaction_of,
     transaction_of_commit,
-    tree_entry,
 )
 from editd.system.filesystem import folder_bytes
-from editd.values.content import GitMode, Version
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.store.journal import Frame
     from editd.values.changeset import Change
+    from editd.values.content import Entry, FileState, GitMode, Version
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
@@ -198,18 +197,15 @@ class History:
 
     def entry(self, path: WorkspacePath) -> Entry | None:
         """Return the entry of `path` after the newest transaction, drafts included."""
-        entry = self._trees.entry(path.raw)
-        if entry is None:
-            return None
-        return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()))  # editd wrote these trees itself
+        return self._trees.entry(path.raw)
 
     def pending_content(self, version: Version) -> bytes | None:
         """Return the bytes of an unpacked version from memory; None for any other version."""
-        return self.pending.get(bytes.fromhex(version))
+        return self.pending.get(oid_of(version))
 
     def content(self, version: Version) -> bytes | None:
         """Return the bytes of any recorded version, or None. Raises HistoryDamaged, IoError."""
-        oid = bytes.fromhex(version)
+        oid = oid_of(version)
         if (content := self._in_memory(oid)) is not None:
             return content
         try:
@@ -230,10 +226,9 @@ class History:
         if folder is None:
             return {}, []
         files: dict[bytes, tuple[GitMode, Version]] = {
-            name: (cast("GitMode", entry.mode), Version(entry.oid.hex()))
-            for name, entry in folder.files().items()
+            name: (entry.mode, entry.version) for name, entry in folder.files().items()
         }
-        return files, folder.folders()
+        return files, list(folder.folders())
 
     def entry_at(self, path: WorkspacePath, seq: int) -> Entry | None:
         """Return the entry of `path` right after transaction `seq`."""
@@ -302,12 +297,12 @@ class History:
         """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on."""
         seq = self._seq + 1
         records, touches = list[ChangeRecord](), list[Touch]()  # each touch equals `touch_of` of its record
-        entries: list[tuple[bytes, TreeEntry | None]] = []
+        entries: list[tuple[bytes, FileState | None]] = []
         for change in changes:
             is_new = change.before is not None and not self.index.is_touched(change.path)
             record = change_record(change, with_before=is_new)
             records.append(record)
-            entries.append((record.path, entry_by(change.after)))
+            entries.append((record.path, change.after))
             touches.append(touch_by(change))
         splice = self._trees.update(entries)
         commit = commit_oid(
@@ -359,12 +354,11 @@ class History:
         with self.index.trial() as add:
 
             def record(changes: Sequence[Change], undoes: Sequence[Seq], parts: Sequence[Part]) -> None:
-                entries = [(change.path.raw, entry_by(change.after)) for change in changes]
-                splices.append(self._trees.update(entries))
+                splices.append(self._trees.update((change.path.raw, change.after) for change in changes))
                 self._tried |= splices[-1].trees
                 for state in (side for change in changes for side in (change.before, change.after)):
                     if state is not None:
-                        self._tried[bytes.fromhex(state.version)] = state.content
+                        self._tried[oid_of(state.version)] = state.content
                 self._seq += 1
                 touches = tuple(map(touch_by, changes))
                 nobody = Authorship("", None, "", None)
@@ -439,7 +433,7 @@ class History:
 
         Durable on return. Raises OSError with nothing changed. `forget_compacted` updates the index.
         """
-        oid = bytes.fromhex(commit)
+        oid = oid_of(commit)
         write_history_start(self.store, oid)
         self.floor = self._read_floor()
         self._index_floor(oid)
@@ -497,8 +491,8 @@ class History:
         for record in hot:
             if record.seq != self._seq + 1:
                 raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
-            splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
             transaction = transaction_of(record)
+            splice = self._trees.update(entries_of(transaction))
             commit, _ = commit_of(transaction, record.notes, splice.root, self._head)
             if commit != record.commit:
                 raise self._damaged(
@@ -567,7 +561,7 @@ class History:
         if seq >= self.packed:
             return seq > self.packed or known == self._packed_commit.hex()
         try:
-            return self._written(bytes.fromhex(known)).seq == seq
+            return self._written(oid_of(known)).seq == seq
         except HistoryDamaged:
             return False
 

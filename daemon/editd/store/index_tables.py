@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged
 from editd.store import sqlite
-from editd.values.content import GitMode, Version
+from editd.values.content import Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     import sqlite3

@@ -34,7 +34,7 @@ from editd.store.git_repository import (
 )
 from editd.store.journal import Frame, JournalPosition, committed, frames
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
-from editd.store.transaction_record import Committed, commit_of, parse, transaction_of, tree_entry
+from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
 from editd.system.files import sync_path, take
 from editd.system.process import exit_fast, read_frame, write_frame
 
@@ -106,8 +106,9 @@ class Packer:
     def _add(self, writer: PackWriter, record: Committed) -> None:
         if record.seq != self.packed + 1:
             raise HistoryDamaged(f"The journal goes from transaction {self.packed} to {record.seq}.")
-        splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
-        oid, content = commit_of(transaction_of(record), record.notes, splice.root, self._head)
+        transaction = transaction_of(record)
+        splice = self._trees.update(entries_of(transaction))
+        oid, content = commit_of(transaction, record.notes, splice.root, self._head)
         if oid != record.commit:
             raise HistoryDamaged(f"Transaction {record.seq} does not give the commit {record.commit.hex()}.")
         for change in record.changes:

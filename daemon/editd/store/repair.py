@@ -27,6 +27,7 @@ from editd.store.git_objects import (
     EMPTY_TREE,
     Oid,
     Trees,
+    oid_of,
 )
 from editd.store.git_repository import (
     MANIFEST,
@@ -49,7 +50,7 @@ from editd.store.transaction_record import (
     Committed,
     EntryRecord,
     commit_of,
-    entry_by,
+    entries_of,
     parse,
     part_records,
     transaction_of,
@@ -62,7 +63,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from editd.values.transaction import Entry, Transaction
+    from editd.values.content import Entry
+    from editd.values.transaction import Transaction
 
 PATHS_NAMED_MAX = 20
 _INDEX = ("index.db", "index.db-wal", "index.db-shm")
@@ -251,7 +253,7 @@ class Repair:
     def _link(self, seq: int, known: Oid | None, before: _Link | None) -> _Link | None:
         """Return a transaction's commit and tree, rebuilt if necessary; None if they are lost."""
         transaction, notes = self._transaction(seq)
-        oid = known or (None if transaction is None else bytes.fromhex(transaction.id))
+        oid = known or (None if transaction is None else oid_of(transaction.id))
         if oid is None:
             return None
         try:
@@ -278,7 +280,7 @@ class Repair:
     def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
         trees = Trees(before.tree, self._rescued.read)
         try:
-            splice = trees.update((touch.path.raw, entry_by(touch.after)) for touch in transaction.touches)
+            splice = trees.update(entries_of(transaction))
         except KeyError:
             return None
         commit, content = commit_of(transaction, notes, splice.root, before.commit)
@@ -296,7 +298,7 @@ class Repair:
         for touch in () if transaction is None else transaction.touches:
             for entry in (touch.before, touch.after):
                 if entry is not None:
-                    self._rescued.need(bytes.fromhex(entry.version), touch.path.text, f"transaction {seq}")
+                    self._rescued.need(oid_of(entry.version), touch.path.text, f"transaction {seq}")
 
     # ── the journal ──
 
@@ -348,12 +350,12 @@ class Repair:
         for touch in transaction.touches:
             after = None
             if touch.after is not None:
-                content = self._rescued.content(bytes.fromhex(touch.after.version), touch.path.text, seq)
+                content = self._rescued.content(oid_of(touch.after.version), touch.path.text, seq)
                 if content is None:
                     self._pack_through = seq  # so that recovery does not need the content
                 after = _entry_record(touch.after, content)
             if touch.before is not None:
-                self._rescued.need(bytes.fromhex(touch.before.version), touch.path.text, f"transaction {seq}")
+                self._rescued.need(oid_of(touch.before.version), touch.path.text, f"transaction {seq}")
             source = None if touch.source is None else touch.source.raw
             changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
         author = transaction.authorship
@@ -481,4 +483,4 @@ def _put_in_place(source: str, target: str, name: bytes) -> None:
 def _entry_record(entry: Entry | None, content: bytes | None) -> EntryRecord | None:
     if entry is None:
         return None
-    return EntryRecord(entry.mode, bytes.fromhex(entry.version), entry.permissions, content)
+    return EntryRecord(entry.mode, oid_of(entry.version), entry.permissions, content)

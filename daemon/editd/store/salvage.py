@@ -28,6 +28,7 @@ from editd.store.git_objects import (
     ObjectKind,
     Oid,
     object_id,
+    oid_of,
     tree_changes,
 )
 from editd.store.git_repository import read_head
@@ -36,7 +37,7 @@ from editd.store.index import Index
 from editd.store.journal import Journal, whole_records
 from editd.store.packfile import Pack, verify_index, whole_objects
 from editd.store.state_files import SyncedThrough
-from editd.store.transaction_record import transaction_of, tree_entry
+from editd.store.transaction_record import entries_of, transaction_of
 from editd.store.verify import verify_quick
 from editd.values.content import version_of
 
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.store.transaction_record import Committed
+    from editd.values.content import Entry
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Entry
 
 
 class WholeObjects:
@@ -183,7 +184,7 @@ class Salvage(History):
             return
         self._advance(record)
         with contextlib.suppress(HistoryDamaged):
-            splice = self._trees.update((change.path, tree_entry(change)) for change in record.changes)
+            splice = self._trees.update(entries_of(transaction_of(record)))
             self.pending.hold(record.seq, splice.trees.items())
         if self.index.id_of(record.seq) != record.commit.hex():
             self.index.add(transaction_of(record), record.notes)
@@ -272,12 +273,10 @@ class RescuedObjects:
             prefix, oid = waiting.pop()
             folder = GitTree.decode(self.read(oid))
             for name, entry in folder.files().items():
-                if not self._is_borrowed(entry.oid):
-                    yield os.fsdecode(prefix + name), entry.oid
-            for name in folder.folders():
-                below = folder.entry(name)
-                if below is not None:
-                    waiting.append((prefix + name + b"/", below.oid))
+                oid = oid_of(entry.version)
+                if not self._is_borrowed(oid):
+                    yield os.fsdecode(prefix + name), oid
+            waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
 
     def _is_borrowed(self, oid: Oid) -> bool:
         return oid not in self._own and self._salvage.objects.is_borrowed(oid)

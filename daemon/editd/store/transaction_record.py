@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from editd.store.git_objects import CommitObject, Oid, TreeEntry, commit_content, object_id, tree_changes
-from editd.values.content import FileState, GitMode, Version, version_of
+from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
+from editd.values.content import Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Entry, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -246,8 +247,8 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
             touches.append(
                 Touch(
                     WorkspacePath(text),
-                    named(old, None),
-                    named(new, bits.get(text)),
+                    old,
+                    new and replace(new, permissions=bits.get(text)),
                     None if source is None else WorkspacePath(source),
                 )
             )
@@ -267,13 +268,6 @@ def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[
         head = CommitObject.decode(read(head)).parent
     for oid in reversed(oids):
         yield transaction_of_commit(read, oid)
-
-
-def named(entry: TreeEntry | None, permissions: int | None) -> Entry | None:
-    """Convert a tree entry to the form that a transaction has."""
-    if entry is None:
-        return None
-    return Entry(cast("GitMode", entry.mode), Version(entry.oid.hex()), permissions)
 
 
 # The journal's records: one for each transaction, sufficient to finish it.
@@ -341,7 +335,7 @@ def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord 
     is_gone = not state.content and state.version != _EMPTY
     return EntryRecord(
         state.mode,
-        bytes.fromhex(state.version),
+        oid_of(state.version),
         state.permissions,
         state.content if with_content and not is_gone else None,
     )
@@ -431,14 +425,9 @@ def commit_of(transaction: Transaction, notes: bytes, tree: Oid, parent: Oid) ->
     )  # fmt: skip
 
 
-def tree_entry(change: ChangeRecord) -> TreeEntry | None:
-    """Return the entry of the changed path in the tree after the change; none if it is gone."""
-    return None if change.after is None else TreeEntry(change.after.mode, change.after.version)
-
-
-def entry_by(state: FileState | Entry | None) -> TreeEntry | None:
-    """Return the entry of a file with this state in a tree."""
-    return None if state is None else TreeEntry(state.mode, bytes.fromhex(state.version))
+def entries_of(transaction: Transaction) -> Iterator[tuple[bytes, Entry | None]]:
+    """Yield the entries that the trees have after the transaction; None for a path that is gone."""
+    return ((touch.path.raw, touch.after) for touch in transaction.touches)
 
 
 def touch_by(change: Change) -> Touch:

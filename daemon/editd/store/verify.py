@@ -27,6 +27,7 @@ from editd.store.git_objects import (
     GitTree,
     Oid,
     object_id,
+    oid_of,
     tree_changes,
 )
 from editd.store.git_repository import (
@@ -334,10 +335,14 @@ class _Walk:
     def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
         """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
         for path, _, made in tree_changes(self._tree, before, after):
-            if made is None or pygit2.Oid(raw=made.oid) in self._own or made.oid in self._lost:
+            if (
+                made is None
+                or pygit2.Oid(hex=made.version) in self._own
+                or oid_of(made.version) in self._lost
+            ):
                 continue
             yield (
-                f"The content {made.oid.hex()} of {os.fsdecode(path)} in transaction {seq} is missing in "
+                f"The content {made.version} of {os.fsdecode(path)} in transaction {seq} is missing in "
                 f"{self._store}. `editctl check --repair` looks for it elsewhere."
             )
 
@@ -349,12 +354,10 @@ class _Walk:
             prefix, oid = waiting.pop()
             folder = GitTree.decode(self._tree(oid))
             for name, entry in folder.files().items():
-                if pygit2.Oid(raw=entry.oid) not in self._repository.odb and entry.oid not in self._lost:
+                oid = oid_of(entry.version)
+                if pygit2.Oid(raw=oid) not in self._repository.odb and oid not in self._lost:
                     gone.append(os.fsdecode(prefix + name))
-            for name in folder.folders():
-                below = folder.entry(name)
-                assert below is not None
-                waiting.append((prefix + name + b"/", below.oid))
+            waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
         return sorted(gone)
 
     def of_baseline(self) -> Iterator[str]:

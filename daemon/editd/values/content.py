@@ -76,6 +76,14 @@ class FileState:
         return FileState(self.content, mode, permissions, self.version)
 
 
+class Entry(Struct, frozen=True):
+    """A file's state by name, without its content: as the history and git's trees have it."""
+
+    mode: GitMode
+    version: Version
+    permissions: int | None = None  # the low twelve bits of st_mode; None in a tree, and if unknown
+
+
 def mode_of(st_mode: int) -> GitMode:
     """Return git's mode for a regular file or symlink (the owner's x bit decides, as in git)."""
     if stat.S_ISLNK(st_mode):

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 
 from msgspec import Struct
 
+from editd.values.content import Entry
+
 if TYPE_CHECKING:
-    from editd.values.content import FileState, GitMode, Version
+    from editd.values.content import FileState
     from editd.values.path import WorkspacePath
 
 Seq = NewType("Seq", int)
@@ -18,14 +20,6 @@ CommitId = NewType("CommitId", str)
 
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
-
-
-class Entry(Struct, frozen=True):
-    """The state of a path in the history: git's mode, the version, and the permission bits if known."""
-
-    mode: GitMode
-    version: Version
-    permissions: int | None = None
 
 
 State = TypeVar("State", bound="FileState | Entry")

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from editd.server.methods import Services
     from editd.store.index_tables import SessionWork
     from editd.values.changeset import ConflictReport, Outcome
-    from editd.values.content import Version
+    from editd.values.content import Entry, Version
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Entry, Transaction
+    from editd.values.transaction import Authorship, Transaction
 
 
 LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
