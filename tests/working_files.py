@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import RealDisk, ignore_lease_signal
-from editd.values.changeset import Change
-from editd.values.content import SYMLINK, FileState
+from editd.values.content import SYMLINK, Change, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
@@ -85,12 +84,14 @@ def held(root: Path) -> Held:
     return found
 
 
-def change(path: str, before: FileState | None, after: FileState | None, source: str | None = None) -> Change:
+def change(
+    path: str, before: FileState | None, after: FileState | None, source: str | None = None
+) -> Change[FileState]:
     return Change(
         WorkspacePath.parse(path), before, after, None if source is None else WorkspacePath.parse(source)
     )
 
 
-def changes_between(before: Held, after: Held) -> list[Change]:
+def changes_between(before: Held, after: Held) -> list[Change[FileState]]:
     paths = sorted(before.keys() | after.keys())
     return [change(p, before.get(p), after.get(p)) for p in paths if before.get(p) != after.get(p)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from editd.engine.queries import PathChanges, effective, format_ranges, numbers_in, path_changes
-from editd.values.content import EXECUTABLE, FILE, Entry, version_of
+from editd.values.content import EXECUTABLE, FILE, Change, Entry, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
 
 A, B = WorkspacePath("a"), WorkspacePath("b")
 
@@ -16,13 +16,13 @@ def entry(text: str | None) -> Entry | None:
     return None if text is None else Entry(FILE, version_of(text.encode()))
 
 
-def touch(path: WorkspacePath, before: str | None, after: str | None, **more: object) -> Touch:
-    return Touch(path, entry(before), entry(after), **more)  # type: ignore[arg-type]
+def touch(path: WorkspacePath, before: str | None, after: str | None, **more: object) -> Change[Entry]:
+    return Change(path, entry(before), entry(after), **more)  # type: ignore[arg-type]
 
 
 def made(
     seq: int,
-    *touches: Touch,
+    *touches: Change[Entry],
     kind: Kind = "edit",
     undoes: tuple[int, ...] = (),
     undone_by: int | None = None,
@@ -57,7 +57,7 @@ def test_where_somebody_else_came_in_between_another_run_begins() -> None:
 
 def test_where_somebody_else_changed_the_mode_in_between_another_run_begins() -> None:
     first, executable = made(1, touch(A, "0", "1")), Entry(EXECUTABLE, version_of(b"1"))
-    second = made(3, Touch(A, executable, entry("2")))
+    second = made(3, Change(A, executable, entry("2")))
     assert bare([first, second]) == [run(A, "0", "1"), PathChanges(A, (executable, entry("2")), (), None)]
 
 

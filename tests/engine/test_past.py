@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from editd.engine.path_history import HistoryWalker
 from editd.store.index import Index
-from editd.values.content import FILE, Entry, Version
+from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ PATHS = [WorkspacePath(f"file-{number}") for number in range(100)]
 OLD, NEW = (Entry(FILE, Version(text * 40)) for text in "01")
 
 
-def recorded(seq: int, touches: list[Touch], undoes: list[Part]) -> Transaction:
+def recorded(seq: int, touches: list[Change[Entry]], undoes: list[Part]) -> Transaction:
     said = Authorship("actor", None, "why")
     return Transaction(
         Seq(seq),
@@ -38,12 +38,12 @@ def recorded(seq: int, touches: list[Touch], undoes: list[Part]) -> Transaction:
 def test_what_a_transaction_undid_is_read_once_for_all_its_files(tmp_path: Path) -> None:
     index = Index(str(tmp_path / "index.db"))
     index.add(recorded(0, [], []))
-    index.add(recorded(1, [Touch(path, None, OLD) for path in FORMER], []))
-    moves = [Touch(path, None, OLD, former) for path, former in zip(PATHS, FORMER, strict=True)]
-    index.add(recorded(2, [*moves, *(Touch(path, OLD, None) for path in FORMER)], []))
-    index.add(recorded(3, [Touch(path, OLD, NEW) for path in PATHS], []))
+    index.add(recorded(1, [Change(path, None, OLD) for path in FORMER], []))
+    moves = [Change(path, None, OLD, former) for path, former in zip(PATHS, FORMER, strict=True)]
+    index.add(recorded(2, [*moves, *(Change(path, OLD, None) for path in FORMER)], []))
+    index.add(recorded(3, [Change(path, OLD, NEW) for path in PATHS], []))
     half = PATHS[::2]
-    index.add(recorded(4, [Touch(path, NEW, OLD) for path in half], [Part(Seq(3), path) for path in half]))
+    index.add(recorded(4, [Change(path, NEW, OLD) for path in half], [Part(Seq(3), path) for path in half]))
     past = HistoryWalker(cast("History", SimpleNamespace(index=index)))
     asked: list[str] = []
     index.flush()

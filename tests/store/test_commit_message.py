@@ -9,17 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from editd.store import transaction_record
-from editd.values.content import Entry, Version
+from editd.values.content import Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Touch
+from editd.values.transaction import Authorship
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)
 
 
-def touch(path: str, *, source: str | None = None, permissions: int | None = None) -> Touch:
+def touch(path: str, *, source: str | None = None, permissions: int | None = None) -> Change[Entry]:
     after = Entry(0o100644, Version("a" * 40), permissions)
-    return Touch(WorkspacePath(path), None, after, None if source is None else WorkspacePath(source))
+    return Change(WorkspacePath(path), None, after, None if source is None else WorkspacePath(source))
 
 
 @given(actor=names, session=st.none() | names, message=texts, request=st.none() | names)
@@ -54,20 +54,20 @@ def test_moves_and_odd_permissions_are_kept() -> None:
         ([touch("a"), touch("b"), touch("c")], "add a and 2 more"),
         (
             [
-                Touch(WorkspacePath("old"), Entry(0o100644, Version("a" * 40)), None),
+                Change(WorkspacePath("old"), Entry(0o100644, Version("a" * 40)), None),
                 touch("new", source="old"),
             ],
             "move new",
         ),
     ],
 )
-def test_a_transaction_without_a_message_gets_a_subject(touches: list[Touch], subject: str) -> None:
+def test_a_transaction_without_a_message_gets_a_subject(touches: list[Change[Entry]], subject: str) -> None:
     assert transaction_record.compose(1, "edit", Authorship("me"), 0, touches, []).splitlines()[0] == subject
 
 
 def test_the_subject_of_many_deletions_is_not_looked_for_among_all_of_them() -> None:
     entry = Entry(0o100644, Version("a" * 40))
-    gone = [Touch(WorkspacePath(f"gone/{number}"), entry, None) for number in range(20_000)]
+    gone = [Change(WorkspacePath(f"gone/{number}"), entry, None) for number in range(20_000)]
     began = time.process_time()
     assert transaction_record.summary("outside", gone) == "outside: delete gone/0 and 19999 more"
     assert time.process_time() - began < 5  # it took a minute once, and every edit waited

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from editd.errors import HistoryDamaged, IoError
 from editd.store.index import LOT, WAITING_MAX, Index
 from editd.store.index_tables import LogQuery
-from editd.values.content import FILE, Entry, Version
+from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
 from workplace import write
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def transaction(seq: int) -> Transaction:
     after = Entry(FILE, Version(f"{seq:040x}"))
     said = Authorship(f"actor-{seq % 5}", f"session-{seq % 3}", "why")
     kind: Kind = "edit" if seq % 7 else "outside"
-    touches = (Touch(path, None, after),)
+    touches = (Change(path, None, after),)
     return Transaction(Seq(seq), CommitId(f"{seq:040x}"), kind, said, seq * SECOND_US, touches)
 
 
@@ -245,7 +245,7 @@ def test_a_transaction_is_undone_as_long_as_one_of_several_undos_of_it_is_in_for
 
 def test_each_path_is_undone_by_the_newest_undo_that_is_in_force_there(tmp_path: Path) -> None:
     index = Index(str(tmp_path / "index.db"))
-    touches = tuple(Touch(WorkspacePath(path), None, Entry(FILE, Version("1" * 40))) for path in "ab")
+    touches = tuple(Change(WorkspacePath(path), None, Entry(FILE, Version("1" * 40))) for path in "ab")
     for seq, undone in {1: (), 2: (1,), 3: (2,), 4: (1,), 5: (3,), 6: (4,)}.items():
         made = replace(transaction(seq), touches=touches, undoes=tuple(map(Seq, undone)))
         is_in_part = seq == 6

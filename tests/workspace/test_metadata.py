@@ -20,7 +20,7 @@ from working_files import LINK, NEW, OLD, change, files_on, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.values.changeset import Change
+    from editd.values.content import Change
 
 pytestmark = pytest.mark.usefixtures("spared")
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -51,7 +51,7 @@ def names_user(path: Path, user: int) -> bool:
     return any(tag == 0x02 and who == user for tag, _, who in entries)
 
 
-def publish(root: Path, *changes: Change) -> None:
+def publish(root: Path, *changes: Change[FileState]) -> None:
     disk = RealDisk(str(root))
     files = files_on(disk)
     files.check(changes)

@@ -16,13 +16,15 @@ from working_files import LINK, NEW, OLD, Held, change, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.values.changeset import Change
+    from editd.values.content import Change
 
 AS_USER = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 X = FileState(b"old", EXECUTABLE)
 
 
-def refusal(root: Path, *changes: Change, pending: tuple[Change, ...] = ()) -> type[Refused] | None:
+def refusal(
+    root: Path, *changes: Change[FileState], pending: tuple[Change[FileState], ...] = ()
+) -> type[Refused] | None:
     """What kind of no the changes get; None if they may be published."""
     try:
         check_publishable(RealDisk(str(root)), changes, pending)
@@ -40,7 +42,9 @@ def refusal(root: Path, *changes: Change, pending: tuple[Change, ...] = ()) -> t
         (change("other", OLD, NEW), None),
     ],
 )
-def test_a_hard_link_is_not_parted(tmp_path: Path, ours: Change, says: type[Refused] | None) -> None:
+def test_a_hard_link_is_not_parted(
+    tmp_path: Path, ours: Change[FileState], says: type[Refused] | None
+) -> None:
     put(tmp_path, {"a": OLD, "other": OLD})
     os.link(tmp_path / "a", tmp_path / "b")
     assert refusal(tmp_path, ours) is says
@@ -54,7 +58,9 @@ def test_a_hard_link_is_not_parted(tmp_path: Path, ours: Change, says: type[Refu
         (change("a", OLD, X), None),
     ],
 )
-def test_a_read_only_file_keeps_its_content(tmp_path: Path, ours: Change, says: type[Refused] | None) -> None:
+def test_a_read_only_file_keeps_its_content(
+    tmp_path: Path, ours: Change[FileState], says: type[Refused] | None
+) -> None:
     put(tmp_path, {"a": OLD})
     (tmp_path / "a").chmod(0o444)
     assert refusal(tmp_path, ours) is says
@@ -101,7 +107,7 @@ def test_another_user_s_file_is_left_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_files_and_folders_do_not_share_a_name(
-    tmp_path: Path, there: Held, changes: list[Change], says: type[Refused] | None
+    tmp_path: Path, there: Held, changes: list[Change[FileState]], says: type[Refused] | None
 ) -> None:
     put(tmp_path, there)
     assert refusal(tmp_path, *changes) is says

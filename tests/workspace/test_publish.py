@@ -23,13 +23,13 @@ from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.values.changeset import Change
+    from editd.values.content import Change
 
 pytestmark = pytest.mark.usefixtures("spared")
 A = WorkspacePath.parse("a")
 
 
-def overtaken(disk: MeddlingDisk, *changes: Change) -> Held:
+def overtaken(disk: MeddlingDisk, *changes: Change[FileState]) -> Held:
     """Publish, expecting to be overtaken at `a`; return the orphans."""
     files = files_on(disk)
     staging = files.stage(changes, "t")
@@ -175,7 +175,7 @@ def test_a_file_that_somebody_makes_first_is_left(tmp_path: Path, disk: Meddling
     ids=["created", "modified", "deleted", "mode"],
 )
 def test_what_somebody_writes_onto_what_is_being_taken_back_stays(
-    tmp_path: Path, disk: MeddlingDisk, ours: Change, moment: tuple[str, int]
+    tmp_path: Path, disk: MeddlingDisk, ours: Change[FileState], moment: tuple[str, int]
 ) -> None:
     put(tmp_path, {} if ours.before is None else {"b": OLD})
     files = files_on(disk)

@@ -12,8 +12,7 @@ import pytest
 
 from editd.errors import Refused
 from editd.system.filesystem import RealDisk
-from editd.values.changeset import Change
-from editd.values.content import FileState
+from editd.values.content import Change, FileState
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.replaced_files import KEPT_SECONDS, Quarantine
 from editd.workspace.writer import WorkspaceWriter

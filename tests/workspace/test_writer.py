@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from editd.values.changeset import Change
+    from editd.values.content import Change
     from editd.workspace.writer import WorkspaceWriter
 
 pytestmark = pytest.mark.usefixtures("spared")
@@ -59,7 +59,7 @@ EVERY_SHAPE: dict[str, tuple[Held, Held]] = {
 IN_EVERY_SHAPE = pytest.mark.parametrize(("before", "after"), EVERY_SHAPE.values(), ids=EVERY_SHAPE)
 
 
-def carry_out(files: WorkspaceWriter, changes: list[Change], token: str = "t") -> None:
+def carry_out(files: WorkspaceWriter, changes: list[Change[FileState]], token: str = "t") -> None:
     files.check(changes)
     staging = files.stage(changes, token)
     files.publish(staging)
@@ -146,7 +146,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
     put(tmp_path, states[0])
     files = files_on(RealDisk(str(tmp_path)))
     steps = [changes_between(before, after) for before, after in pairwise(states)]
-    pending: list[Change] = []
+    pending: list[Change[FileState]] = []
     stagings = []
     for number, changes in enumerate(steps):
         files.check(changes, pending)
@@ -373,7 +373,7 @@ def test_recovery_finishes_what_a_crash_cut_off_anywhere(tmp_path: Path, before:
         assert held(root) == {"unrelated": OLD, **after}, cut
 
 
-def leave_after(root: Path, changes: list[Change], cut: int) -> None:
+def leave_after(root: Path, changes: list[Change[FileState]], cut: int) -> None:
     """Publish as a daemon that dies after so many steps does."""
     disk = MeddlingDisk(str(root))
 

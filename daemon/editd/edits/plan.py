@@ -30,8 +30,8 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.changeset import Base, Change, FileReport, OnStale, Outcome, ReadMark
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode, Text
+from editd.values.changeset import Base, FileReport, OnStale, Outcome, ReadMark
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.wire.messages import (
     Chmod,
@@ -151,8 +151,8 @@ class PlanBuilder:
         """Return the outcome of the edits so far. Raises Conflict, and NotAFile."""
         self.bases.merge_all()
         touched = sorted({*self.bases.known, *self.overlay.after})
-        changes: list[Change] = []
-        unchanged: list[Change] = []
+        changes: list[Change[FileState]] = []
+        unchanged: list[Change[FileState]] = []
         reports: dict[WorkspacePath, FileReport] = {}
         for path in touched:
             reports[path] = self.reports.get(path, FileReport())
@@ -171,7 +171,7 @@ class PlanBuilder:
             sights=tuple(self.sights),
         )
 
-    def change_of(self, path: WorkspacePath) -> Change:
+    def change_of(self, path: WorkspacePath) -> Change[FileState]:
         """Return the change of `path`, whose states may be equal."""
         before, after = self.overlay.before(path), self.overlay.at(path)
         source = None if before == after else self.sources.get(path)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import SessionStore
-    from editd.values.changeset import Change, Outcome
-    from editd.values.content import FileState
+    from editd.values.changeset import Outcome
+    from editd.values.content import Change, FileState
     from editd.values.session import Session
     from editd.values.transaction import Seq, Transaction
 
@@ -58,7 +58,7 @@ class EditPolicy(Struct, frozen=True):
     protected: tuple[Glob, ...] = ()
     quota: int | None = None  # bytes of history
 
-    def permit(self, changes: Sequence[Change]) -> None:
+    def permit(self, changes: Sequence[Change[FileState]]) -> None:
         """Raise PathProtected if one of the resolved paths is protected."""
         for change in changes:
             for glob in self.protected:
@@ -229,14 +229,14 @@ class AccessControl(Struct, frozen=True):
                 refusal.data["glob"] = glob.text
                 raise refusal
 
-    def _check_bounds(self, session: Session, changes: Sequence[Change]) -> None:
+    def _check_bounds(self, session: Session, changes: Sequence[Change[FileState]]) -> None:
         for change in changes:
             if not session.bounds.may_write(change.path):
                 raise _outside(session, change.path, "write")
             if change.before is not None and not session.bounds.may_read(change.path):
                 raise _outside(session, change.path, "read")
 
-    def _check_leases(self, name: str | None, changes: Sequence[Change]) -> None:
+    def _check_leases(self, name: str | None, changes: Sequence[Change[FileState]]) -> None:
         now_us = self.clock.now_us()
         for change in changes:
             for lease in self.leases.over(change.path, now_us, is_made=change.after is not None):
@@ -251,7 +251,7 @@ class AccessControl(Struct, frozen=True):
         self,
         session: Session,
         request: Apply,
-        changes: Sequence[Change],
+        changes: Sequence[Change[FileState]],
         expected: Container[tuple[Reader, WorkspacePath]],
         based: Container[WorkspacePath],
     ) -> None:

@@ -16,8 +16,8 @@ from editd.engine.external_changes import state_of
 from editd.engine.queries import LineBlame, changes_of
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale
-from editd.values.changeset import Change, FileReport, Outcome
-from editd.values.content import FileState, Version
+from editd.values.changeset import FileReport, Outcome
+from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def first_answer(request: Write, history: History) -> Outcome | None:
             hint="Use a new id for a new request.",
             data={"request_id": key, "seq": seq},
         )
-    unchanged: list[Change] = []
+    unchanged: list[Change[FileState]] = []
     for name in kept.unchanged:
         state = state_of(history.entry_at(_path_of(name), seq), history)
         unchanged.append(Change(_path_of(name), state, state))

@@ -39,8 +39,8 @@ from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
 from editd.store.transaction_record import Committed, touch_of
-from editd.values.changeset import Base, Change, Outcome
-from editd.values.content import SYMLINK, FileState
+from editd.values.changeset import Base, Outcome
+from editd.values.content import SYMLINK, Change, FileState
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Batch(Struct):
     ) -> PendingTransaction:
         """Write the new contents to temporary files, and draft the transaction. Raises Refused."""
         changes = outcome.changes
-        earlier: list[Change] = []
+        earlier: list[Change[FileState]] = []
         for step in self.steps:
             if step.staging is not None:
                 earlier += step.outcome.changes
@@ -157,7 +157,7 @@ class Batch(Struct):
         return step
 
     def adopt(
-        self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change]
+        self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change[FileState]]
     ) -> PendingTransaction:
         """Draft a transaction of changes that are in the files already."""
         return self._add(kind, authorship, time_us, Outcome(tuple(changes)), None, None)
@@ -410,7 +410,7 @@ def _is_torn(current: FileState | None, states: Sequence[FileState | None]) -> b
     return any(content.startswith(current.content) for content in contents)
 
 
-def _leftovers(files: WorkspaceWriter, change: Change, token: str, index: int) -> list[FileState]:
+def _leftovers(files: WorkspaceWriter, change: Change[FileState], token: str, index: int) -> list[FileState]:
     if not token:
         return []
     try:
@@ -421,7 +421,7 @@ def _leftovers(files: WorkspaceWriter, change: Change, token: str, index: int) -
 
 
 def _move_back(
-    files: WorkspaceWriter, chain: PathStates | None, change: Change, leftover: FileState
+    files: WorkspaceWriter, chain: PathStates | None, change: Change[FileState], leftover: FileState
 ) -> FileState | None:
     """Write another program's content back to its path, unless the file changed again. Return the content."""
     expected: Sequence[FileState | None] = (
@@ -435,7 +435,7 @@ def _move_back(
     return leftover
 
 
-def _changes(record: Committed, history: History) -> Iterator[Change]:
+def _changes(record: Committed, history: History) -> Iterator[Change[FileState]]:
     """Yield the changes of a record. The content before is empty if the history lacks it."""
     for change in record.changes:
         touch = touch_of(change)

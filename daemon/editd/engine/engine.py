@@ -69,7 +69,7 @@ from editd.errors import (
 )
 from editd.system.files import boot_id
 from editd.tools.context import ToolSet
-from editd.values.changeset import Base, Change, OnStale, Outcome, ReadMark
+from editd.values.changeset import Base, OnStale, Outcome, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Kind, Seq, Transaction
 from editd.wire import messages
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from editd.engine.access import AccessControl, Clock
     from editd.store.history import History
     from editd.store.journal import JournalPosition
-    from editd.values.content import FileState, Version
+    from editd.values.content import Change, FileState, Version
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.replaced_files import QuarantineCheck
     from editd.workspace.writer import WorkspaceWriter
@@ -364,7 +364,7 @@ class Engine:
         return None
 
     def _outdated(
-        self, reader: Reader, changes: Iterable[Change], expected: Expected
+        self, reader: Reader, changes: Iterable[Change[FileState]], expected: Expected
     ) -> dict[WorkspacePath, Base]:
         """Return the base that the reader knew, for each path whose content was no longer that base."""
         outdated: dict[WorkspacePath, Base] = {}
@@ -476,7 +476,11 @@ class Engine:
         return None
 
     def _adopt_into(
-        self, batch: Batch, request: Write | None, message: str = "", changes: Sequence[Change] = ()
+        self,
+        batch: Batch,
+        request: Write | None,
+        message: str = "",
+        changes: Sequence[Change[FileState]] = (),
     ) -> None:
         """Draft the outside changes that the view found, ahead of the requested `changes`."""
         if request is not None and request.dry_run:
@@ -791,7 +795,7 @@ class Engine:
         self,
         sights: Iterable[tuple[str, WorkspacePath, ReadMark]],
         reader: Reader,
-        changes: Mapping[WorkspacePath, Change],
+        changes: Mapping[WorkspacePath, Change[FileState]],
     ) -> None:
         """Note reads of the sessions that a tool's call names, or of `reader` if it names none.
 

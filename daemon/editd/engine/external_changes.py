@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, TooLarge
-from editd.values.changeset import Change
-from editd.values.content import SYMLINK, Entry, FileState, GitMode, Version
+from editd.values.content import SYMLINK, Change, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship, Kind
 
@@ -247,7 +246,7 @@ class ExternalChange(Struct, frozen=True):
     """Changes found on disk, by the kind of transaction that records them."""
 
     kind: Kind
-    changes: tuple[Change, ...]
+    changes: tuple[Change[FileState], ...]
 
 
 def external_changes(
@@ -261,8 +260,8 @@ def external_changes(
     ignores the file or it exceeded the budget of the baseline. It existed before editd, so it is recorded
     with kind `baseline`, and an undo never deletes it.
     """
-    first_seen: list[Change] = []
-    changed: list[Change] = []
+    first_seen: list[Change[FileState]] = []
+    changed: list[Change[FileState]] = []
     for path, state in sorted(strangers.items()):
         known = history.entry(path)
         if is_same(known, state):
@@ -279,7 +278,7 @@ def external_changes(
     return [adoption for adoption in adoptions if adoption.changes]
 
 
-def _with_moves(changes: Sequence[Change]) -> tuple[Change, ...]:
+def _with_moves(changes: Sequence[Change[FileState]]) -> tuple[Change[FileState], ...]:
     """Return the changes with moves: pairs of a deleted and a new file of the same, unique content."""
     gone: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
     come: dict[tuple[Version, GitMode], list[WorkspacePath]] = {}
@@ -314,7 +313,10 @@ def blocked_by(files: Iterable[WorkspacePath], history: History) -> set[Workspac
 
 
 def find_displaced(
-    view: DiskSnapshot, files: WorkspaceWriter, changes: Sequence[Change], made: Sequence[WorkspacePath]
+    view: DiskSnapshot,
+    files: WorkspaceWriter,
+    changes: Sequence[Change[FileState]],
+    made: Sequence[WorkspacePath],
 ) -> None:
     """Note recorded files that are gone because a file took the place of a folder, or the reverse.
 

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.errors import Refused, Rejected, Timeout
-from editd.values.changeset import Change, FileReport, Outcome
+from editd.values.changeset import FileReport, Outcome
+from editd.values.content import Change
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
 
@@ -77,7 +78,7 @@ class HookResult(Struct, frozen=True):
     by: Mapping[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # about failed hooks that were skipped
 
-    def changes(self, before: Mapping[WorkspacePath, FileState]) -> list[Change]:
+    def changes(self, before: Mapping[WorkspacePath, FileState]) -> list[Change[FileState]]:
         """Return the changes of the files, which were as `before`."""
         return [
             Change(path, before[path], before[path].with_content(content))
@@ -118,7 +119,7 @@ def hooked(
     return _formatted(outcome, job, result)
 
 
-def planned_of(changes: Iterable[Change]) -> tuple[PlannedFile, ...]:
+def planned_of(changes: Iterable[Change[FileState]]) -> tuple[PlannedFile, ...]:
     """Return the files that changes write or move. Links, deletions and mode changes have no hooks."""
     before = {change.path: change.before for change in changes}
     planned: list[PlannedFile] = []
@@ -156,7 +157,7 @@ def _after(
 
 
 def _formatted(outcome: Outcome, job: HookJob, result: HookResult) -> Outcome:
-    changes: list[Change] = []
+    changes: list[Change[FileState]] = []
     unchanged = list(outcome.unchanged)
     reports = dict(outcome.reports)
     for change in outcome.changes:
@@ -186,7 +187,7 @@ def _formatted(outcome: Outcome, job: HookJob, result: HookResult) -> Outcome:
     )  # fmt: skip
 
 
-def _path_of(change: Change) -> WorkspacePath:
+def _path_of(change: Change[FileState]) -> WorkspacePath:
     return change.path
 
 

@@ -13,7 +13,7 @@ from editd.engine.external_changes import recorded_state
 from editd.engine.undo_selection import seq_at
 from editd.errors import FileMissing
 from editd.store.index_tables import LogQuery
-from editd.values.changeset import Change
+from editd.values.content import Change
 from editd.values.path import folders_of, is_among
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Seq, Touch
+    from editd.values.transaction import Seq
 
 
 class PathLeft(Struct, frozen=True):
@@ -32,7 +32,7 @@ class PathLeft(Struct, frozen=True):
 
     at: int
     to: WorkspacePath | None  # None: deleted or overwritten
-    undone_by: Seq | None  # the undo that brought it back, if that is in force
+    undone_by: int | None  # the undo that brought it back, if that is in force
 
 
 class HistoryWalker:
@@ -45,7 +45,7 @@ class HistoryWalker:
             WorkspacePath, int
         ] = {}  # the seq after which the departures of a path are known
         self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
-        self._known_moves_to: dict[WorkspacePath, dict[int, Touch]] = {}
+        self._known_moves_to: dict[WorkspacePath, dict[int, Change[Entry]]] = {}
         self._undoes: dict[int, tuple[Seq, ...]] = {}
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
@@ -110,7 +110,7 @@ class HistoryWalker:
         put = index.touch_in(restored, left.undone_by)
         return restored if put is not None and put.after is not None else None
 
-    def _comes_back(self, touch: Touch, at: int) -> bool:
+    def _comes_back(self, touch: Change[Entry], at: int) -> bool:
         """Return whether a deleted file is the next one at its path again, as after a `restore`."""
         later = self.history.index.touch_after(touch.path, at)
         if later is None or touch.before is None:
@@ -118,7 +118,7 @@ class HistoryWalker:
         after, source = later[1].after, later[1].source
         return source is None and after is not None and after.version == touch.before.version
 
-    def _put_back(self, touch: Touch, at: int) -> WorkspacePath | None:
+    def _put_back(self, touch: Change[Entry], at: int) -> WorkspacePath | None:
         """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
 
         If the undone move had overwritten another file, the undo restores that file, and so the history does
@@ -135,7 +135,7 @@ class HistoryWalker:
                 put_at = name
         return put_at
 
-    def _moves_to(self, path: WorkspacePath) -> dict[int, Touch]:
+    def _moves_to(self, path: WorkspacePath) -> dict[int, Change[Entry]]:
         """Return the moves to `path` by their transactions."""
         if path not in self._known_moves_to:
             self._known_moves_to[path] = dict(self.history.index.moves_to(path))
@@ -211,7 +211,7 @@ class HistoryWalker:
 
 def restore(
     request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[Seq, tuple[Change, ...]]:
+) -> tuple[Seq, tuple[Change[FileState], ...]]:
     """Return the transaction to restore, and the changes that lead back to it.
 
     Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
@@ -233,14 +233,16 @@ def restore(
     return seq, _with_moves([change for change in changes if change.before != change.after], seq, history)
 
 
-def _with_moves(changes: Sequence[Change], seq: Seq, history: History) -> tuple[Change, ...]:
+def _with_moves(
+    changes: Sequence[Change[FileState]], seq: Seq, history: History
+) -> tuple[Change[FileState], ...]:
     """Return the changes with moves: a file that was moved after `seq` is moved back.
 
     If several files were merged into one, it goes back to the path with the same content.
     """
     past = HistoryWalker(history)
     gone = {change.path: change.before for change in changes if change.after is None}
-    moved: dict[WorkspacePath, Change] = {}  # by the path of the file now
+    moved: dict[WorkspacePath, Change[FileState]] = {}  # by the path of the file now
     for change in changes if gone else ():
         if change.after is None:
             continue

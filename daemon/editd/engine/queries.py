@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from editd.edits.line_changes import count_lines, unchanged_lines
 from editd.engine.external_changes import recorded_state
 from editd.errors import HistoryDamaged, NotAFile, PathOutside
-from editd.values.changeset import Change
+from editd.values.content import Change
 from editd.values.path import is_among
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editd.store.index_tables import LogQuery
     from editd.values.content import Entry, FileState, Version
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Seq, Touch, Transaction
+    from editd.values.transaction import Seq, Transaction
     from editd.workspace.reader import WorkspaceReader
 
 
@@ -56,11 +56,11 @@ class Queries:
 
     def changes_between(
         self, start: int, end: int | None, paths: Sequence[WorkspacePath] | None = None
-    ) -> tuple[Change, ...]:
+    ) -> tuple[Change[FileState], ...]:
         """Return the changes between two transactions. If `end` is None, compare with the present files."""
         through = self._history.head if end is None else end
         low, high = min(start, through), max(start, through)
-        changes: list[Change] = []
+        changes: list[Change[FileState]] = []
         wanted = None if paths is None else frozenset(paths)
         candidates = set(self._history.index.changed_paths(low, high))
         if end is None and paths is not None:
@@ -83,7 +83,7 @@ class Queries:
             return None
 
 
-def changes_of(transaction: Transaction, history: History) -> tuple[Change, ...]:
+def changes_of(transaction: Transaction, history: History) -> tuple[Change[FileState], ...]:
     """Return the changes of a transaction, with their content. Raises HistoryDamaged."""
     return tuple(
         Change(
@@ -128,7 +128,7 @@ class LineBlame:
         self._contents: dict[Version, bytes] = {}
         lines = count_lines(self._content(version))
         self.seqs = [history.floor.seq] * lines  # of each line; an untouched line is the baseline's
-        self._suspects: dict[tuple[int, WorkspacePath], tuple[Touch, Lines]] = {}
+        self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
         self._suspect(path, int(history.head), {line: line for line in (wanted or range(lines))})
 
@@ -155,7 +155,7 @@ class LineBlame:
         self._suspects[seq, path] = touch, lines
         heapq.heappush(self._order, (-seq, path))
 
-    def _attribute(self, seq: int, touch: Touch, lines: Lines) -> None:
+    def _attribute(self, seq: int, touch: Change[Entry], lines: Lines) -> None:
         """Pass on the lines that the parents have. Attribute the others to this transaction."""
         assert touch.after is not None, "a file that is blamed was not deleted last"
         # An edit that writes an earlier text again is its author. A checkout or a restore is not.
@@ -192,7 +192,7 @@ class LineBlame:
         origins = unchanged_lines(self._content(before), self._content(after), [at for _, at in in_order])
         return {line: origins[at] for line, at in in_order if at in origins}
 
-    def _parents(self, seq: int, touch: Touch) -> Iterator[tuple[WorkspacePath, int]]:
+    def _parents(self, seq: int, touch: Change[Entry]) -> Iterator[tuple[WorkspacePath, int]]:
         """Yield the previous homes of the lines: a path, and the transaction after which to read it."""
         if touch.before is not None:
             yield touch.path, seq - 1
@@ -207,7 +207,7 @@ class LineBlame:
                 moves = self._history.index.moves_from(touch.path)
                 yield from ((to, seq - 1) for at, to in moves if at == undone)  # its path until this undo
 
-    def _name_before(self, touch: Touch, seq: int, undone: int) -> WorkspacePath:
+    def _name_before(self, touch: Change[Entry], seq: int, undone: int) -> WorkspacePath:
         """Return the path, before transaction `undone`, of the file that `seq` touched. `seq` undoes it."""
         index, path = self._history.index, touch.source or touch.path
         if index.touch_in(touch.path, undone) is not None:
@@ -337,7 +337,7 @@ def _is_undone(transaction: Transaction, paths: set[WorkspacePath]) -> bool:
     )
 
 
-def _is_move(touch: Touch, by_path: dict[WorkspacePath, Touch]) -> bool:
+def _is_move(touch: Change[Entry], by_path: dict[WorkspacePath, Change[Entry]]) -> bool:
     """Return whether the file left its path for a free path."""
     source = None if touch.source is None else by_path.get(touch.source)
     return source is not None and source.after is None and touch.before is None and touch.after is not None

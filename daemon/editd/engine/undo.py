@@ -20,8 +20,7 @@ from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.external_changes import blocked_by
 from editd.engine.path_history import HistoryWalker
 from editd.errors import Conflict, InvalidParams
-from editd.values.changeset import Change
-from editd.values.content import SYMLINK
+from editd.values.content import SYMLINK, Change
 from editd.values.path import folders_of
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Seq, Touch, Transaction
+    from editd.values.transaction import Seq, Transaction
 
 REPLAYED_MAX = 200  # later changes of a file that a forced undo replays
 
@@ -58,7 +57,7 @@ class UndoPlan(Struct, frozen=True):
     `places` has the rest.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[Change[FileState], ...]
     places: tuple[ConflictSite, ...]
     targets: tuple[UndoTarget, ...]
     idle: frozenset[int] = frozenset()  # targets undone separately that change nothing
@@ -67,7 +66,7 @@ class UndoPlan(Struct, frozen=True):
 class _Return(Struct, frozen=True):
     """The move of a file back to the path from which a transaction moved it."""
 
-    touch: Touch
+    touch: Change[Entry]
     to: WorkspacePath
     place: ConflictSite
     state: FileState | None
@@ -94,7 +93,7 @@ class UndoPlanner(Struct):
         located = {touch.path: self._locate(touch, seq) for touch in target.touches if touch.path not in left}
         occupied = {here for here, exists in located.values() if exists}
         moves: list[_Return] = []
-        changes: list[tuple[ConflictSite, Touch]] = []
+        changes: list[tuple[ConflictSite, Change[Entry]]] = []
         for touch in target.touches:
             if touch.path in target.hunks:
                 self._revert_hunks(touch, target)
@@ -117,7 +116,7 @@ class UndoPlanner(Struct):
         self._move_back(moves, seq)
         self._revert_all([(place, touch) for place, touch in changes if touch.before is not None], reached)
 
-    def _locate(self, touch: Touch, seq: int) -> tuple[WorkspacePath, bool]:
+    def _locate(self, touch: Change[Entry], seq: int) -> tuple[WorkspacePath, bool]:
         """Return the path of a file that a transaction changed, and whether it exists.
 
         A file that the transaction deleted does not exist.
@@ -126,13 +125,15 @@ class UndoPlanner(Struct):
             return touch.path, False
         return self._path_now(touch.path, seq)
 
-    def _revert_all(self, changes: Iterable[tuple[ConflictSite, Touch]], reached: set[WorkspacePath]) -> None:
+    def _revert_all(
+        self, changes: Iterable[tuple[ConflictSite, Change[Entry]]], reached: set[WorkspacePath]
+    ) -> None:
         for place, touch in changes:
             is_met = place.path in reached  # two files of the transaction have the same path now
             reached.add(place.path)
             self._revert(place, touch, is_met=is_met)
 
-    def _revert(self, place: ConflictSite, touch: Touch, *, is_met: bool) -> None:
+    def _revert(self, place: ConflictSite, touch: Change[Entry], *, is_met: bool) -> None:
         state, conflict = self._merge(place, touch.after, touch.before)
         if is_met:
             conflict = conflict or replace(place, reason="path")
@@ -143,7 +144,7 @@ class UndoPlanner(Struct):
         if state is None:
             self.moved.pop(place.path, None)
 
-    def _revert_hunks(self, touch: Touch, target: UndoTarget) -> None:
+    def _revert_hunks(self, touch: Change[Entry], target: UndoTarget) -> None:
         """Undo some hunks of a transaction in a file. The file keeps its path."""
         seq = int(target.transaction.seq)
         here, _ = self._path_now(touch.path, seq)
@@ -159,7 +160,9 @@ class UndoPlanner(Struct):
         else:
             self._leave(place, touch, target.hunks[touch.path])
 
-    def _return(self, touch: Touch, source: Touch, place: ConflictSite, *, is_gone: bool) -> _Return:
+    def _return(
+        self, touch: Change[Entry], source: Change[Entry], place: ConflictSite, *, is_gone: bool
+    ) -> _Return:
         state, conflict = (None, None) if is_gone else self._merge(place, touch.after, source.before)
         if state is None:
             conflict = conflict or replace(place, reason="deleted")
@@ -255,7 +258,7 @@ class UndoPlanner(Struct):
             self.places += present
         return not present or self.on_conflict != "skip"
 
-    def _leave(self, place: ConflictSite, touch: Touch, numbers: Sequence[int]) -> None:
+    def _leave(self, place: ConflictSite, touch: Change[Entry], numbers: Sequence[int]) -> None:
         """Skip a file with a conflict, except the hunks of `numbers` that merge."""
         target, ours = self.targets[place.seq], self._now(place.path)
         made = self.past.state(touch.after)
@@ -358,7 +361,7 @@ def invert(
         targets = [target.without(origins) for target in targets if target.without(origins).touches]
 
 
-def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Touch) -> FileState | None:
+def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Change[Entry]) -> FileState | None:
     """Return the file right after the transaction, without the hunks or the change that `target` undoes."""
     if touch.path not in target.hunks:
         return past.state(touch.before)
@@ -394,7 +397,7 @@ def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple
 
 
 def hunks_of(
-    past: HistoryWalker, transaction: Transaction, touch: Touch
+    past: HistoryWalker, transaction: Transaction, touch: Change[Entry]
 ) -> tuple[FileState, FileState] | None:
     """Return the file before and after a change of its lines, or None if it was not such a change."""
     before = touch.before
@@ -409,7 +412,7 @@ def hunks_of(
     return old, new
 
 
-def _reversed(past: HistoryWalker, target: UndoTarget, touch: Touch) -> list[LineChange]:
+def _reversed(past: HistoryWalker, target: UndoTarget, touch: Change[Entry]) -> list[LineChange]:
     """Return the inverse hunks of a file's change, none for a file that is not text."""
     states = hunks_of(past, target.transaction, touch)
     return [] if states is None else reverse(states[0].content, states[1].content)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.errors import NotAFile
     from editd.store.history import History
-    from editd.values.content import FileState
-    from editd.values.transaction import Touch, Transaction
+    from editd.values.content import Change, Entry, FileState
+    from editd.values.transaction import Transaction
 
     Current = Callable[[WorkspacePath], FileState | None]
 
@@ -313,10 +313,10 @@ def _dependent(past: HistoryWalker, place: ConflictSite, given: Mapping[int, Und
 
 def _later(
     past: HistoryWalker, place: ConflictSite, targets: Mapping[int, UndoTarget]
-) -> Iterator[tuple[int, Touch]]:
+) -> Iterator[tuple[int, Change[Entry]]]:
     """Yield the changes of a file after `place.seq` that are in force, in order, without `targets`."""
     if place.is_taken:
-        life: Iterable[tuple[Seq, Touch]] = past.history.index.life(place.path, place.seq, None)
+        life: Iterable[tuple[Seq, Change[Entry]]] = past.history.index.life(place.path, place.seq, None)
     else:
         life = _life(past, place.origin, place.seq)
     for seq, touch in life:
@@ -330,13 +330,13 @@ def _later(
         yield seq, touch
 
 
-def _is_covered(targets: Mapping[int, UndoTarget], seq: int, touch: Touch) -> bool:
+def _is_covered(targets: Mapping[int, UndoTarget], seq: int, touch: Change[Entry]) -> bool:
     return seq in targets and targets[seq].covers(touch.path)
 
 
 def _life(
     past: HistoryWalker, path: WorkspacePath, seq: int, until: int = NEVER
-) -> Iterator[tuple[Seq, Touch]]:
+) -> Iterator[tuple[Seq, Change[Entry]]]:
     """Yield the changes of the file that had `path` after `seq`, under its later paths as well."""
     life = past.history.index.life
     after = seq

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.store.history import History
+    from editd.values.content import Change, Entry
     from editd.values.glob import Glob
-    from editd.values.transaction import Kind, Touch, Transaction
+    from editd.values.transaction import Kind, Transaction
 
 WITHOUT_EFFECT_MAX = 100  # transactions without effect that an undo of the newest may include
 QUERY_SIZE = 50  # transactions in one query of the index during a search
@@ -103,7 +104,7 @@ class UndoTarget(Struct, frozen=True):
     hunks: Mapping[WorkspacePath, tuple[int, ...]] = MappingProxyType({})
 
     @property
-    def touches(self) -> tuple[Touch, ...]:
+    def touches(self) -> tuple[Change[Entry], ...]:
         """The touches of the transaction that are to be undone."""
         touches = self.transaction.touches
         return touches if self.paths is None else tuple(t for t in touches if t.path in self.paths)
@@ -254,8 +255,8 @@ def _named(scope: ByTransaction, history: History) -> UndoTarget:
     _check_undoable(transaction)
     if not scope.paths and not scope.hunks:
         return whole_of(transaction)
-    paths: dict[WorkspacePath, list[Touch]] = {path: [] for path in scope.paths}
-    files: dict[WorkspacePath, list[Touch]] = {path: [] for path in scope.hunks}
+    paths: dict[WorkspacePath, list[Change[Entry]]] = {path: [] for path in scope.paths}
+    files: dict[WorkspacePath, list[Change[Entry]]] = {path: [] for path in scope.hunks}
     for touch in transaction.touches:
         if touch.path in files:
             files[touch.path].append(touch)
@@ -278,7 +279,7 @@ def _named(scope: ByTransaction, history: History) -> UndoTarget:
     return UndoTarget(transaction, frozenset(whole | files.keys()), scope.hunks)
 
 
-def _check_in_force(transaction: Transaction, path: WorkspacePath, touches: Sequence[Touch]) -> None:
+def _check_in_force(transaction: Transaction, path: WorkspacePath, touches: Sequence[Change[Entry]]) -> None:
     """Raise NothingToUndo if there are no `touches` of the path, or if all of them are undone."""
     if not touches:
         raise NothingToUndo(

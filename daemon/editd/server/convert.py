@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Reading
     from editd.tools.api import Dialect
+    from editd.values.content import Change, State
 
 Name = TypeVar("Name", bound=str)
-Made = TypeVar("Made", changeset.Change, transaction.Touch)
 
 EDITS_MAX = 100_000  # in one changeset
 NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
@@ -216,7 +216,9 @@ def dialects(given: Iterable[Dialect]) -> messages.DialectsResult:
     )
 
 
-def _shown(changes: Sequence[Made]) -> tuple[Sequence[Made], Mapping[WorkspacePath, Made]]:
+def _shown(
+    changes: Sequence[Change[State]],
+) -> tuple[Sequence[Change[State]], Mapping[WorkspacePath, Change[State]]]:
     """Return the changes as a person counts them, and if one is a move, all of them by their paths.
 
     A move is one change, under its new path. A move onto another file is two, as in git, so that the
@@ -233,7 +235,7 @@ def _shown(changes: Sequence[Made]) -> tuple[Sequence[Made], Mapping[WorkspacePa
     return shown, {change.path: change for change in changes}
 
 
-def diff_of(changes: Iterable[changeset.Change]) -> str:
+def diff_of(changes: Iterable[Change[FileState]]) -> str:
     """One git-style diff of all the changes."""
     shown, by_path = _shown(tuple(changes))
     parts: list[str] = []
@@ -257,7 +259,7 @@ def transaction_result(
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_touch(touch, by_path, in_part=given.undone_by is None) for touch in touches],
+        files=[_change(touch, by_path, in_part=given.undone_by is None) for touch in touches],
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
@@ -283,7 +285,7 @@ def brief_transaction(
 
 
 def diff_result(
-    changes: Sequence[changeset.Change], paths: AbstractSet[WorkspacePath] | None = None
+    changes: Sequence[Change[FileState]], paths: AbstractSet[WorkspacePath] | None = None
 ) -> messages.DiffResult:
     """Return the changes of these paths and below them, or all."""
     wanted = [one for one in changes if paths is None or is_among(one.path, paths)]
@@ -294,27 +296,26 @@ def published(result: messages.PublishResult) -> transaction.Published:
     return transaction.Published(result.commit, result.branch)
 
 
-def _changes_result(changes: Iterable[changeset.Change]) -> list[messages.Change]:
+def _changes_result(changes: Iterable[Change[FileState]]) -> list[messages.Change]:
     shown, by_path = _shown(tuple(changes))
-    return [
-        messages.Change(
-            path=change.path.text,
-            change=change.kind,
-            base=_version_text(_before(change, by_path)),
-            version=_version_text(change.after),
-            from_=UNSET if change.source is None else change.source.text,
-            mode=_mode(change.after),
-        )
-        for change in shown
-    ]
+    return [_change(change, by_path) for change in shown]
 
 
-def _before(change: changeset.Change, by_path: Mapping[WorkspacePath, changeset.Change]) -> FileState | None:
-    """Return the state before a change, which is that of the source for a move."""
-    if change.source is None:
-        return change.before
-    source = by_path.get(change.source)
-    return None if source is None else source.before
+def _change(
+    change: Change[State], by_path: Mapping[WorkspacePath, Change[State]], *, in_part: bool = False
+) -> messages.Change:
+    """Convert one change of `_shown`. `in_part` is whether its transaction may be undone in part."""
+    source = change if change.source is None else by_path.get(change.source)  # of a move
+    before, after = None if source is None else source.before, change.after
+    return messages.Change(
+        path=change.path.text,
+        change=change.kind,
+        base=None if before is None else before.version,
+        version=None if after is None else after.version,
+        from_=UNSET if change.source is None else change.source.text,
+        mode=None if after is None else _MODES[after.mode],
+        undone_by=change.undone_by if in_part and change.undone_by is not None else UNSET,
+    )
 
 
 def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
@@ -345,7 +346,7 @@ def read_result(
         path=reading.path.text,
         content=content.decode("utf-8", "surrogateescape"),
         version=state.version,
-        mode=_mode(state) or "100644",
+        mode=_MODES[state.mode],
         kind="symlink" if state.is_symlink else "file",
         encoding=None if text is None else text.encoding,
         bom=bool(text is not None and text.bom),
@@ -358,8 +359,8 @@ def read_result(
 def stat_entry(given: WorkspacePath, state: FileState | None) -> messages.StatEntry:
     return messages.StatEntry(
         path=given.text,
-        version=_version_text(state),
-        mode=_mode(state),
+        version=None if state is None else state.version,
+        mode=None if state is None else _MODES[state.mode],
         size=None if state is None else len(state.content),
         kind=None if state is None else "symlink" if state.is_symlink else "file",
     )
@@ -384,8 +385,8 @@ def _error_value(value: object) -> object:
 
 def _file_result(
     given: changeset.Outcome,
-    change: changeset.Change,
-    by_path: Mapping[WorkspacePath, changeset.Change],
+    change: Change[FileState],
+    by_path: Mapping[WorkspacePath, Change[FileState]],
     *,
     return_content: bool,
     diff: bool,
@@ -393,21 +394,22 @@ def _file_result(
 ) -> messages.FileResult:
     """Convert the change of one file; `by_path` has the sources of moves."""
     report = given.reports.get(change.path, changeset.FileReport())
-    before = _before(change, by_path)
+    source = change if change.source is None else by_path.get(change.source)
+    before, after = None if source is None else source.before, change.after
     changed_by = given.changed_by.get(change.path)
     content: str | UnsetType | None = UNSET
     if return_content:
-        content = None if change.after is None else change.after.content.decode("utf-8", "surrogateescape")
+        content = None if after is None else after.content.decode("utf-8", "surrogateescape")
     shown: str | UnsetType = UNSET
     if diff:
-        shown = "" if unchanged else unified(change.source or change.path, before, change.after, change.path)
+        shown = "" if unchanged else unified(change.source or change.path, before, after, change.path)
     return messages.FileResult(
         path=change.path.text,
-        version=_version_text(change.after),
-        base=_version_text(before),
+        version=None if after is None else after.version,
+        base=None if before is None else before.version,
         change=None if unchanged else change.kind,
         from_=UNSET if change.source is None else change.source.text,
-        mode=_mode(change.after),
+        mode=None if after is None else _MODES[after.mode],
         content=content,
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
@@ -416,32 +418,7 @@ def _file_result(
     )
 
 
-def _touch(
-    touch: transaction.Touch, by_path: Mapping[WorkspacePath, transaction.Touch], *, in_part: bool
-) -> messages.Change:
-    before = touch.before
-    if touch.source is not None and touch.source in by_path:
-        before = by_path[touch.source].before
-    return messages.Change(
-        path=touch.path.text,
-        change=touch.kind,
-        base=None if before is None else before.version,
-        version=None if touch.after is None else touch.after.version,
-        from_=UNSET if touch.source is None else touch.source.text,
-        mode=None if touch.after is None else _MODE_TEXTS[touch.after.mode],
-        undone_by=touch.undone_by if in_part and touch.undone_by is not None else UNSET,
-    )
-
-
-def _version_text(state: FileState | None) -> str | None:
-    return None if state is None else state.version
-
-
-def _mode(state: FileState | None) -> messages.Mode | None:
-    return None if state is None else _MODE_TEXTS[state.mode]
-
-
-_MODE_TEXTS: dict[int, messages.Mode] = {0o100644: "100644", 0o100755: "100755", 0o120000: "120000"}
+_MODES: dict[int, messages.Mode] = {0o100644: "100644", 0o100755: "100755", 0o120000: "120000"}
 
 
 def _text(content: bytes, fallback: str | None) -> Text | None:

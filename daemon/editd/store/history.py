@@ -63,14 +63,14 @@ from editd.store.transaction_record import (
     transaction_of_commit,
 )
 from editd.system.filesystem import folder_bytes
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
+from editd.values.content import Change
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.store.journal import Frame
-    from editd.values.changeset import Change
-    from editd.values.content import Entry, FileState, GitMode, Version
+    from editd.values.content import Change, Entry, FileState, GitMode, Version
     from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
@@ -285,7 +285,7 @@ class History:
         kind: Kind,
         authorship: Authorship,
         time_us: int,
-        changes: Sequence[Change],
+        changes: Sequence[Change[FileState]],
         *,
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
@@ -296,7 +296,8 @@ class History:
     ) -> TransactionDraft:
         """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on."""
         seq = self._seq + 1
-        records, touches = list[ChangeRecord](), list[Touch]()  # each touch equals `touch_of` of its record
+        records: list[ChangeRecord] = []
+        touches: list[Change[Entry]] = []  # each equals `touch_of` of its record
         entries: list[tuple[bytes, FileState | None]] = []
         for change in changes:
             is_new = change.before is not None and not self.index.is_touched(change.path)
@@ -345,7 +346,7 @@ class History:
         self.published.note(draft.record.seq)
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[Callable[[Sequence[Change], Sequence[Seq], Sequence[Part]], None]]:
+    def trial(self) -> Iterator[Callable[[Sequence[Change[FileState]], Sequence[Seq], Sequence[Part]], None]]:
         """Yield a function that records a trial undo: its changes, and the transactions and parts it undoes.
 
         Inside the context, all queries answer as after the undo. Nothing is committed.
@@ -353,7 +354,9 @@ class History:
         head, splices = self._seq, list[TreeUpdate]()
         with self.index.trial() as add:
 
-            def record(changes: Sequence[Change], undoes: Sequence[Seq], parts: Sequence[Part]) -> None:
+            def record(
+                changes: Sequence[Change[FileState]], undoes: Sequence[Seq], parts: Sequence[Part]
+            ) -> None:
                 splices.append(self._trees.update((change.path.raw, change.after) for change in changes))
                 self._tried |= splices[-1].trees
                 for state in (side for change in changes for side in (change.before, change.after)):

@@ -36,12 +36,13 @@ from editd.store.index_tables import (
     whole,
 )
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Kind, Seq, Touch, Transaction
+from editd.values.transaction import Kind, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.values.content import Version
+    from editd.values.content import Change, Entry, Version
+
 
 log = logging.getLogger(__name__)
 
@@ -344,14 +345,14 @@ class Index:
             self._touched.add(raw)
         return True
 
-    def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
+    def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Change[Entry]] | None:
         """Return the last touch of `path` at or before `seq`."""
         row = self._one(
             "select * from touch where path = ? and seq <= ? order by seq desc limit 1", (path.raw, seq)
         )
         return None if row is None else (row[1], touch_in(row))
 
-    def touch_after(self, path: WorkspacePath, seq: int) -> tuple[int, Touch] | None:
+    def touch_after(self, path: WorkspacePath, seq: int) -> tuple[int, Change[Entry]] | None:
         """Return the first touch of `path` after `seq`."""
         row = self._one(
             "select * from touch where path = ? and seq > ? order by seq limit 1", (path.raw, seq)
@@ -363,7 +364,7 @@ class Index:
         rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
         return [row[0] for row in rows]
 
-    def life(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
+    def life(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Change[Entry]]]:
         """Return the touches of `path` in (after, before), rising. `before` None: until now."""
         rows = self._all(
             "select * from touch where path = ? and seq > ? and seq < ? order by seq",
@@ -371,7 +372,9 @@ class Index:
         )
         return [(Seq(row[1]), touch_in(row)) for row in rows]
 
-    def deletions(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Touch]]:
+    def deletions(
+        self, path: WorkspacePath, after: int, before: int | None
+    ) -> list[tuple[Seq, Change[Entry]]]:
         """Return those of `life` that left no file at `path`."""
         rows = self._all(
             "select * from touch where path = ? and seq > ? and seq < ? and after is null order by seq",
@@ -406,7 +409,7 @@ class Index:
         rows = self._all("select seq, path from touch where source = ? order by seq", (path.raw,))
         return [(seq, WorkspacePath(os.fsdecode(moved))) for seq, moved in rows]
 
-    def moves_to(self, path: WorkspacePath) -> list[tuple[int, Touch]]:
+    def moves_to(self, path: WorkspacePath) -> list[tuple[int, Change[Entry]]]:
         """Return all moves to `path`, rising: the seq and the touch."""
         query = "select * from touch where path = ? and source is not null order by seq"
         return [(row[1], touch_in(row)) for row in self._all(query, (path.raw,))]
@@ -461,7 +464,7 @@ class Index:
         row = self._one(query, (time_us,))
         return None if row is None else cast("int", row[0])
 
-    def touch_in(self, path: WorkspacePath, seq: int) -> Touch | None:
+    def touch_in(self, path: WorkspacePath, seq: int) -> Change[Entry] | None:
         """Return the touch of `path` by transaction `seq`."""
         row = self._one("select * from touch where path = ? and seq = ?", (path.raw, seq))
         return None if row is None else touch_in(row)
@@ -476,7 +479,7 @@ class Index:
 
     def _transactions(self, rows: Sequence[Sequence[Any]]) -> list[Transaction]:
         """Convert rows of `tx` to transactions, with their touches."""
-        touches: dict[int, list[Touch]] = {row[0]: [] for row in rows}
+        touches: dict[int, list[Change[Entry]]] = {row[0]: [] for row in rows}
         for touch in self._of("touch", list(touches), "path"):
             touches[touch[1]].append(touch_in(touch))
         return [transaction_in(row, touches[row[0]]) for row in rows]

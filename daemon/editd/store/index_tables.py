@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged
 from editd.store import sqlite
-from editd.values.content import Entry, GitMode, Version
+from editd.values.content import Change, Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -161,7 +161,7 @@ def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def transaction_in(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
+def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
     seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
     undoes_seqs, parts = read(undoes)
     return Transaction(
@@ -177,9 +177,9 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Touch]) -> Transaction:
     )
 
 
-def touch_in(row: Sequence[Any]) -> Touch:
+def touch_in(row: Sequence[Any]) -> Change[Entry]:
     path, _, *sides, source, undone_by = row
-    return Touch(
+    return Change(
         WorkspacePath(os.fsdecode(path)),
         _entry(sides[:3]),
         _entry(sides[3:]),

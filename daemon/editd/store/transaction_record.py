@@ -19,14 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
-from editd.values.content import Entry, FileState, GitMode, Version, version_of
+from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Touch, Transaction
+from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from editd.values.changeset import Change
 
 
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
@@ -56,7 +54,7 @@ def compose(
     kind: Kind,
     authorship: Authorship,
     time_us: int,
-    touches: Sequence[Touch],
+    touches: Sequence[Change[Entry]],
     undoes: Sequence[int],
     notes: str = "",
     parts: Sequence[Part] = (),
@@ -129,7 +127,7 @@ def ident(actor: str) -> str:
     return f"{name} <{local}@editd.invalid>"
 
 
-def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) -> str:
+def summary(kind: Kind, touches: Sequence[Change[Entry]], undoes: Sequence[int] = ()) -> str:
     """Return a subject for a transaction without a message: `edit src/main.c and 2 more`."""
     if undoes:
         seqs = ", ".join(str(seq) for seq in undoes)
@@ -152,7 +150,7 @@ def summary(kind: Kind, touches: Sequence[Touch], undoes: Sequence[int] = ()) ->
     return text if len(text) <= SUBJECT_CHARACTERS else _short(text.removesuffix(more), more)
 
 
-def _without_sources(touches: Sequence[Touch]) -> Sequence[Touch]:
+def _without_sources(touches: Sequence[Change[Entry]]) -> Sequence[Change[Entry]]:
     """Return the touches without the old paths of moved files."""
     moved = {touch.source for touch in touches}
     return [touch for touch in touches if touch.after is not None or touch.path not in moved] or touches
@@ -236,7 +234,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
     """
     commit = CommitObject.decode(read(oid))
     written = parse(commit.message)
-    touches: list[Touch] = []
+    touches: list[Change[Entry]] = []
     if commit.parent is not None:
         sources = {target: source for source, target in written.moves}
         bits = dict(written.permissions)
@@ -245,7 +243,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
             text = os.fsdecode(path)
             source = sources.get(text)
             touches.append(
-                Touch(
+                Change(
                     WorkspacePath(text),
                     old,
                     new and replace(new, permissions=bits.get(text)),
@@ -341,7 +339,7 @@ def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord 
     )
 
 
-def change_record(change: Change, *, with_before: bool) -> ChangeRecord:
+def change_record(change: Change[FileState], *, with_before: bool) -> ChangeRecord:
     """Convert `change` to a record: always with the new bytes, on request with the old ones."""
     return ChangeRecord(
         change.path.raw,
@@ -357,9 +355,9 @@ def entry_of(record: EntryRecord | None) -> Entry | None:
     return Entry(cast("GitMode", record.mode), Version(record.version.hex()), record.permissions)
 
 
-def touch_of(record: ChangeRecord) -> Touch:
+def touch_of(record: ChangeRecord) -> Change[Entry]:
     source = None if record.source is None else WorkspacePath(os.fsdecode(record.source))
-    return Touch(
+    return Change(
         WorkspacePath(os.fsdecode(record.path)), entry_of(record.before), entry_of(record.after), source
     )
 
@@ -406,7 +404,7 @@ def commit_oid(
     kind: Kind,
     authorship: Authorship,
     time_us: int,
-    touches: Sequence[Touch],
+    touches: Sequence[Change[Entry]],
     undoes: Sequence[int],
     notes: str,
     parts: Sequence[Part] = (),
@@ -430,10 +428,10 @@ def entries_of(transaction: Transaction) -> Iterator[tuple[bytes, Entry | None]]
     return ((touch.path.raw, touch.after) for touch in transaction.touches)
 
 
-def touch_by(change: Change) -> Touch:
+def touch_by(change: Change[FileState]) -> Change[Entry]:
     """Return a planned change as a transaction has it."""
     before, after = change.before, change.after
-    return Touch(
+    return Change(
         change.path,
         None if before is None else Entry(before.mode, before.version, before.permissions),
         None if after is None else Entry(after.mode, after.version, after.permissions),

@@ -9,11 +9,11 @@ from msgspec import Struct, field
 
 from editd.errors import InvalidParams
 from editd.values.content import FileState, Version
-from editd.values.transaction import PathChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from editd.values.content import Change
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
 
@@ -66,10 +66,6 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
 OnStale = Literal["reject", "merge"]
 
 
-class Change(PathChange[FileState], frozen=True):
-    """The planned effect on one path, with the contents."""
-
-
 class FileReport(Struct, frozen=True):
     """The planning's report on one path, beside its change."""
 
@@ -110,10 +106,10 @@ class Outcome(Struct, frozen=True):
     a base, and `guarded` those that only an edit's searched text checks.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[Change[FileState], ...]
     transaction: Transaction | None = None  # None for a dry run, and for a request without changes
     reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
-    unchanged: tuple[Change, ...] = ()
+    unchanged: tuple[Change[FileState], ...] = ()
     merged: tuple[WorkspacePath, ...] = ()
     based: frozenset[WorkspacePath] = frozenset()
     guarded: frozenset[WorkspacePath] = frozenset()

@@ -1,4 +1,4 @@
-"""The content of a path: bytes with their version, and text that remembers its encoding."""
+"""The content of a path: bytes with their version, its change, and text that remembers its encoding."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import codecs
 import hashlib
 import stat
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 
 from msgspec import Struct
 
 from editd.errors import NotText
+
+if TYPE_CHECKING:
+    from editd.values.path import WorkspacePath
 
 Version = NewType("Version", str)
 """Git's blob id of the bytes, 40 hex digits, so that `git hash-object FILE` gives the same."""
@@ -20,6 +23,7 @@ FILE: GitMode = 0o100644
 EXECUTABLE: GitMode = 0o100755
 SYMLINK: GitMode = 0o120000
 
+ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 
 
@@ -82,6 +86,33 @@ class Entry(Struct, frozen=True):
     mode: GitMode
     version: Version
     permissions: int | None = None  # the low twelve bits of st_mode; None in a tree, and if unknown
+
+
+State = TypeVar("State", bound="FileState | Entry")
+
+
+class Change(Struct, Generic[State], frozen=True):
+    """The effect on one path: its state before and after; None is "no such file".
+
+    A plan has the changes with their contents, a transaction by name only.
+    A move is two changes: the old path's after is None, and the new path's `source` is the old path.
+    """
+
+    path: WorkspacePath
+    before: State | None
+    after: State | None
+    source: WorkspacePath | None = None
+    undone_by: int | None = None  # the transaction in force that undid this path of a transaction
+
+    @property
+    def kind(self) -> ChangeKind:
+        if self.source is not None:
+            return "renamed"
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "deleted"
+        return "mode" if self.before.version == self.after.version else "modified"
 
 
 def mode_of(st_mode: int) -> GitMode:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
+from typing import TYPE_CHECKING, Literal, NewType
 
 from msgspec import Struct
 
-from editd.values.content import Entry
-
 if TYPE_CHECKING:
-    from editd.values.content import FileState
+    from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
 
 Seq = NewType("Seq", int)
@@ -19,38 +17,6 @@ CommitId = NewType("CommitId", str)
 """The git commit's id, 40 hex digits."""
 
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
-ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
-
-
-State = TypeVar("State", bound="FileState | Entry")
-
-
-class PathChange(Struct, Generic[State], frozen=True):
-    """The effect on one path: its state before and after; None is "no such file".
-
-    A move is two changes: the old path's after is None, and the new path's `source` is the old path.
-    """
-
-    path: WorkspacePath
-    before: State | None
-    after: State | None
-    source: WorkspacePath | None = None
-
-    @property
-    def kind(self) -> ChangeKind:
-        if self.source is not None:
-            return "renamed"
-        if self.before is None:
-            return "added"
-        if self.after is None:
-            return "deleted"
-        return "mode" if self.before.version == self.after.version else "modified"
-
-
-class Touch(PathChange[Entry], frozen=True):
-    """The effect of a transaction on one path, by name only: no content."""
-
-    undone_by: Seq | None = None  # the transaction in force that undid this path
 
 
 class Authorship(Struct, frozen=True):
@@ -86,7 +52,7 @@ class Transaction(Struct, frozen=True):
     kind: Kind
     authorship: Authorship
     time_us: int  # microseconds since the epoch, UTC
-    touches: tuple[Touch, ...]
+    touches: tuple[Change[Entry], ...]
     undoes: tuple[Seq, ...] = ()
     undone_by: Seq | None = None  # the last undo, only if all of its paths are undone
     parts: tuple[Part, ...] = ()  # the undone paths of transactions in `undoes` that are undone in part

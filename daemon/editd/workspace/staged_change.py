@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.system.filesystem import Disk, OpenFolder
-    from editd.values.changeset import Change
+    from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.reader import OpenFile, OpenFiles
 
@@ -38,7 +38,7 @@ _PREFIX = TEMPORARY_PREFIX.encode()
 class StagedChange(Struct, eq=False):
     """A change with its target, `name` in `folder`, and its temporary, `temporary` in `temp_dir`."""
 
-    change: Change
+    change: Change[FileState]
     folder: bytes
     name: bytes
     temporary: bytes
@@ -62,7 +62,7 @@ class StagedChange(Struct, eq=False):
         return f"{self.change.path}: {names} could not be kept."
 
 
-def is_mode_only(change: Change) -> bool:
+def is_mode_only(change: Change[FileState]) -> bool:
     """Return whether only the file's permissions change, which needs no temporary."""
     before, after = change.before, change.after
     if before is None or after is None or before.version != after.version:
@@ -70,7 +70,7 @@ def is_mode_only(change: Change) -> bool:
     return change.source is None and SYMLINK not in (before.mode, after.mode)
 
 
-def item_of(change: Change, temporary: bytes) -> StagedChange:
+def item_of(change: Change[FileState], temporary: bytes) -> StagedChange:
     """Return a staged change whose temporary is beside its target."""
     folder, _, name = change.path.raw.rpartition(b"/")
     return StagedChange(change, folder, name, temporary, folder, is_mode_only(change))
@@ -141,7 +141,10 @@ class StagedFiles(Struct, eq=False):
 
 
 def check_publishable(
-    disk: Disk, changes: Sequence[Change], pending: Iterable[Change] = (), kept: OpenFiles | None = None
+    disk: Disk,
+    changes: Sequence[Change[FileState]],
+    pending: Iterable[Change[FileState]] = (),
+    kept: OpenFiles | None = None,
 ) -> None:
     """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`."""
     deleted: set[bytes] = set()
@@ -181,7 +184,7 @@ class _Checker(Struct, frozen=True):
     disk: Disk
     deleted: AbstractSet[bytes]  # paths that will be deleted by then
 
-    def check(self, change: Change) -> None:
+    def check(self, change: Change[FileState]) -> None:
         parent, _, name = change.path.raw.rpartition(b"/")
         try:
             with self.disk.folder(parent) as folder:
@@ -197,7 +200,9 @@ class _Checker(Struct, frozen=True):
             if change.after is not None:
                 self._check_parents(change.path)
 
-    def check_target(self, change: Change, name: bytes, status: os.stat_result, folder: OpenFolder) -> None:
+    def check_target(
+        self, change: Change[FileState], name: bytes, status: os.stat_result, folder: OpenFolder
+    ) -> None:
         """Check a change of the file `name` in `folder`."""
         path, is_deleted = change.path, change.after is None
         if stat.S_ISDIR(status.st_mode):

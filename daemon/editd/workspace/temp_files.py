@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from editd.system.filesystem import Disk, OpenFolder
-    from editd.values.changeset import Change
-    from editd.values.content import FileState
+    from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.replaced_files import TempFilePool
     from editd.workspace.staged_change import StagedChange
@@ -362,7 +361,7 @@ def _open_model(disk: Disk, item: StagedChange, temp_dir: OpenFolder) -> int | N
         return None
 
 
-def _known_permissions(change: Change, state: FileState) -> int | None:
+def _known_permissions(change: Change[FileState], state: FileState) -> int | None:
     if state.permissions is not None or change.before is None:
         return state.permissions
     return change.before.permissions

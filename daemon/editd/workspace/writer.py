@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd.errors import Refused
-from editd.values.changeset import Change
+from editd.values.content import Change
 from editd.values.path import WorkspacePath, split_path
 from editd.workspace.publish import ConcurrentWrite, Publisher, PublishFailed, UnexpectedContent
 from editd.workspace.reader import read_name, refusal_of
@@ -104,7 +104,10 @@ class WorkspaceWriter:
         self._unsynced: deque[bytes] = deque()
 
     def check(
-        self, changes: Sequence[Change], pending: Iterable[Change] = (), kept: OpenFiles | None = None
+        self,
+        changes: Sequence[Change[FileState]],
+        pending: Iterable[Change[FileState]] = (),
+        kept: OpenFiles | None = None,
     ) -> None:
         """Refuse changes that cannot be published, before anything is done.
 
@@ -136,14 +139,16 @@ class WorkspaceWriter:
             assert self._spares is not None, "only a pool requests files"
             self._spares.add(spare)
 
-    def token(self, changes: Sequence[Change]) -> str:
+    def token(self, changes: Sequence[Change[FileState]]) -> str:
         """Return an unused token for a transaction, which is part of the names of its temporaries."""
         first = changes[0] if changes else None  # an undo of changes that others have undone has none
         if self._spares is None or first is None or first.before is None or first.after is None:
             return secrets.token_hex(8)
         return self._spares.token()
 
-    def stage(self, changes: Sequence[Change], token: str, kept: OpenFiles | None = None) -> StagedFiles:
+    def stage(
+        self, changes: Sequence[Change[FileState]], token: str, kept: OpenFiles | None = None
+    ) -> StagedFiles:
         """Create folders, and write new content into temporaries beside their targets or into spares.
 
         Nothing is synced. `token` is from the method `token`; the temporary of `changes[i]` is
@@ -329,7 +334,7 @@ class WorkspaceWriter:
 
     # For recovery: read the leftovers of a crash, and give a path its recorded content.
 
-    def leftovers(self, change: Change, token: str, index: int) -> list[FileState]:
+    def leftovers(self, change: Change[FileState], token: str, index: int) -> list[FileState]:
         """Return the content of all files under the temporary name of `changes[index]`.
 
         It may be the staged content (`after`), the replaced content (`before`), either of them torn by a
@@ -344,7 +349,9 @@ class WorkspaceWriter:
             states.append(self.stray(path))
         return [state for state in states if state is not None]
 
-    def remove_leftover(self, change: Change, token: str, index: int, *, is_recorded: bool) -> None:
+    def remove_leftover(
+        self, change: Change[FileState], token: str, index: int, *, is_recorded: bool
+    ) -> None:
         """Remove the temporary, and the folder of a deleted file if it is empty then.
 
         The caller has read it with `leftovers`, and recorded unknown content. With `is_recorded`, a replaced
@@ -436,7 +443,7 @@ class WorkspaceWriter:
         if self._made_folders is not None and self._made_folders.is_noted and not self._live:
             self._made_folders.forget()
 
-    def _put(self, changes: Sequence[Change], token: str) -> bool:
+    def _put(self, changes: Sequence[Change[FileState]], token: str) -> bool:
         staging = self.stage(changes, token)
         try:
             self.publish(staging)
@@ -490,7 +497,7 @@ class WorkspaceWriter:
                 raise refusal_of(error, path, "could not be accessed") from error
             return state is None
 
-    def _find_leftover(self, change: Change, temporary: bytes) -> bytes | None:
+    def _find_leftover(self, change: Change[FileState], temporary: bytes) -> bytes | None:
         path = change.path.raw
         while path:
             path, _ = split_path(path)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
+    from editd.values.content import Change, Entry
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.session import Lease
-    from editd.values.transaction import Touch, Transaction
+    from editd.values.transaction import Transaction
 
 WAIT_SECONDS_MAX = 86400.0
 LOOK_SECONDS = 0.25  # between two checks that waiting clients are still connected
@@ -225,5 +226,5 @@ class LeaseMethods:
         self._subscriptions.tell("lease", body | (more or {}), paths)
 
 
-def _is_violated(lease: Lease, touch: Touch) -> bool:
+def _is_violated(lease: Lease, touch: Change[Entry]) -> bool:
     return lease.covers(touch.path) or (touch.after is not None and lease.is_barred_by(touch.path))
