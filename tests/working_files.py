@@ -11,11 +11,14 @@ from editd.values.content import SYMLINK, Change, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
+from editd.workspace.staged_change import TransactionState
 from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Literal
+
+    from editd.workspace.staged_change import StagedFiles
 
 OLD, NEW, THEIRS, NEWEST = FileState(b"old"), FileState(b"new"), FileState(b"theirs"), FileState(b"newest")
 LINK = FileState(b"target", SYMLINK)
@@ -33,6 +36,12 @@ def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange"
     files = WorkspaceWriter(disk, publish=publish, replaced=Quarantine(f"{os.fsdecode(disk.root)}.replaced"))
     make_ahead(files)
     return files
+
+
+def commit_and_publish(files: WorkspaceWriter, staging: StagedFiles) -> None:
+    """Publish as the engine does, once the record is durable."""
+    staging.enter(TransactionState.COMMITTED)
+    files.publish(staging)
 
 
 def make_ahead(files: WorkspaceWriter) -> None:

@@ -15,7 +15,7 @@ from editd.system.filesystem import RealDisk, write_whole
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.temp_files import permissions_for
 from editd.workspace.writer import WorkspaceWriter
-from working_files import LINK, NEW, OLD, change, files_on, put
+from working_files import LINK, NEW, OLD, change, commit_and_publish, files_on, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def publish(root: Path, *changes: Change[FileState]) -> None:
     files = files_on(disk)
     files.check(changes)
     staging = files.stage(changes, "t")
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
     disk.close()
 

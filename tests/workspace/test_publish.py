@@ -18,7 +18,19 @@ from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.reader import WorkspaceReader
 from racing_disk import MeddlingDisk, failing
-from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, files_on, held, put
+from working_files import (
+    LINK,
+    NEW,
+    NEWEST,
+    OLD,
+    THEIRS,
+    Held,
+    change,
+    commit_and_publish,
+    files_on,
+    held,
+    put,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +46,7 @@ def overtaken(disk: MeddlingDisk, *changes: Change[FileState]) -> Held:
     files = files_on(disk)
     staging = files.stage(changes, "t")
     with pytest.raises(ConcurrentWrite) as caught:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert caught.value.paths == [A]
     return {path.text: state for path, state in caught.value.orphans}
@@ -183,7 +195,7 @@ def test_what_somebody_writes_onto_what_is_being_taken_back_stays(
     disk.meddle["move", b"c"] = failing()
     disk.meddle[moment] = lambda: put(tmp_path, {"b": THEIRS})
     with pytest.raises(IoError):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == {"b": THEIRS}
 
@@ -203,7 +215,7 @@ def test_who_saves_a_file_whose_mode_is_being_taken_back_keeps_its_permissions(
 
     disk.meddle["move", b"c"] = save
     with pytest.raises(IoError):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert (tmp_path / "b").stat().st_mode & 0o7777 == 0o600
 
@@ -213,7 +225,7 @@ def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
     (tmp_path / "a").chmod(0o600)
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
     assert held(tmp_path) == {"a": NEW}
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o600
@@ -241,7 +253,7 @@ def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> N
             pair = [change("a", before, ours), change("b", OLD, OLD.with_content(b"old!"))]
             staging = files.stage(pair, f"t{published}")
             try:
-                files.publish(staging)
+                commit_and_publish(files, staging)
             except ConcurrentWrite as caught:
                 seen.update(state.content.strip() for _, state in caught.orphans)
                 files.discard(staging)
@@ -267,7 +279,7 @@ def test_a_file_that_was_saved_before_its_mode_is_changed_keeps_its_mode(
     put(tmp_path, {"a": THEIRS})
     saved = (tmp_path / "a").stat()
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": THEIRS}
     assert (tmp_path / "a").stat().st_ctime_ns == saved.st_ctime_ns
@@ -288,6 +300,6 @@ def test_a_file_that_is_saved_while_its_mode_is_changed_is_seen(
     staging = files.stage([change("a", OLD, FileState(OLD.content, EXECUTABLE))], "t")
     monkeypatch.setattr("editd.workspace.publish.os.fchmod", save_meanwhile)
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": THEIRS}

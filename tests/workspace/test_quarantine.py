@@ -18,7 +18,7 @@ from editd.workspace.replaced_files import KEPT_SECONDS, Quarantine
 from editd.workspace.writer import WorkspaceWriter
 from in_memory import path_of
 from racing_disk import MeddlingDisk, failing
-from working_files import THEIRS, held, put, written_since
+from working_files import THEIRS, commit_and_publish, held, put, written_since
 from workplace import write
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def replaced_once(tmp_path: Path) -> tuple[WorkspaceWriter, Path]:
     (root / "f.txt").write_bytes(OLD.content)
     files = WorkspaceWriter(RealDisk(str(root)), replaced=Quarantine(str(kept)))
     staging = files.stage([Change(path_of("f.txt"), OLD, NEW)], "t")
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
     assert os.listdir(root) == ["f.txt"]
     assert (root / "f.txt").read_bytes() == NEW.content
@@ -60,7 +60,7 @@ BOTH = [Change(path_of(name), OLD, NEW) for name in "ab"]
 def test_without_exchange_what_was_replaced_is_kept_too_and_makes_no_spare(tmp_path: Path) -> None:
     _, files, root, kept = renaming(tmp_path)
     staging = files.stage(BOTH, "t")
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
     assert sorted(os.listdir(root)) == ["a", "b"]
     first, _ = sorted(kept.iterdir())
@@ -78,7 +78,7 @@ def test_without_exchange_what_is_written_in_place_just_before_the_rename_is_put
     disk.meddle["replace", 2] = lambda: (root / "b").write_bytes(b"theirs\n")
     staging = files.stage(BOTH, "t")
     with pytest.raises(ConcurrentWrite) as overtaken:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert overtaken.value.paths == [path_of("b")]
     assert (root / "a").read_bytes() == OLD.content
@@ -102,7 +102,7 @@ def test_without_exchange_what_has_no_place_when_it_is_taken_back_is_told_by_the
     disk.meddle["replace", 2] = meddle
     staging = files.stage(BOTH, "t")
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert (root / "a").read_bytes() == b"newest\n"
     assert (root / "b").read_bytes() == b"theirs, too\n"
@@ -116,7 +116,7 @@ def test_without_exchange_a_rename_that_fails_leaves_no_second_name(tmp_path: Pa
     disk.meddle["replace", 1] = failing()
     staging = files.stage(BOTH, "t")
     with pytest.raises(Refused):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert os.listdir(kept) == []
     assert {name: (root / name).stat().st_nlink for name in os.listdir(root)} == {"a": 1, "b": 1}
@@ -163,7 +163,7 @@ def test_one_that_is_being_written_does_not_hold_up_the_others(tmp_path: Path) -
     files, kept = replaced_once(tmp_path)
     (busy,) = kept.iterdir()
     staging = files.stage([Change(path_of("f.txt"), NEW, OLD)], "u")
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
     with busy.open("ab"):
         list(written_since(files, 10.0))
@@ -251,7 +251,7 @@ def test_what_is_written_to_our_version_while_it_is_taken_back_is_found_without_
     staging = files.stage(BOTH, "t")
     disk.meddle["link", 2] = meddle  # our version of `a` is in place by then
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     os.pwrite(opened[0], b"theirs", 0)
     os.ftruncate(opened[0], len(b"theirs"))
@@ -265,7 +265,7 @@ def test_our_version_that_was_taken_back_is_nobodys_news(tmp_path: Path) -> None
     staging = files.stage(BOTH, "t")
     disk.meddle["link", 2] = lambda: put(root, {"b": THEIRS})
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(root) == {"a": OLD, "b": THEIRS}
     assert list(written_since(files, None)) == []

@@ -20,7 +20,18 @@ from editd.workspace.replaced_files import (
     Quarantine,
 )
 from editd.workspace.writer import WorkspaceWriter
-from working_files import NEW, NEWEST, OLD, THEIRS, change, held, make_ahead, put, written_since
+from working_files import (
+    NEW,
+    NEWEST,
+    OLD,
+    THEIRS,
+    change,
+    commit_and_publish,
+    held,
+    make_ahead,
+    put,
+    written_since,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +54,7 @@ class Spared:
     def replace(self, old: FileState, new: FileState, path: str = "a") -> None:
         changes = [change(path, old, new)]
         staging = self.files.stage(changes, self.files.token(changes))
-        self.files.publish(staging)
+        commit_and_publish(self.files, staging)
         self.files.finish(staging)
 
     def wait(self) -> None:
@@ -161,7 +172,7 @@ def test_with_more_files_than_spares_the_rest_are_made(spared: Spared) -> None:
     put(spared.root, dict.fromkeys(names, OLD))
     changes = [change(name, OLD, NEW) for name in names]
     staging = spared.files.stage(changes, spared.files.token(changes))
-    spared.files.publish(staging)
+    commit_and_publish(spared.files, staging)
     spared.files.finish(staging)
     assert held(spared.root) == {"a": OLD, **dict.fromkeys(names, NEW)}
 
@@ -176,7 +187,7 @@ def test_a_spare_that_lent_its_token_and_was_not_taken_has_another_name(spared: 
     staging = spared.files.stage(changes, token)
     assert len(spared.spares) == BATCH
     assert f".editd-{token}-0".encode() not in spared.spares.values()
-    spared.files.publish(staging)
+    commit_and_publish(spared.files, staging)
     spared.files.finish(staging)
     assert held(spared.root) == {"a": NEW}
     assert (spared.kept / f".editd-{token}-0").read_bytes() == OLD.content

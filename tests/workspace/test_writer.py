@@ -17,10 +17,23 @@ from editd.system.filesystem import RealDisk, RealFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
-from editd.workspace.staged_change import TRANSITIONS, StagingState
+from editd.workspace.staged_change import TRANSITIONS, TransactionState
 from outsider import flipping
 from racing_disk import MeddlingDisk, failing
-from working_files import LINK, NEW, NEWEST, OLD, THEIRS, Held, change, changes_between, files_on, held, put
+from working_files import (
+    LINK,
+    NEW,
+    NEWEST,
+    OLD,
+    THEIRS,
+    Held,
+    change,
+    changes_between,
+    commit_and_publish,
+    files_on,
+    held,
+    put,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +75,7 @@ IN_EVERY_SHAPE = pytest.mark.parametrize(("before", "after"), EVERY_SHAPE.values
 def carry_out(files: WorkspaceWriter, changes: list[Change[FileState]], token: str = "t") -> None:
     files.check(changes)
     staging = files.stage(changes, token)
-    files.publish(staging)
+    commit_and_publish(files, staging)
     files.finish(staging)
 
 
@@ -95,7 +108,7 @@ def test_an_error_in_the_last_step_leaves_all_as_it_was(
     files = files_on(disk, publish=how)
     staging = files.stage([*changes_between(before, after), change("zz", None, NEW)], "t")
     with pytest.raises(IoError) as refused:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     assert refused.value.data["errno_name"] == "EIO"
     files.discard(staging)
     assert held(tmp_path) == before
@@ -111,11 +124,21 @@ def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
     staging = files.stage([*changes_between(before, after), change("zz", OLD, NEW)], "t")
     put(tmp_path, {"zz": THEIRS})
     with pytest.raises(ConcurrentWrite) as overtaken:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert [path.text for path in overtaken.value.paths] == ["zz"]
     assert overtaken.value.orphans == []
     assert held(tmp_path) == {**before, "zz": THEIRS}
+
+
+def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
+    put(tmp_path, {"a": OLD})
+    files = files_on(RealDisk(str(tmp_path)))
+    staging = files.stage([change("a", OLD, NEW)], "t")
+    with pytest.raises(AssertionError, match="staged"):
+        files.publish(staging)
+    files.discard(staging)
+    assert held(tmp_path) == {"a": OLD}
 
 
 def test_what_can_not_be_taken_back_is_left_for_recovery(tmp_path: Path) -> None:
@@ -126,9 +149,9 @@ def test_what_can_not_be_taken_back_is_left_for_recovery(tmp_path: Path) -> None
     files = files_on(disk)
     staging = files.stage([change("a", OLD, NEW), change("zz", None, NEW)], "t")
     with pytest.raises(PublishFailed) as half:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     assert half.value.path == WorkspacePath.parse("a")
-    assert (staging.state, TRANSITIONS[staging.state]) == (StagingState.HALF, frozenset())
+    assert (staging.state, TRANSITIONS[staging.state]) == (TransactionState.BROKEN, frozenset())
     assert files.leftovers(change("a", OLD, NEW), "t", 0) == [OLD]
     assert not files.sweep(b".editd-t-0")
 
@@ -153,7 +176,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
         stagings.append(files.stage(changes, f"t{number}"))
         pending += changes
     for staging in stagings:
-        files.publish(staging)
+        commit_and_publish(files, staging)
     for staging in stagings:
         files.finish(staging)
     assert held(tmp_path) == states[-1]
@@ -184,7 +207,7 @@ def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Pat
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None)], "t")
     put(tmp_path, {"a/c": THEIRS})
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == {"a/b": OLD, "a/c": THEIRS}
 
@@ -195,7 +218,7 @@ def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None), change("z", THEIRS, NEW)], "t")
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o2751
 
 
@@ -205,7 +228,7 @@ def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> Non
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "d").rename(tmp_path / "e")
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     assert (tmp_path / "e/a").read_bytes() == b"old"
 
 
@@ -216,7 +239,7 @@ def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path)
     (tmp_path / "root/d").rename(tmp_path / "root/e")
     (tmp_path / "root/d").symlink_to("../outside")
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path / "outside") == {"a": OLD}
 
@@ -230,7 +253,7 @@ def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) ->
     temporary = beside if beside.exists() else spare
     (tmp_path / "a" if somewhere == "target" else temporary).unlink()
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == ({} if somewhere == "target" else {"a": OLD})
 
@@ -243,7 +266,7 @@ def test_a_folder_that_is_flipped_to_a_symlink_is_never_written_through(tmp_path
     with flipping(tmp_path / "root/d", tmp_path / "root/l"):
         for number in count():
             with suppress(Refused, ConcurrentWrite, PublishFailed):
-                files.publish(files.stage([change(f"d/{number}", None, NEW)], f"t{number}"))
+                commit_and_publish(files, files.stage([change(f"d/{number}", None, NEW)], f"t{number}"))
             if time.monotonic() > end:
                 break
     inside = tmp_path / ("root/l" if (tmp_path / "root/d").is_symlink() else "root/d")
@@ -265,7 +288,7 @@ def test_a_file_system_that_cannot_exchange_is_written_by_check_and_rename(
     changes = [change("a", OLD, NEW), change("b", OLD, LINK), change("c/d", OLD, None)]
     staging = files.stage([*changes, change("e", THEIRS, NEW)], "t")
     with pytest.raises(ConcurrentWrite):
-        files.publish(staging)
+        commit_and_publish(files, staging)
     files.discard(staging)
     assert held(tmp_path) == {"a": OLD, "b": OLD, "c/d": OLD}
     disk.counts.clear()
@@ -386,7 +409,7 @@ def leave_after(root: Path, changes: list[Change[FileState]], cut: int) -> None:
     files = files_on(disk)
     staging = files.stage(changes, "t")
     with suppress(KeyboardInterrupt):
-        files.publish(staging)
+        commit_and_publish(files, staging)
         if cut % 2:
             files.finish(staging)
 
@@ -400,7 +423,7 @@ def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> N
     assert files.sweep(b"d/.editd-dead-0")
     assert files.stray(b"d/.editd-dead-0") is None
     assert not files.sweep(b"d/.editd-t-0")
-    files.publish(staging)
+    commit_and_publish(files, staging)
     assert held(tmp_path) == {"d/a": NEW}
     with pytest.raises(AssertionError):
         files.sweep(b"d/a")
@@ -414,7 +437,7 @@ def test_a_temporary_that_cannot_be_removed_in_time_is_removed_later(
     files = files_on(RealDisk(str(tmp_path)))
     staging = files.stage([change("l", LINK, NEW)], "t")
     if ends == "finished":
-        files.publish(staging)
+        commit_and_publish(files, staging)
     with monkeypatch.context() as full:
         full.setattr(RealDisk, "folder", _no_descriptor)
         if ends == "finished":

@@ -13,6 +13,8 @@ After a crash, `recover` finishes what the journal has.
     BROKEN     an I/O error leaves files or journal in   reads only            recovery at the next start
                doubt
 
+From PACKED on, the state is that of the whole history. `workspace.staged_change` has the table of the others.
+
 C1  No target is touched before its transaction's record is durable.
 C2  No reply goes out before its record is durable and its files are published.
 C4  Each replaced file is verified after it has been replaced. If it is not `before`, another program wrote
@@ -28,7 +30,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from enum import StrEnum, auto
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ from editd.store.transaction_record import Committed, touch_of
 from editd.values.changeset import Base, Outcome
 from editd.values.content import SYMLINK, Change, FileState
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
+from editd.workspace.staged_change import StagedFiles, TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Kind, Part, Seq
     from editd.workspace.reader import WorkspaceReader
-    from editd.workspace.staged_change import StagedFiles
     from editd.workspace.writer import WorkspaceWriter
 
 
@@ -63,34 +64,16 @@ _DRAFT = attrgetter("draft")
 BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single transaction is its own batch
 
 
-class CommitState(StrEnum):  # its members are hashed as fast as strings
-    STAGED = auto()
-    COMMITTED = auto()
-    PUBLISHED = auto()
-    ABORTED = auto()
-
-
-# Any other transition is a bug.
-TRANSITIONS = {
-    CommitState.STAGED: {CommitState.COMMITTED, CommitState.ABORTED},
-    CommitState.COMMITTED: {CommitState.PUBLISHED, CommitState.ABORTED},
-    CommitState.PUBLISHED: set[CommitState](),
-    CommitState.ABORTED: set[CommitState](),
-}
-
-
 class PendingTransaction(Struct):
-    """A transaction of a batch. `request` is its position in the turn, or None for an adopted change."""
+    """A transaction of a batch. Its state is that of `staging`.
+
+    `request` is its position in the turn, or None for a change that is adopted: the files have it already.
+    """
 
     draft: TransactionDraft
     outcome: Outcome
-    staging: StagedFiles | None
+    staging: StagedFiles
     request: int | None
-    state: CommitState = CommitState.STAGED
-
-    def enter(self, state: CommitState) -> None:
-        assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
-        self.state = state
 
 
 class CommitAborted(Struct, frozen=True):
@@ -134,7 +117,7 @@ class Batch(Struct):
         changes = outcome.changes
         earlier: list[Change[FileState]] = []
         for step in self.steps:
-            if step.staging is not None:
+            if step.request is not None:
                 earlier += step.outcome.changes
         self.files.check(changes, earlier, self.view.kept)
         token = self.files.token(changes)
@@ -160,7 +143,7 @@ class Batch(Struct):
         self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change[FileState]]
     ) -> PendingTransaction:
         """Draft a transaction of changes that are in the files already."""
-        return self._add(kind, authorship, time_us, Outcome(tuple(changes)), None, None)
+        return self._add(kind, authorship, time_us, Outcome(tuple(changes)), StagedFiles(), None)
 
     def _add(
         self,
@@ -168,7 +151,7 @@ class Batch(Struct):
         authorship: Authorship,
         time_us: int,
         outcome: Outcome,
-        staging: StagedFiles | None,
+        staging: StagedFiles,
         request: int | None,
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
@@ -179,7 +162,7 @@ class Batch(Struct):
             kind, authorship, time_us, outcome.changes, undoes=undoes, parts=parts, notes=notes, token=token,
             boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
-        if staging is not None and staging.warnings:
+        if staging.warnings:
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
         step = PendingTransaction(draft, outcome, staging, request)
         self.steps.append(step)
@@ -222,9 +205,11 @@ class Batch(Struct):
             refusal = IoError(error, "The journal cannot be written")
             return CommitAborted(tuple(self.steps), len(self.steps), refusal)
         for step in self.steps:
-            step.enter(CommitState.COMMITTED)
+            step.staging.enter(TransactionState.COMMITTED)
         for position, step in enumerate(self.steps):
-            if step.staging is not None:
+            if step.request is None:
+                step.staging.enter(TransactionState.PUBLISHED)
+            else:
                 try:
                     self.files.publish(step.staging)
                 except ConcurrentWrite as write:  # C4: the replaced content was not `before`, and is back
@@ -236,7 +221,6 @@ class Batch(Struct):
                     ) from error
                 except Refused as refusal:
                     return self._abort(self.steps[position:], refusal)
-            step.enter(CommitState.PUBLISHED)
             self.history.conclude(step.draft)
         return None
 
@@ -259,20 +243,17 @@ class Batch(Struct):
                 hint="Restart the daemon: it recovers from the disk.",
             ) from error
         for step in steps:
-            step.enter(CommitState.ABORTED)
+            step.staging.enter(TransactionState.ABORTED)
         return CommitAborted(tuple(steps), 0 if refusal is None else 1, refusal, orphans)
 
     def _drop(self, steps: Sequence[PendingTransaction]) -> None:
         self.history.revert([step.draft for step in steps])
-        for step in steps:
-            step.enter(CommitState.ABORTED)
         self.discard(steps)
 
     def discard(self, steps: Sequence[PendingTransaction]) -> None:
         """Remove the temporary files of aborted steps, newest first. Orphans are in the history by then."""
         for step in reversed(steps):
-            if step.staging is not None:
-                self.files.discard(step.staging)
+            self.files.discard(step.staging)
 
 
 # Recovery: at the start, redo the transactions of a hot journal in the files.

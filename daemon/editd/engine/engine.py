@@ -40,7 +40,7 @@ from editd.engine.commands import (
     Write,
     reader_of,
 )
-from editd.engine.commit import Batch, CommitState, PendingTransaction, recover
+from editd.engine.commit import Batch, PendingTransaction, recover
 from editd.engine.external_changes import (
     OUTSIDE,
     DiskSnapshot,
@@ -75,6 +75,7 @@ from editd.values.transaction import Authorship, Kind, Seq, Transaction
 from editd.wire import messages
 from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders
+from editd.workspace.staged_change import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from editd.values.content import Change, FileState, Version
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.replaced_files import QuarantineCheck
+    from editd.workspace.staged_change import StagedFiles
     from editd.workspace.writer import WorkspaceWriter
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
@@ -174,7 +176,7 @@ class Engine:
         # The page cache survives a killed daemon, but not a reboot or an unmount. The id of a mount can
         # occur again after a reboot, so both ids are needed.
         self._boot = boot and boot + mount
-        self._unfinished: list[PendingTransaction] = []
+        self._unfinished: list[StagedFiles] = []
         self.check_in_place()
         self.adopt(recover(history, tree, files, self._boot))
 
@@ -545,11 +547,10 @@ class Engine:
         self, step: PendingTransaction, results: list[Result | None], taken: Mapping[int, Write]
     ) -> None:
         self.last_write = self.clock.monotonic()
-        if step.staging is not None:
-            self._unfinished.append(step)
         self.on_recorded(step.draft.transaction)
         if step.request is None:
             return
+        self._unfinished.append(step.staging)
         results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
         self._note_seen(taken[step.request].reader, step.outcome)
 
@@ -579,7 +580,9 @@ class Engine:
         if stopped is not None and stopped.refusal is not None:
             raise stopped.refusal
         self.last_write = self.clock.monotonic()
-        recorded = [step.draft.transaction for step in batch.steps if step.state is CommitState.PUBLISHED]
+        recorded = [
+            step.draft.transaction for step in batch.steps if step.staging.state is TransactionState.PUBLISHED
+        ]
         for transaction in recorded:
             self.on_recorded(transaction)
         return recorded
@@ -615,10 +618,9 @@ class Engine:
 
     def _remove_replaced(self) -> None:
         """Remove replaced files, so that a client with a reply finds no temporary files of editd."""
-        for step in self._unfinished:
-            assert step.staging is not None
+        for staging in self._unfinished:
             try:
-                self.files.finish(step.staging)
+                self.files.finish(staging)
             except OSError as error:
                 log.warning("a replaced file could not be removed: %s", error)
         self._unfinished.clear()

@@ -52,7 +52,7 @@ class UnexpectedContent(Exception):
 
 
 class ConcurrentWrite(Exception):
-    """Another program wrote first. Its content is in place; the staging is STAGED, for the caller to discard.
+    """Another program wrote first. Its content is in place; the caller discards the staging.
 
     `paths` are the paths with such content. `orphans` are contents that other programs wrote at a path that
     now has newer content: put them into the history first, then discard.

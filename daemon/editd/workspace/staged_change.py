@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -100,35 +100,40 @@ def folder_that_stays(folder: bytes, created: AbstractSet[str]) -> bytes:
     return folder
 
 
-class StagingState(StrEnum):
-    """The state of a staging."""
+class TransactionState(StrEnum):  # its members are hashed as fast as strings
+    """The state of a transaction from its staging until its replaced files are gone (`engine.commit`)."""
 
-    STAGED = "staged"
-    PUBLISHED = "published"
-    FINISHED = "finished"
-    DISCARDED = "discarded"
-    HALF = "half"
+    STAGED = auto()
+    COMMITTED = auto()
+    PUBLISHED = auto()
+    FINISHED = auto()
+    ABORTED = auto()
+    BROKEN = auto()
 
 
-TRANSITIONS: dict[StagingState, frozenset[StagingState]] = {
-    StagingState.STAGED: frozenset({StagingState.PUBLISHED, StagingState.DISCARDED, StagingState.HALF}),
-    StagingState.PUBLISHED: frozenset({StagingState.FINISHED}),
-    StagingState.FINISHED: frozenset({StagingState.FINISHED}),
-    StagingState.DISCARDED: frozenset({StagingState.DISCARDED}),
-    StagingState.HALF: frozenset(),
+# Any other transition is a bug. So no file is touched before its transaction is durable (C1).
+TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.STAGED: frozenset({TransactionState.COMMITTED, TransactionState.ABORTED}),
+    TransactionState.COMMITTED: frozenset(
+        {TransactionState.PUBLISHED, TransactionState.ABORTED, TransactionState.BROKEN}
+    ),
+    TransactionState.PUBLISHED: frozenset({TransactionState.FINISHED}),
+    TransactionState.FINISHED: frozenset({TransactionState.FINISHED}),
+    TransactionState.ABORTED: frozenset({TransactionState.ABORTED}),
+    TransactionState.BROKEN: frozenset(),
 }
 
 
 class StagedFiles(Struct, eq=False):
-    """One transaction's changes on their way into the files."""
+    """One transaction's changes on their way into the files; none if the files have the changes already."""
 
-    token: str
+    token: str = ""
     items: list[StagedChange] = field(default_factory=list)
     folders_made: list[bytes] = field(default_factory=list)
-    state: StagingState = StagingState.STAGED
+    state: TransactionState = TransactionState.STAGED
     warnings: tuple[str, ...] = ()  # about the metadata that files lose, or that an undo cannot restore
 
-    def become(self, state: StagingState) -> None:
+    def enter(self, state: TransactionState) -> None:
         """Enter the next state; an assertion fails if the table does not allow it."""
         assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
         self.state = state

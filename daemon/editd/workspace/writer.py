@@ -1,10 +1,10 @@
 """The writer: publishes the changes of one transaction without losing content of other programs.
 
-A staging is one transaction's changes on their way into the files:
+A staging is one transaction's changes on their way into the files. The caller makes the record durable:
 
-    STAGED ──publish──▶ PUBLISHED ──finish──▶ FINISHED
-      │  ╲──publish──▶ HALF     not every step could be reverted: the engine is broken
-      └──discard──▶ DISCARDED
+    STAGED ──record──▶ COMMITTED ──publish──▶ PUBLISHED ──finish──▶ FINISHED
+      │                    │   ╲──publish──▶ BROKEN     not every step could be reverted
+      ╰─────discard────────┴──────discard──▶ ABORTED
 
 New content is first written beside its target (`temp_files`). Publishing then exchanges each file with its
 replacement (RENAME_EXCHANGE), and checks the replaced content under a read lease: only that proves that no
@@ -35,7 +35,7 @@ from editd.workspace.staged_change import (
     UNREACHABLE,
     StagedChange,
     StagedFiles,
-    StagingState,
+    TransactionState,
     check_publishable,
     folder_that_stays,
     is_folder,
@@ -202,11 +202,11 @@ class WorkspaceWriter:
         """Put everything in place, deletions first; on an error, revert it and raise.
 
         Raises ConcurrentWrite if a path does not have `before`, IoError or PermissionDenied if the file
-        system fails; the staging is then still STAGED. Raises PublishFailed if the revert failed, too.
+        system fails; the staging is then still COMMITTED. Raises PublishFailed if the revert failed, too.
         Publish stagings in the order in which they were staged. ConcurrentWrite is also raised if a folder
         becomes a file while a later staging has a temporary in it.
         """
-        assert StagingState.PUBLISHED in TRANSITIONS[staging.state], staging.state
+        assert TransactionState.PUBLISHED in TRANSITIONS[staging.state], staging.state
         publisher = Publisher(
             self._disk, self._spares, is_exchanging=self._is_exchanging, clear=self._finish_all
         )
@@ -214,7 +214,7 @@ class WorkspaceWriter:
             self._publish(staging, publisher)
         finally:
             publisher.close()
-        staging.become(StagingState.PUBLISHED)
+        staging.enter(TransactionState.PUBLISHED)
         self._unfinished.append(staging)
         if not self._disk.can_sync_whole:
             self.note_unsynced(item.change.path for item in staging.items)
@@ -241,7 +241,7 @@ class WorkspaceWriter:
 
         Call it once the transaction is certain to be committed; a second call does nothing.
         """
-        staging.become(StagingState.FINISHED)
+        staging.enter(TransactionState.FINISHED)
         if staging not in self._unfinished:
             return  # A later staging of the batch needed a folder that this one had emptied.
         self._unfinished.remove(staging)
@@ -297,7 +297,7 @@ class WorkspaceWriter:
 
         Of several stagings in a batch, discard the newest first: it may use an older one's folders.
         """
-        staging.become(StagingState.DISCARDED)
+        staging.enter(TransactionState.ABORTED)
         for item in staging.items:
             if item.is_linked and self._replaced is not None:
                 self._replaced.keep(self._disk, item)
@@ -445,6 +445,7 @@ class WorkspaceWriter:
 
     def _put(self, changes: Sequence[Change[FileState]], token: str) -> bool:
         staging = self.stage(changes, token)
+        staging.enter(TransactionState.COMMITTED)  # the journal has the change
         try:
             self.publish(staging)
         except ConcurrentWrite as error:
@@ -465,7 +466,7 @@ class WorkspaceWriter:
             try:
                 orphan = undo()
             except (OSError, Refused) as error:
-                staging.become(StagingState.HALF)
+                staging.enter(TransactionState.BROKEN)
                 raise PublishFailed(path, orphans) from error
             if orphan is not None:
                 orphans.append((path, orphan))
