@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import wait_until
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS
 from editd.wire.messages import Tool
 from socket_attacks import MIB, line, names, packed, siege
 from workplace import Workplace, workplace, write

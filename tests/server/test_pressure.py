@@ -29,7 +29,7 @@ from crash_checks import (
     transactions,
     wait_until,
 )
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS
 from editd_client.errors import EditdError
 from workplace import Workplace, replace, write
 

@@ -27,8 +27,8 @@ from editd.server.subscriptions import (
     Subscription,
     SubscriptionState,
 )
+from editd.wire.codec import LIMITS
 from editd.wire.connection import Connection
-from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
 from workplace import Workplace, replace, workplace, write
 

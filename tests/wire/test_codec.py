@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.wire import messages
-from editd.wire.codec import Malformed, decode_json, encode_json, encode_msgpack, params_of, plain
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS, Malformed, decode_json, encode_json, encode_msgpack, params_of, plain
 
 BYTES = st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 TEXTS = st.one_of(st.text(), BYTES)

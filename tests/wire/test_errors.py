@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editd.wire.codec import error, shown
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS, error, shown
 from editd.wire.messages import ERROR_CODES
 
 

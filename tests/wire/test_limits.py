@@ -1,10 +1,10 @@
-"""wire.limits: every limit of the wire in one place."""
+"""wire.codec: every limit of the wire in one place."""
 
 from __future__ import annotations
 
 import msgspec
 
-from editd.wire.limits import LIMITS, within_descriptors
+from editd.wire.codec import LIMITS, within_descriptors
 from editd.wire.messages import HelloResult
 
 

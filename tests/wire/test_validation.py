@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from editd.wire.codec import Malformed, params_of
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS, Malformed, params_of
 from editd.wire.messages import Apply, Undo
 
 TOO_LONG = "x" * (LIMITS.name_length_max + 1)

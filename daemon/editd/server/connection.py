@@ -27,9 +27,8 @@ from editd.server import convert
 from editd.server.async_timeout import wait_event
 from editd.system.process import Peer, has_hung_up, may_connect, peer_of
 from editd.wire import messages
-from editd.wire.codec import error
+from editd.wire.codec import KIB, LIMITS, WireLimits, error
 from editd.wire.connection import BadRequest, Connection, Incoming, Request
-from editd.wire.limits import KIB, LIMITS, WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator

@@ -53,7 +53,7 @@ from editd.system.process import release_free_memory
 from editd.tools.api import ToolSettings
 from editd.tools.context import DIALECTS, ToolSet
 from editd.wire import messages
-from editd.wire.limits import LIMITS, within_descriptors
+from editd.wire.codec import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
 from editd.workspace.scope import WeakerGuarantees, load_uncovered, scope_predicate

@@ -29,8 +29,7 @@ from msgspec import Struct, field
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
 from editd.server import convert
 from editd.wire import messages
-from editd.wire.codec import encode_msgpack
-from editd.wire.limits import LIMITS
+from editd.wire.codec import LIMITS, encode_msgpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ The first byte that a client sends decides the encoding, and is answered in kind
 
 A request is typed and checked before it leaves here. No input from a client raises: an invalid request comes
 out as BadRequest, with the answer to it, and a stream that cannot go on is `closed`. The limits are
-`wire.limits`. The owner decides how fast requests are taken out (`feed`, then `take`).
+`wire.codec`. The owner decides how fast requests are taken out (`feed`, then `take`).
 
 Never touches a socket, and knows the meaning of no method.
 """
@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from editd.wire.codec import APPLY_BYTES_MAX, Malformed, convert, decode_apply, params_of, plain
+from editd.wire.codec import (
+    ANSWER_BYTES_MAX,
+    APPLY_BYTES_MAX,
+    Malformed,
+    convert,
+    decode_apply,
+    params_of,
+    plain,
+)
 from editd.wire.envelope import (
     BadCall,
     Envelope,
@@ -35,7 +43,6 @@ from editd.wire.envelope import (
     Response,
     RpcCall,
 )
-from editd.wire.limits import ANSWER_BYTES_MAX
 from editd.wire.messages import Error, Params
 
 if TYPE_CHECKING:

@@ -22,6 +22,9 @@ import msgpack
 from msgspec import Struct
 
 from editd.wire.codec import (
+    KIB,
+    LIMITS,
+    MIB,
     Malformed,
     decode_json,
     encode_json,
@@ -30,7 +33,6 @@ from editd.wire.codec import (
     text_of,
     too_many_values,
 )
-from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:
     from editd.wire.messages import Error
