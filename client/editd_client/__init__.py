@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from editd_client.changesets import AsyncChangeset, Changeset
     from editd_client.client import Client
     from editd_client.errors import EditdError, Unreachable
-    from editd_client.events import Events, Happening
     from editd_client.locate import find_workspace
+    from editd_client.session_state import Events, Happening
 
 __all__ = [
     "AsyncChangeset", "AsyncClient", "AsyncEvents", "Changeset", "Chmod", "Client", "Delete", "EditText",
@@ -47,7 +47,7 @@ _HOMES = {
     **dict.fromkeys(("AsyncChangeset", "Changeset"), "editd_client.changesets"),
     "Client": "editd_client.client",
     **dict.fromkeys(("EditdError", "Unreachable"), "editd_client.errors"),
-    **dict.fromkeys(("Events", "Happening"), "editd_client.events"),
+    **dict.fromkeys(("Events", "Happening"), "editd_client.session_state"),
     "find_workspace": "editd_client.locate",
 }
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from editd.wire.connection import Reply
-    from editd_client.events import ClientSubscription, Happening
     from editd_client.requests import PreparedCall
-    from editd_client.session_state import CallOutcome, SessionState
+    from editd_client.session_state import CallOutcome, ClientSubscription, Happening, SessionState
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -23,17 +23,16 @@ from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint
 from editd_client.errors import EditdError, Unreachable
-from editd_client.events import Events
 from editd_client.locate import find_workspace
-from editd_client.session_state import CallOutcome, SessionState
+from editd_client.session_state import CallOutcome, Events, SessionState
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from editd_client.events import ClientSubscription
     from editd_client.requests import PreparedCall
+    from editd_client.session_state import ClientSubscription
 
 SILENCE_SECONDS_MAX = 120.0  # far longer than any answer that does not wait on purpose
 RECEIVE_BYTES = 1 << 18

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, assert_type
 import pytest
 
 from editd.wire import messages
-from editd_client import events as events_module
+from editd_client import session_state
 from editd_client.aio import AsyncClient, AsyncEvents
 from editd_client.changesets import AsyncChangeset, Changeset
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
-from editd_client.events import Events
+from editd_client.session_state import Events
 from scripted_daemon import scripted
 from workplace import workplace, write
 
@@ -181,7 +181,7 @@ def test_a_wait_that_is_given_up_loses_no_event(served: Workplace) -> None:
 def test_events_that_nobody_takes_are_bounded_and_end_in_a_resync(
     served: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events_module, "WAITING_MAX", 5)
+    monkeypatch.setattr(session_state, "WAITING_MAX", 5)
 
     async def run(client: AsyncClient) -> None:
         events = await client.subscribe()

@@ -1,4 +1,4 @@
-"""editd_client.events: what a subscription hears, in between and after other requests."""
+"""editd_client.session_state: what a subscription hears, in between and after other requests."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import Kind, LogResult, ShowResult, Transaction, Tx
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
-    from editd_client.events import Happening
+    from editd_client.session_state import Happening
 
 
 LIMIT = 50
