@@ -1,17 +1,17 @@
-"""engine.open_work: what is staged is in memory, and has a limit."""
+"""engine.commands: what is staged is in memory, and has a limit."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.engine.commands import reader_of
-from editd.engine.open_work import (
+from editd.engine.commands import (
     BYTES_MAX,
     BYTES_OF_ONE_MAX,
     EDIT_BYTES,
     OPEN_OF_ONE_MAX,
     Changesets,
     bytes_of,
+    reader_of,
 )
 from editd.errors import Overloaded
 from editd.values.transaction import Authorship

@@ -23,9 +23,9 @@ from msgspec.structs import asdict
 
 import editd
 from editd.engine.access import RealClock
+from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
-from editd.engine.open_work import Changesets
 from editd.engine.queries import Queries
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.async_timeout import first_of

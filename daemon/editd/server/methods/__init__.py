@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from editd.engine.access import AccessControl
+    from editd.engine.commands import Changesets
     from editd.engine.engine import Engine
-    from editd.engine.open_work import Changesets
     from editd.engine.queries import Queries
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
-from editd.engine.commands import Apply, Reader
+from editd.engine.commands import Apply, OpenChangeset, Reader
 from editd.engine.engine import Reading
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
-from editd.engine.open_work import OpenChangeset
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import convert
 from editd.wire import messages

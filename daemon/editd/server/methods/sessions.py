@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
+from editd.engine.commands import ExecSpans
 from editd.engine.leases import Leases
-from editd.engine.open_work import ExecSpans
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.server import convert
@@ -20,9 +20,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from editd.engine.commands import Apply
+    from editd.engine.commands import Apply, ExecSpan
     from editd.engine.engine import Engine
-    from editd.engine.open_work import ExecSpan
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.subscriptions import Subscriptions
