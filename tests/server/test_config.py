@@ -1,4 +1,4 @@
-"""methods.config: a new configuration is taken while the daemon runs, and a wrong one is not."""
+"""server.methods: a new configuration is taken while the daemon runs, and a wrong one is not."""
 
 from __future__ import annotations
 

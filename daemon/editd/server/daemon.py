@@ -33,9 +33,8 @@ from editd.server.connection import Calls, ClientState, Connections, MethodCall,
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue
 from editd.server.maintenance import Maintenance
-from editd.server.methods import Services
+from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
-from editd.server.methods.config import Configuration
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
 from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, watching_name
