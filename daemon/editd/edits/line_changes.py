@@ -7,6 +7,7 @@ Lines end with LF, as in git. libgit2 computes the differences (xdiff).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pygit2
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from pygit2.enums import DiffOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 Lines = tuple[bytes, ...]  # each with its line end; only a text's last line may lack it
@@ -101,18 +102,21 @@ def reverse(before: bytes, after: bytes) -> list[LineChange]:
 
 
 def shown_hunks(before: bytes, after: bytes) -> list[str]:
-    """Return each change of `hunks_between` as a diff hunk; bytes that are not UTF-8 become escapes.
+    """Return each change of `hunks_between` as a diff hunk, with context (see `show`)."""
+    return show(lines_of(before), hunks_between(before, after))
+
+
+def show(lines: Lines, hunks: Sequence[LineChange], context: int = CONTEXT_LINES) -> list[str]:
+    """Return each change of `lines` as a diff hunk; bytes that are not UTF-8 become surrogate escapes.
 
     Context never reaches into the next hunk, so that each hunk applies without the others.
     """
-    lines = lines_of(before)
-    hunks = hunks_between(before, after)
     ends = [0, *(hunk.end for hunk in hunks)]
     starts = [*(hunk.start for hunk in hunks[1:]), len(lines)]
     shown = []
     for hunk, floor, ceiling in zip(hunks, ends, starts, strict=False):
-        above = lines[max(floor, hunk.start - CONTEXT_LINES) : hunk.start]
-        below = lines[hunk.end : min(ceiling, hunk.end + CONTEXT_LINES)]
+        above = lines[max(floor, hunk.start - context) : hunk.start]
+        below = lines[hunk.end : min(ceiling, hunk.end + context)]
         around = len(above) + len(below)
         old, new = hunk.end - hunk.start + around, len(hunk.lines) + around
         old_start = hunk.start - len(above) + bool(old)
@@ -128,7 +132,16 @@ def shown_hunks(before: bytes, after: bytes) -> list[str]:
 def apply_changes(base: bytes, hunks: Iterable[LineChange]) -> bytes:
     """Return `base` with some of its changes applied."""
     lines = lines_of(base)
-    return b"".join(_carried_out(lines, 0, len(lines), hunks))
+    return b"".join(changed_lines(lines, 0, len(lines), hunks))
+
+
+def changed_lines(lines: Lines, start: int, end: int, hunks: Iterable[LineChange]) -> Lines:
+    """Return the lines from `start` to `end` with `hunks`, changes of those lines, applied."""
+    result: list[bytes] = []
+    for hunk in hunks:
+        result += (*lines[start : hunk.start], *hunk.lines)
+        start = hunk.end
+    return (*result, *lines[start:end])
 
 
 def join(
@@ -146,11 +159,11 @@ def join(
     collisions: list[Collision] = []
     lost: list[LineChange] = []
     at = 0
-    for mine, yours in _clusters(our_hunks, their_hunks, lines):
-        start, end = _bounds([*mine, *yours])
+    for mine, yours in clusters(our_hunks, their_hunks, partial(_overlap, lines)):
+        start, end = bounds([*mine, *yours])
         joined += lines[at:start]
         at = end
-        our_lines, their_lines = (_carried_out(lines, start, end, hunks) for hunks in (mine, yours))
+        our_lines, their_lines = (changed_lines(lines, start, end, hunks) for hunks in (mine, yours))
         if mine and yours and our_lines != their_lines:
             first_line = _first_line(mine, start)
             collisions.append(Collision(start, end, lines[start:end], our_lines, their_lines, first_line))
@@ -160,14 +173,16 @@ def join(
     return JoinedText(b"".join(joined), tuple(collisions), tuple(lost))
 
 
-def _clusters(
-    ours: Sequence[LineChange], theirs: Sequence[LineChange], lines: Lines
+def clusters(
+    ours: Sequence[LineChange],
+    theirs: Sequence[LineChange],
+    collide: Callable[[LineChange, LineChange], bool],
 ) -> Iterator[tuple[list[LineChange], list[LineChange]]]:
-    """Yield groups of overlapping changes in their order, each as the changes of ours and of theirs."""
+    """Yield groups of colliding changes in their order, each as the changes of ours and of theirs."""
     sides = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
     cluster: tuple[list[LineChange], list[LineChange]] = ([], [])
     for hunk, side in sorted(sides, key=lambda pair: (pair[0].start, pair[0].end)):
-        if any(cluster) and not any(_overlap(hunk, other, lines) for other in cluster[1 - side]):
+        if any(cluster) and not any(collide(hunk, other) for other in cluster[1 - side]):
             yield cluster
             cluster = ([], [])
         cluster[side].append(hunk)
@@ -175,11 +190,22 @@ def _clusters(
         yield cluster
 
 
-def _bounds(hunks: Sequence[LineChange]) -> tuple[int, int]:
+def touch(first: LineChange, second: LineChange) -> bool:
+    """Return whether two changes share a line or are adjacent: a conflict in git, unless they are equal."""
+    return first.start <= second.end and second.start <= first.end
+
+
+def is_same(first: LineChange, second: LineChange) -> bool:
+    """Return whether two changes replace the same lines by equal ones."""
+    return (first.start, first.end, first.lines) == (second.start, second.end, second.lines)
+
+
+def bounds(hunks: Sequence[LineChange]) -> tuple[int, int]:
+    """Return the range of lines (half open, from 0) from the first change to the last."""
     return min(hunk.start for hunk in hunks), max(hunk.end for hunk in hunks)
 
 
-def _overlap(first: LineChange, second: LineChange, lines: Lines) -> bool:
+def _overlap(lines: Lines, first: LineChange, second: LineChange) -> bool:
     """Return whether two changes change the same line, or insert lines at the same point."""
     if first.is_insertion and second.is_insertion:
         return first.start == second.start
@@ -227,15 +253,6 @@ def _line_by_line(hunk: LineChange, others: Iterable[LineChange]) -> Iterator[Li
     for index, line in enumerate(hunk.lines):
         start = hunk.start + index
         yield LineChange(start, start + 1, hunk.first_line + index, (line,))
-
-
-def _carried_out(lines: Lines, start: int, end: int, hunks: Iterable[LineChange]) -> Lines:
-    """Return the lines from `start` to `end` with `hunks`, changes of those lines, applied."""
-    result: list[bytes] = []
-    for hunk in hunks:
-        result += (*lines[start : hunk.start], *hunk.lines)
-        start = hunk.end
-    return (*result, *lines[start:end])
 
 
 def _first_line(hunks: Sequence[LineChange], start: int) -> int:

@@ -16,14 +16,13 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
-from editd.edits.line_changes import Collision, Winner, hunks_between, join
+from editd.edits.line_changes import Collision, Winner, hunks_between, is_same, join, touch
 from editd.edits.replace import numbered
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from editd.edits.line_changes import LineChange
     from editd.values.content import FileState
 
 HUNKS_MAX = 10  # of one file in a `conflict`
@@ -212,15 +211,9 @@ def _regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
     return tuple(
         Region(max(hunk.first_line, 1), max(hunk.first_line + len(hunk.lines) - 1, hunk.first_line, 1))
         for hunk in hunks_between(base, ours)
-        if any(
-            hunk.start <= other.end and other.start <= hunk.end and not _same(hunk, other) for other in others
-        )
+        if any(touch(hunk, other) and not is_same(hunk, other) for other in others)
     )
 
 
 def _all_lines(content: bytes) -> tuple[Region, ...]:
     return (Region(1, content.count(b"\n") + 1),)
-
-
-def _same(first: LineChange, second: LineChange) -> bool:
-    return (first.start, first.end, first.lines) == (second.start, second.end, second.lines)

@@ -1,0 +1,40 @@
+"""Proposals for tests: a proposed file, its hunks, and what was decided on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from editd.edits.proposed_hunks import proposed_files
+from editd.values.changeset import Change
+from editd.values.content import FileState
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from editd.values.proposal import HunkId, ProposedFile, Verdict
+
+PATH, OTHER = WorkspacePath("f"), WorkspacePath("g")
+LINES = b"a\nb\nc\nd\ne\n"
+
+
+def split(base: bytes, proposed: bytes) -> ProposedFile:
+    (file,) = proposed_files([Change(PATH, FileState(base), FileState(proposed))])
+    return file
+
+
+def decided(file: ProposedFile, hunks: Iterable[HunkId], verdict: Verdict) -> ProposedFile:
+    chosen = set(hunks)
+    marked = (replace(one, verdict=verdict) if one.id in chosen else one for one in file.hunks)
+    return replace(file, hunks=tuple(marked))
+
+
+def content(state: FileState | None) -> bytes:
+    assert state is not None
+    return state.content
+
+
+def ids(file: ProposedFile) -> list[HunkId]:
+    return [hunk.id for hunk in file.hunks]
