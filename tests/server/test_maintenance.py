@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from editd.server.engine_queue import EngineQueue
 from editd.server.maintenance import SYNC_SECONDS_MAX, Maintenance
+from editd.workspace.replaced_files import BATCH
 from harness import FakeClock, Harness, apply, done, write
 
 if TYPE_CHECKING:
@@ -41,5 +42,23 @@ def test_files_are_synced_though_edits_come_without_a_pause(
                 while engine.synced < 1:  # noqa: ASYNC110  # a sync is announced to nobody
                     await asyncio.sleep(0.01)
             await maintenance.finish()
+
+    asyncio.run(check())
+
+
+def test_in_a_pause_all_files_of_the_next_edits_are_prepared_in_one_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.workspace.replaced_files.AHEAD", 3 * BATCH)
+    place = Harness(tmp_path / "place", FakeClock())
+    place.baseline()
+
+    async def check() -> None:
+        with place.engine() as engine:
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None))
+            maintenance = Maintenance(engine, queue, str(place.state))
+            assert engine.files.make_ahead() is not None
+            await maintenance._look()
+            assert engine.files.make_ahead() is None
 
     asyncio.run(check())

@@ -111,6 +111,32 @@ def test_more_are_made_each_time_until_there_are_enough(spared: Spared) -> None:
     assert len(spared.spares) == AHEAD
 
 
+def test_after_a_burst_as_many_are_made_as_the_next_one_needs(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, burst, most = 2, BATCH + 5, BATCH + 7
+    monkeypatch.setattr("editd.workspace.replaced_files.AHEAD", few)
+    monkeypatch.setattr("editd.workspace.replaced_files.SPARES_MAX", most)
+    pool = Quarantine(str(spared.kept.parent / "other")).spares
+    for edits, wanted in ((0, few), (burst, burst), (1, burst), (most + 1, most)):
+        pool.expect(edits)
+        while number := pool.needed():
+            for name in pool.make(number):
+                pool.add(name)
+        assert len(list((spared.kept.parent / "other").iterdir())) == wanted
+
+
+def test_what_is_kept_at_once_is_what_the_next_burst_needs(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[int] = []
+    monkeypatch.setattr(spared.replaced.spares, "expect", noted.append)
+    spared.replace(OLD, NEW)
+    spared.replace(NEW, OLD)
+    assert spared.files.check_quarantine(spared.now, is_busy=True) is None
+    assert noted == [2]
+
+
 def test_while_edits_come_without_a_pause_what_was_replaced_waits_until_it_is_pressing(
     spared: Spared, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,18 +209,19 @@ class Maintenance:
             await self._make_files()
 
     async def _make_files(self) -> None:
-        """Prepare some files, so that no edit waits for them to be made."""
-        make = await self._queue.run(self._engine.files.make_ahead)
-        if make is None or self._engine.broken is not None:
-            return
+        """Prepare the files of the next edits, some at a time, until there are enough or an edit comes."""
         loop = asyncio.get_running_loop()
-        try:
-            made = await loop.run_in_executor(None, make)
-        except OSError as error:
-            log.warning(_NOT_AHEAD, error)
-            self._rests_until = loop.time() + RETRY_SECONDS
-            return
-        await self._queue.run(partial(self._engine.files.made_ahead, made))
+        while self._quiet > QUIET_SECONDS and self._engine.broken is None and not self._end.is_set():
+            make = await self._queue.run(self._engine.files.make_ahead)
+            if make is None:
+                return
+            try:
+                made = await loop.run_in_executor(None, make)
+            except OSError as error:
+                log.warning(_NOT_AHEAD, error)
+                self._rests_until = loop.time() + RETRY_SECONDS
+                return
+            await self._queue.run(partial(self._engine.files.made_ahead, made))
 
     async def _make_segment(self) -> None:
         """Prepare a segment of the journal. It is 8 MiB, so a thread makes it."""

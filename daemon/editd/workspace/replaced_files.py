@@ -138,6 +138,7 @@ class Quarantine:
             if file.since is not None:
                 break
             file.since = now
+        self.spares.expect(len(self._kept))
         due: list[ReplacedFile] = []
         self._due = due
         if is_busy and not self._is_urgent(now):
@@ -236,7 +237,7 @@ class Quarantine:
 # A spare's name is that of a temporary. The transaction that takes the spare also takes the token in its
 # name, which saves a rename. After a crash, spares are found by that name, like every temporary.
 
-AHEAD = 1024  # edits of one client in a second, at full speed; after that, replaced files return
+AHEAD = 1024  # at least: edits of one client in a second, at full speed; then replaced files return
 BATCH = 64  # created in one call: 10 ms of a thread if many files were removed lately, otherwise 2 ms
 FEW = 256  # edits of eight clients while the next batch is requested and created
 SPARES_MAX = 4096  # edits of eight clients in two seconds: so many files return in a pause
@@ -255,19 +256,24 @@ class TempFilePool:
         self._flags: int | None = None  # inode flags of a new file
         self._foreign: set[bytes] = set()  # folders on other mounts, out of reach of a rename
         self._size_max = SPARES_MAX  # or fewer if inodes are scarce
+        self._ahead = AHEAD  # or the largest number of edits whose files were in the quarantine at once
 
     @property
     def is_low(self) -> bool:
         """Return whether continuous edits would soon use up the pool."""
         return len(self._names) < FEW
 
+    def expect(self, edits: int) -> None:
+        """Prepare for bursts in which so many edits are made before their replaced files return."""
+        self._ahead = max(self._ahead, min(edits, SPARES_MAX))
+
     def needed(self) -> int:
-        """Return how many files to `make` next, up to `AHEAD`, or to our share if inodes are scarce."""
-        if len(self._names) >= AHEAD:
+        """Return how many files to `make` next, as edits need them, or our share if inodes are scarce."""
+        if len(self._names) >= self._ahead:
             return 0
         free = free_inodes(self.folder)
         self._size_max = SPARES_MAX if free is None else min(SPARES_MAX, free // SHARE)
-        return max(0, min(BATCH, AHEAD - len(self._names), self._size_max - len(self._names)))
+        return max(0, min(BATCH, self._ahead - len(self._names), self._size_max - len(self._names)))
 
     def make(self, count: int) -> list[bytes]:
         """Create up to `count` files, for `add`. For any thread. Raises OSError if it created none."""
