@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.edits.proposed_hunks import proposed_files
-from editd.values.changeset import Change
-from editd.values.content import FileState
+from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:

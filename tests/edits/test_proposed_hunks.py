@@ -14,8 +14,7 @@ from editd.edits.proposed_hunks import (
     proposed_files,
     with_hunks,
 )
-from editd.values.changeset import Change
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState
 from editd.values.path import WorkspacePath
 from proposals import LINES, OTHER, PATH, content, decided, ids, split
 

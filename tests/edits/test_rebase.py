@@ -25,8 +25,7 @@ from editd.edits.rebase import (
     view_token,
 )
 from editd.errors import Conflict, InvalidParams
-from editd.values.changeset import Change
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState
 from proposals import LINES, OTHER, PATH, content, decided, ids, split
 
 if TYPE_CHECKING:

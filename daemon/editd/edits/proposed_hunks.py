@@ -21,16 +21,15 @@ from editd.values.proposal import HunkId, ProposedFile, ProposedHunk, is_whole
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from editd.values.content import FileState
+    from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkKind
-    from editd.values.transaction import PathChange
 
 FILE_HUNKS_MAX = 2_000  # more runs of lines in one file are one hunk, because nobody decides so many
 _ID_DIGITS = 16
 
 
-def proposed_files(changes: Iterable[PathChange[FileState]]) -> tuple[ProposedFile, ...]:
+def proposed_files(changes: Iterable[Change[FileState]]) -> tuple[ProposedFile, ...]:
     """Split the changes of a plan into hunks, numbered from 1 through all files.
 
     The two changes of a move become one file with a `source`, unless the move replaces a file or
@@ -109,7 +108,7 @@ class _Draft(Struct, frozen=True):
     lines: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-def _is_plain_move(change: PathChange[FileState], origin: PathChange[FileState] | None) -> bool:
+def _is_plain_move(change: Change[FileState], origin: Change[FileState] | None) -> bool:
     """Return whether a file moved to a free path, and left its old path free."""
     is_free = change.before is None and change.after is not None
     return is_free and origin is not None and origin.after is None and origin.before is not None

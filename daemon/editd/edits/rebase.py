@@ -36,7 +36,7 @@ from editd.edits.line_changes import (
 from editd.edits.merge import merge_states
 from editd.edits.proposed_hunks import landed_base, line_changes, open_line_changes
 from editd.errors import Conflict, InvalidParams
-from editd.values.changeset import Change
+from editd.values.content import Change
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -114,7 +114,7 @@ def rebase(file: ProposedFile, present: Present) -> FittedFile:
     return FittedFile(file, path, now, tuple(fitted))
 
 
-def land(fitted: FittedFile, chosen: Collection[HunkId]) -> tuple[Change, ...]:
+def land(fitted: FittedFile, chosen: Collection[HunkId]) -> tuple[Change[FileState], ...]:
     """Return the changes of the present files that land the `chosen` hunks, none for one that is there.
 
     Raises Conflict if one of them has a conflict. Its data is `{files: [{path, reason, hunks: [id]}]}`.
@@ -137,7 +137,7 @@ def land(fitted: FittedFile, chosen: Collection[HunkId]) -> tuple[Change, ...]:
     return _changes(fitted, state_with(fitted, chosen), is_moved=move is not None and move in chosen)
 
 
-def land_text(fitted: FittedFile, content: bytes, shown: FileState | None) -> tuple[Change, ...]:
+def land_text(fitted: FittedFile, content: bytes, shown: FileState | None) -> tuple[Change[FileState], ...]:
     """Return the changes that land the reviewer's own `content`, which stands for all hunks of the file.
 
     `shown` is the present file that the reviewer edited. If the file has changed since, git's merge joins
@@ -303,7 +303,9 @@ def _offset_after(change: LineChange) -> int:
     return change.first_line - bool(change.lines) + len(change.lines) - change.end
 
 
-def _changes(fitted: FittedFile, landed: FileState | None, *, is_moved: bool) -> tuple[Change, ...]:
+def _changes(
+    fitted: FittedFile, landed: FileState | None, *, is_moved: bool
+) -> tuple[Change[FileState], ...]:
     path, now = fitted.path, fitted.now
     if is_moved:
         return Change(path, now, None), Change(fitted.file.path, None, landed, path)
