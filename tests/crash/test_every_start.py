@@ -19,8 +19,15 @@ import pytest
 
 import injection
 from crash_checks import fsck, packer, transactions
+from editd.store import first_scan
+from editd.store.git_repository import create_store
+from editd.store.history import History
+from editd.values.content import Change, FileState
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship
 from editd.wire.messages import Delete
 from editd_client.errors import Unreachable
+from harness import BASELINE_US
 from injection import Call, Paused, attached
 from kill_chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
 from scenarios import TEN, Expected, Standing, differing, standing
@@ -29,6 +36,9 @@ from workplace import workplace, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from editd.values.transaction import Kind
+    from workplace import Workplace
 
 STARTED_SECONDS = 1.0  # after a start has said that it is ready, for what it does then
 KILLED_SECONDS = 4.0
@@ -183,6 +193,51 @@ def test_a_first_start_that_is_killed_is_made_again_by_the_next(starts: Starts, 
 
     starts.verify = verify
     try_all(starts, "first start", 1, is_long=is_long)
+
+
+def begin_partly(place: Workplace) -> None:
+    """Leave a history as a daemon does that is killed during its first scan, after an edit."""
+    place.state.mkdir(parents=True)
+    create_store(str(place.store))
+    first_scan.begin(str(place.state), BASELINE_US)
+    history = History.open(str(place.state))
+    path, before, after = WorkspacePath("edited.txt"), FileState(b"before\n"), FileState(b"after\n")
+    made: list[tuple[Kind, Change[FileState]]] = [
+        ("baseline", Change(path, None, before)),
+        ("edit", Change(path, before, after)),
+    ]
+    for kind, change in made:
+        draft = history.draft(kind, Authorship("someone"), BASELINE_US + history.head + 1, [change])
+        history.commit([draft])
+        history.conclude(draft)
+    history.close()
+    place.write({"edited.txt": "after\n"})
+
+
+@pytest.mark.timeout(3600)
+def test_the_rest_of_a_first_scan_that_is_killed_is_recorded_by_the_next_start(
+    starts: Starts, is_long: bool
+) -> None:
+    place = starts.place
+    place.write(FIRST)
+    begin_partly(place)
+    files: Standing = standing(place)
+
+    def verify() -> None:
+        with place.start() as client:
+            client.settle()
+            assert [one.kind for one in transactions(client, -1)] == [
+                "baseline", "baseline", "edit", "baseline",
+            ]  # fmt: skip
+            assert {path: client.read(path, at=0).content for path in FIRST} == FIRST
+            assert client.read("edited.txt", at=1).content == "before\n"
+            assert client.check().problems == []
+        assert standing(place) == files
+        fsck(place)
+        assert leftovers(place, files) == []
+
+    starts.verify = verify
+    try_all(starts, "rest of the first scan", 1, is_long=is_long)
 
 
 # ── What a transaction had yet to tidy up ──

@@ -403,13 +403,14 @@ def test_a_garbled_cache_costs_time_and_nothing_else(ground: Ground, garbage: by
 
 def test_a_baseline_that_was_cut_off_is_taken_again(ground: Ground) -> None:
     ground.write(MIXED)
-    packs = ground.store / "objects/pack"
-    packs.mkdir(parents=True)
-    (packs / "tmp_pack_1_2").write_bytes(b"half of it")
+    unfinished = ground.state / "first-scan"
+    unfinished.mkdir()
+    (unfinished / "tmp_pack_1_2").write_bytes(b"half of it")
     ground.baseline()
     ground.baseline()
     assert ground.recorded() == ground.on_disk()
-    assert not list(packs.glob("tmp_*"))
+    assert not unfinished.exists()
+    assert not list((ground.store / "objects/pack").glob("tmp_*"))
 
 
 def test_progress_is_told_on_the_way(

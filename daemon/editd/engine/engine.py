@@ -67,6 +67,7 @@ from editd.errors import (
     Refused,
     Unread,
 )
+from editd.store import first_scan
 from editd.system.files import boot_id
 from editd.tools.context import ToolSet
 from editd.values.changeset import Base, OnStale, Outcome, ReadMark
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
+    from editd.store.git_objects import Oid
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import Change, FileState, Version
@@ -135,6 +137,7 @@ class Engine:
     hooks: tuple[Hook, ...] = ()
     outside_authorship: OutsideAuthorship | None = None
     synced = Seq(0)  # the files are durable up to this transaction
+    is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
     last_write = 0.0
     _last_us = 0
@@ -504,9 +507,25 @@ class Engine:
             if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
         }
         batch.view.strangers.clear()
-        for adoption in external_changes(strangers, self.history, self._scope()):
+        for adoption in external_changes(strangers, self.history, self._known_scope()):
             kind, authorship = self._authorship_of(adoption, message)
             batch.adopt(kind, authorship, self._now_us(), adoption.changes)
+
+    def _known_scope(self) -> IsOurs:
+        """Return a predicate: whether a file that the history lacks must be new at its path."""
+        is_ours = self._scope()
+        if not self.is_first_scan:
+            return is_ours
+        return lambda path: self.history.index.is_touched(path) and is_ours(path)
+
+    def complete_baseline(self, scanned: Oid, scope: Callable[[], IsOurs]) -> None:
+        """Record the files of the first scan, which end with the tree `scanned`. Raises OSError, Refused.
+
+        From then on `scope` is in force.
+        """
+        transaction = first_scan.complete(self.history, scanned, self._now_us())
+        self.is_first_scan, self._scope = False, scope
+        self.on_recorded(transaction)
 
     def _authorship_of(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
         if adoption.kind == "outside" and self.outside_authorship is not None:

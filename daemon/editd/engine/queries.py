@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from editd.edits.line_changes import count_lines, unchanged_lines
 from editd.engine.external_changes import recorded_state
+from editd.engine.path_history import held_after
 from editd.errors import HistoryDamaged, NotAFile, PathOutside
 from editd.values.content import Change
 from editd.values.path import is_among
@@ -68,7 +69,7 @@ class Queries:
         for path in sorted(candidates):
             if wanted is not None and not is_among(path, wanted):
                 continue
-            before = recorded_state(self._history.entry_at(path, start), self._history)
+            before = recorded_state(held_after(path, start, self._history), self._history)
             after = self._now_or_at(path, end)
             if before != after:
                 changes.append(Change(path, before, after))

@@ -3,8 +3,9 @@
 `python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
 It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
-`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, files, bytes, uncovered, budget_spent}`, or
-`{failed}`. The commit is durable, and head is not moved.
+`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, tree, files, bytes, uncovered, budget_spent}`,
+or `{failed}`. The commit is durable, and head is not moved. The history may begin meanwhile:
+see `store.first_scan`.
 `{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, strays}`.
 Names and paths are text with surrogate escapes.
 """
@@ -12,6 +13,7 @@ Names and paths are text with surrogate escapes.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from editd.store.git_objects import EMPTY_TREE, Trees, commit_content, object_id
-from editd.store.git_repository import borrow, create_store
+from editd.store.git_objects import EMPTY_TREE, Oid, Trees, commit_content, object_id
+from editd.store.git_repository import add_pack, borrow, create_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -35,6 +37,7 @@ BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files, which takes about ten seco
 PROGRESS_SECONDS = 0.2
 SHOWN_MAX = 200  # characters of a path in a message
 NEWS_MAX = 1000  # unsaved cache entries: saving 100,000 entries takes 30 ms
+_MADE = "first-scan"  # folder in the state folder, for the unfinished pack
 BASELINE = Authorship("outside", None, "the workspace as first seen")
 
 
@@ -54,25 +57,30 @@ class ScanWorker:
     def baseline(self, time_us: int) -> dict[str, Any]:
         """Write the present workspace into the store, durably. Return the answer. Raises OSError."""
         store = os.path.join(self.folder, "store.git")
-        packs = os.path.join(store, "objects", "pack")
+        made = os.path.join(self.folder, _MADE)
         create_store(store)
-        _remove_unfinished(packs)
-        blobs = _BlobWriter(PackWriter(packs))
+        shutil.rmtree(made, ignore_errors=True)  # left by an interrupted baseline
+        blobs = _BlobWriter(PackWriter(made))
         walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take)
+        walk.report = _Progress(walk).report
         try:
-            commit = self._write_commit(walk, blobs.writer, time_us)
+            commit, tree = self._write_commit(walk, blobs.writer, time_us)
             indexes = [index for index in walk.indexes.values() if index is not None]
             borrow(store, sorted({folder for index in indexes for folder in index.objects}))
-            blobs.writer.finish()
+            name = blobs.writer.finish()
         except BaseException:
             blobs.writer.abandon()
             raise
+        assert name is not None, "the pack has the commit at least"
+        add_pack(store, made, name)
+        os.rmdir(made)
         self._uncovered = frozenset(blobs.left)
         save_uncovered(self.folder, self._uncovered)
         self._known, self._news = walk.known, walk.news
         self.save()
         return {
             "baseline": commit.hex(),
+            "tree": tree.hex(),
             "files": walk.files,
             "bytes": walk.content_bytes,
             "uncovered": self._left_out(walk),
@@ -80,17 +88,16 @@ class ScanWorker:
             "budget_spent": bool(blobs.left),
         }
 
-    def _write_commit(self, walk: Walk, writer: PackWriter, time_us: int) -> bytes:
-        """Walk the workspace, and write its trees and the commit. The walk writes the blobs."""
+    def _write_commit(self, walk: Walk, writer: PackWriter, time_us: int) -> tuple[Oid, Oid]:
+        """Walk the workspace, and write its trees and the commit; return its id and its tree.
+
+        The walk writes the blobs.
+        """
         entries: list[tuple[bytes, Entry | None]] = []
-        reported = time.monotonic()
         for folder in walk.folders():
             prefix = folder.path + b"/" if folder.path else b""
             for name, (mode, version) in sorted(folder.files.items()):  # sorted insertion is fast
                 entries.append((prefix + name, Entry(mode, version)))
-            if time.monotonic() - reported > PROGRESS_SECONDS:
-                reported = time.monotonic()
-                write_frame(sys.stdout.buffer, {"progress": walk.files, "bytes": walk.content_bytes})
         splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).update(entries)
         if splice.root == EMPTY_TREE:
             writer.add("tree", b"", EMPTY_TREE)
@@ -98,7 +105,7 @@ class ScanWorker:
             writer.add("tree", raw, oid)
         who = ident("editd")
         message = compose(0, "baseline", BASELINE, time_us, [], [])
-        return writer.add("commit", commit_content(splice.root, [], who, who, time_us, message))
+        return writer.add("commit", commit_content(splice.root, [], who, who, time_us, message)), splice.root
 
     def scan(self, number: int) -> None:
         """Walk the workspace. Send a frame for each folder, and a final one."""
@@ -164,6 +171,20 @@ def counted(files: int, predicate: str) -> str:
     return f"1 file {singular.replace('an edit touches them', 'an edit touches it')}"
 
 
+class _Progress(Struct):
+    """Progress of a baseline, sent to the daemon now and then."""
+
+    walk: Walk
+    reported: float = 0.0
+
+    def report(self) -> None:
+        now = time.monotonic()
+        if now - self.reported > PROGRESS_SECONDS:
+            self.reported = now
+            frame = {"progress": self.walk.files, "bytes": self.walk.content_bytes}
+            write_frame(sys.stdout.buffer, frame)
+
+
 class _BlobWriter(Struct):
     """Writes the files that the walk reads into a pack, within the budget."""
 
@@ -190,13 +211,6 @@ def _some(paths: list[bytes]) -> str:
 
 def _shown(path: str) -> str:
     return path if len(path) <= SHOWN_MAX else f"{path[: SHOWN_MAX // 2]}…{path[-SHOWN_MAX // 2 :]}"
-
-
-def _remove_unfinished(packs: str) -> None:
-    """Remove the packs of an interrupted baseline. Nothing else writes packs before the baseline."""
-    for name in os.listdir(packs):
-        if name.startswith("tmp_pack_"):
-            os.unlink(os.path.join(packs, name))
 
 
 def main() -> None:

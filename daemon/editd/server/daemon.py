@@ -1,7 +1,8 @@
 """A daemon's life: taking the workspace, opening its history, serving, and ending cleanly.
 
 taken      the flock is ours, so no other daemon can be on this workspace
-scanning   the socket answers; requests for the history wait until the baseline is in it
+scanning   the socket answers; requests for the history wait until the baseline is in it. If that takes long,
+           edits and reads are served meanwhile, and the others wait (`MEANWHILE`)
 ready      everything is served
 draining   no new requests are taken; those under way are finished, packed and synced
 ended      the socket is gone, the flock is free
@@ -44,6 +45,7 @@ from editd.server.scanner import Scanner
 from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
+from editd.store import first_scan
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from editd.config.schema import Config
     from editd.server.connection import Answer
     from editd.server.ownership import WorkspacePaths
+    from editd.store.git_objects import Oid
+    from editd.values.path import WorkspacePath
     from editd.wire.connection import Request
 
 log = logging.getLogger(__name__)
@@ -74,6 +78,17 @@ LOST_SECONDS = 1.0  # between two checks of the socket, if the system cannot not
 GIVE_BACK_SECONDS = 1.0  # after a client has left, before its memory goes back to the system
 ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; after that, a scan follows it
+LONG_FILES = 5_000  # after these, some tenths of a second, edits do not wait for the end of the first scan
+LONG_BYTES = 64 * 1024 * 1024  # the same for the bytes of a few large files
+LONG_SECONDS = 3.0  # the same after the first report of the scan, for disks that are slow
+# Requests that need no more of the history than the files that they name.
+MEANWHILE = (
+    messages.Apply, messages.Read, messages.Stat, messages.Begin, messages.Stage, messages.Commit,
+    messages.Abort, messages.Undo, messages.Redo, messages.Rollback, messages.Log, messages.Show,
+    messages.SessionOpen, messages.SessionClose, messages.SessionList, messages.LeaseAcquire,
+    messages.LeaseRenew, messages.LeaseRelease, messages.LeaseList, messages.Subscribe,
+    messages.Unsubscribe, messages.Dialects, messages.ConfigReload,
+)  # fmt: skip
 DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
 
 
@@ -112,7 +127,13 @@ class Daemon:
         self._failed: Refused | None = None  # why there is no history to serve from
         self._calls = Calls()
         self._opened = asyncio.Event()  # the baseline is taken, or never will be
+        self._served = asyncio.Event()  # the requests of `MEANWHILE` are served, or never will be
+        self._is_awaited = False  # one of them waits
+        self._is_partial = False  # the history has begun, and lacks a part of its baseline
+        self._begin: Callable[[], Services] | None = None  # opens the history before it has its baseline
         self._counted = 0  # files seen while the baseline is taken
+        self._is_long = False  # they are so many that requests are not to wait for the end
+        self._counting_since = 0.0
         self._is_scanning = True
         self._is_draining = False
         self._stop = asyncio.Event()
@@ -156,11 +177,15 @@ class Daemon:
         try:
             if is_begun(self._places.state):
                 services = self._open(disk, scanner, searcher)
+                if services.engine.broken is None and first_scan.is_pending(self._places.state):
+                    self._is_partial = services.engine.is_first_scan = True
+                else:
+                    self._work_on(services, None)
             server = await serve(listening, self._clients.connect)
             ready()
             self._supervision.ready()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
-            if services is None:
+            if services is None or self._is_partial:
                 opening = asyncio.create_task(self._first_time(disk, scanner, searcher))
             else:
                 opening = asyncio.create_task(self._look_through(services))
@@ -212,16 +237,10 @@ class Daemon:
             signal.SIGHUP, self._supervision.reloading, self._configuration.reload_quietly
         )
 
-    def _open(
-        self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, seen: int | None = None
-    ) -> Services:
-        """Open the history and recover. `seen` goes to `WorkspaceWatcher.start`.
-
-        Raises HistoryDamaged, IoError.
-        """
+    def _open(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> Services:
+        """Open the history and recover. Raises HistoryDamaged, IoError."""
         history = open_history(self._places.state)
         config = self._config
-        uncovered = load_uncovered(self._places.state)
         replaced = os.path.join(self._places.state, "replaced")
         engine = Engine(
             history,
@@ -233,7 +252,7 @@ class Daemon:
                 made_folders=CreatedDirs(os.path.join(self._places.state, "folders")),
             ),
             self._clock,
-            partial(scope_predicate, self._places.root, uncovered),
+            self._scope(),
             disk.is_root_in_place,
             root=self._places.root,
             fallback_encoding=config.encoding,
@@ -244,14 +263,22 @@ class Daemon:
             log.critical("%s", history.damage.text())
             engine.broken = history.damage
         services = self._services_of(engine, scanner, searcher)
-        self._watching.start(engine, services.queue, uncovered, seen, services.subscriptions.tell)
         services.background.start()
-        services.retention.start()
         self._services = services
         self._dispatch = Dispatch(services, self._calls)
         self._clients.on_alone = services.queue.begin
         self._configuration.take(self._dispatch.configure)
         return services
+
+    def _scope(self) -> Callable[[], Callable[[WorkspacePath], bool]]:
+        return partial(scope_predicate, self._places.root, load_uncovered(self._places.state))
+
+    def _work_on(self, services: Services, seen: int | None) -> None:
+        """Begin the work that needs the whole baseline. `seen` goes to `WorkspaceWatcher.start`."""
+        uncovered = load_uncovered(self._places.state)
+        tell = services.subscriptions.tell
+        self._watching.start(services.engine, services.queue, uncovered, seen, tell)
+        services.retention.start()
 
     def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
         state, root = self._places.state, self._places.root
@@ -303,24 +330,61 @@ class Daemon:
 
     async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> None:
         """Take the baseline, then serve the requests that waited for it."""
+        self._begin = partial(self._open, disk, scanner, searcher)
+        is_resumed = self._is_partial  # changes made while no daemon ran are still to be found
         try:
             seen = await self._watching.ready(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
-            store = os.path.join(self._places.state, "store.git")
-            write_manifest(store)
-            move_head(store, bytes.fromhex(taken["baseline"]))
-            self._open(disk, scanner, searcher, seen)
+            services = self._services
+            if self._failed is not None:
+                return
+            if services is None:
+                first_scan.end(self._places.state)
+                store = os.path.join(self._places.state, "store.git")
+                write_manifest(store)
+                move_head(store, bytes.fromhex(taken["baseline"]))
+                services = self._begin()
+            else:
+                await self._complete(services, bytes.fromhex(taken["tree"]))
+            self._work_on(services, None if is_resumed else seen)
         except (Refused, OSError) as error:
-            log.critical("the baseline failed: %s", error)
-            self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
+            self._fail(error)
         except Exception:  # our bug: answer the requests that wait for the baseline
             log.exception("the baseline failed")
-            self._failed = Broken("The baseline failed.", hint="See the daemon's log, and start it again.")
-        self._is_scanning = False
-        self._activity.note()
-        gc.collect()
-        gc.freeze()
-        self._opened.set()
+            self._fail(Broken("The baseline failed.", hint="See the daemon's log, and start it again."))
+        finally:
+            self._is_scanning = self._is_partial = False
+            self._activity.note()
+            gc.collect()
+            gc.freeze()
+            self._served.set()
+            self._opened.set()
+
+    def _fail(self, error: Refused | OSError) -> None:
+        """Refuse everything from now on, because the baseline failed. The next start takes it again."""
+        log.critical("the baseline failed: %s", error)
+        self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
+        if self._services is not None:
+            self._services.engine.broken = self._failed
+
+    async def _complete(self, services: Services, scanned: Oid) -> None:
+        """Add the files of the scan to a history that has begun without them. Raises OSError, Refused."""
+        await services.background.pack()  # most of it now, while edits go on
+        complete = partial(services.engine.complete_baseline, scanned, self._scope())
+        async with services.background.exclusively():
+            await services.queue.run_in_thread(complete)
+
+    def _begin_if_long(self) -> None:
+        """Begin the history without its baseline, if a request waits and the scan takes long."""
+        if self._begin is None or not self._is_awaited or not self._is_long or self._served.is_set():
+            return
+        try:
+            first_scan.begin(self._places.state, self._clock.now_us())
+            services = self._begin()
+            self._is_partial = services.engine.is_first_scan = True
+        except (Refused, OSError) as error:
+            self._fail(error)
+        self._served.set()
 
     async def _look_through(self, services: Services) -> None:
         """Record changes made while no daemon ran. If that fails, the watcher repairs it later."""
@@ -332,8 +396,13 @@ class Daemon:
             self._is_scanning = False
             self._activity.note()
 
-    def _count(self, files: int) -> None:
+    def _count(self, files: int, content_bytes: int) -> None:
+        now = time.monotonic()
+        self._counting_since = self._counting_since or now
         self._counted = files
+        seconds = now - self._counting_since
+        self._is_long = files > LONG_FILES or content_bytes > LONG_BYTES or seconds > LONG_SECONDS
+        self._begin_if_long()
 
     # ── clients ──
 
@@ -382,13 +451,19 @@ class Daemon:
                 return self._repairing.repair(params, self._services)
             case _ if self._failed is not None:
                 raise self._failed
-            case _ if self._dispatch is None:
-                return self._handle_when_open(params, caller)
+            case _ if self._dispatch is None or (self._is_partial and not isinstance(params, MEANWHILE)):
+                return self._handle_later(params, caller)
             case _:
                 return self._dispatch.handle(params, caller)
 
-    async def _handle_when_open(self, params: messages.Params, caller: ClientState) -> Answer:
-        await self._opened.wait()
+    async def _handle_later(self, params: messages.Params, caller: ClientState) -> Answer:
+        """Wait until the request can be served: for the baseline, or for a history without it."""
+        if isinstance(params, MEANWHILE):
+            self._is_awaited = True
+            self._begin_if_long()
+            await self._served.wait()
+        else:
+            await self._opened.wait()
         return self._handle(params, caller)
 
     def _hello(self, params: messages.Hello, caller: ClientState) -> messages.HelloResult:
@@ -485,6 +560,7 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Let requests under way finish; refuse those that wait for the baseline."""
+        self._served.set()
         self._opened.set()
         until = time.monotonic() + DRAIN_SECONDS
         # Turns and tasks end soon and in many ways, so no single event covers them.

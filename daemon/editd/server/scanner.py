@@ -74,7 +74,7 @@ class Scanner:
         except OSError:
             return False
 
-    async def baseline(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any]:
+    async def baseline(self, time_us: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
         """Record the workspace as first seen in the store. Raises Broken if that fails."""
         for _ in range(TRIES):
             frame = await self._baseline_once(time_us, progress)
@@ -83,7 +83,9 @@ class Scanner:
             log.error("the scanning process ended while it took the baseline")
         raise Broken("The scanning process ended while it took the baseline.", hint="See the log.")
 
-    async def _baseline_once(self, time_us: int, progress: Callable[[int], None]) -> dict[str, Any] | None:
+    async def _baseline_once(
+        self, time_us: int, progress: Callable[[int, int], None]
+    ) -> dict[str, Any] | None:
         child = await self._started()
         child.send({"do": "baseline", "time": time_us})
         while True:
@@ -99,7 +101,7 @@ class Scanner:
                 self.files = frame["files"]
                 self._idle.restart()
                 return frame
-            progress(frame["progress"])
+            progress(frame["progress"], frame["bytes"])
 
     async def settle(self, engine: Engine, queue: EngineQueue) -> None:
         """Return when all changes made before this call are seen and recorded. Raises Broken or IoError."""

@@ -214,6 +214,18 @@ def drop_packs(store: str, names: Collection[str]) -> None:
     sync_path(folder)
 
 
+def add_pack(store: str, folder: str, name: str) -> None:
+    """Move a durable pack with its index from `folder` into the store; durable on return. Raises OSError.
+
+    The next manifest lists it.
+    """
+    packs = os.path.join(store, "objects", "pack")
+    with exclusive_lock(store):
+        for suffix in (".pack", ".idx"):  # the index last: without it git ignores the pack
+            os.rename(os.path.join(folder, name + suffix), os.path.join(packs, name + suffix))
+        sync_path(packs)
+
+
 def read_manifest(store: str) -> Manifest | None:
     """Return the manifest; None if an earlier version wrote none. Raises HistoryDamaged."""
     path = os.path.join(store, MANIFEST)

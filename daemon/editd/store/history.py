@@ -186,6 +186,11 @@ class History:
         return Seq(self._seq)
 
     @property
+    def head_commit(self) -> Oid:
+        """The commit of the newest transaction, drafts included."""
+        return self._head
+
+    @property
     def tail(self) -> JournalPosition:
         """The journal position from which packing continues, as far as it has reported."""
         return self._tail
@@ -391,6 +396,16 @@ class History:
         self._tail = tail
         self.measure()
         self.pending.release(seq)
+
+    def take_over(self, transaction: Transaction) -> None:
+        """Make a transaction the newest one that was packed without the journal (`first_scan`).
+
+        All before it are packed.
+        """
+        self.reopen_packs()
+        self._begin_at(bytes.fromhex(transaction.id))
+        self.index.add(transaction)
+        self.published.note(transaction.seq)
 
     def note_synced(self, seq: int) -> None:
         """Record that all up to `seq` is durable in the files; log a failure to record it.

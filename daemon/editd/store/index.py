@@ -345,6 +345,10 @@ class Index:
             self._touched.add(raw)
         return True
 
+    def touched_paths(self) -> list[bytes]:
+        """Return each path that any transaction touched."""
+        return [row[0] for row in self._all("select distinct path from touch", ())]
+
     def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Change[Entry]] | None:
         """Return the last touch of `path` at or before `seq`."""
         row = self._one(

@@ -258,7 +258,8 @@ class Repair:
             return None
         try:
             commit = self._rescued.commit(oid)
-            self._rescued.walk(commit.tree, None if before is None else before.tree)
+            is_baseline = before is None or parse(commit.message).is_first_scan
+            self._rescued.walk(commit.tree, None if is_baseline or before is None else before.tree)
         except (KeyError, ValueError):
             if before is None or transaction is None:
                 return None

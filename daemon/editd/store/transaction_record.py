@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
 _IDENT = re.compile(r"[<>\n\r\0]")
+_FIRST_SCAN = "First-Scan"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "move", "mode": "chmod"}
 EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
@@ -47,6 +48,7 @@ class ParsedMessage(Struct, frozen=True):
     moves: tuple[tuple[str, str], ...]  # from, to
     permissions: tuple[tuple[str, int], ...]  # of paths whose bits git's mode does not record
     notes: str
+    is_first_scan: bool = False  # the rest of the baseline, whose files count as there from the beginning
 
 
 def compose(
@@ -114,9 +116,18 @@ def parse(message: str) -> ParsedMessage:
                 for bits, _, path in (value.partition(" ") for value in fields.get("Permissions", []))
             ),
             fields.get("Notes", [""])[0],
+            _FIRST_SCAN in fields,
         )
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"a trailer is missing: {error}") from error
+
+
+def compose_first_scan(seq: int, authorship: Authorship, time_us: int) -> str:
+    """Return the message of the transaction that records the rest of the baseline (`store.first_scan`).
+
+    An older editd ignores the last trailer, and lists each file of the commit as a change.
+    """
+    return compose(seq, "baseline", authorship, time_us, [], []) + f"{_FIRST_SCAN}: whole\n"
 
 
 @functools.lru_cache(maxsize=256)
@@ -235,7 +246,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
     commit = CommitObject.decode(read(oid))
     written = parse(commit.message)
     touches: list[Change[Entry]] = []
-    if commit.parent is not None:
+    if commit.parent is not None and not written.is_first_scan:
         sources = {target: source for source, target in written.moves}
         bits = dict(written.permissions)
         before = CommitObject.decode(read(commit.parent)).tree

@@ -324,11 +324,12 @@ class _Walk:
         first = int(transaction_record.parse(chain[-1][1].message).seq) if chain else 0
         for place, (_, commit) in enumerate(chain):
             seq = first + len(chain) - 1 - place
+            is_baseline = place + 1 == len(chain) or transaction_record.parse(commit.message).is_first_scan
             try:
-                if place + 1 < len(chain):
+                if not is_baseline:
                     yield from self._of_changes(seq, chain[place + 1][1].tree, commit.tree)
                 elif commit.tree != EMPTY_TREE:
-                    self._gone = self._missing_in(commit.tree)
+                    self._gone += self._missing_in(commit.tree)
             except (KeyError, ValueError, pygit2.GitError) as error:
                 yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
 

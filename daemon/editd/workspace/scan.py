@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
 OPEN_MAX = 64  # folders from the root to the current one; a deep tree would exhaust the descriptors
+REPORT_FILES = 64  # between two calls of `Walk.report`
 RACY_NS = 50_000_000  # a younger file may change within a clock tick, with the same times
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,6 +70,8 @@ class Walk(Struct):
     known: Known  # brought up to date by the walk
     take: Callable[[bytes, bytes], bool] = lambda _path, _content: True
     """Called with path and content of each file read; False leaves the file out."""
+    report: Callable[[], None] = lambda: None
+    """Called after each file read, and now and then between others."""
     skipped: frozenset[bytes] = frozenset()  # paths to leave unread
     indexes: dict[bytes, GitIndex | None] = field(default_factory=dict)  # by the top of the work tree
     files: int = 0
@@ -191,6 +194,8 @@ class Walk(Struct):
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 return None
             self.files += 1
+            if self.files % REPORT_FILES == 1:
+                self.report()
             identity, known = _identity(status), self.known.get(path)
             if known is not None and known.startswith(identity):
                 self._seen.add(path)
@@ -244,6 +249,7 @@ class Walk(Struct):
         if not self.take(path, content):
             return None
         self.content_bytes += len(content)
+        self.report()
         return version_of(content)
 
 
