@@ -92,6 +92,7 @@ class Piece:
     oids: frozenset[str]
     deflated_from: int = 0  # where the entry of a pack has its content, behind its kind and size
     content: bytes | None = None
+    base: str = ""  # the object in the same pack to which the content is a delta
 
     def is_spoilt(self, path: Path, at: int) -> bool:
         """Whether the flip of the byte there, which is made, costs what lies here.
@@ -118,6 +119,8 @@ class Layout:
     def lost_at(self, path: Path, at: int) -> set[int]:
         """The transactions that can not all be read now that the byte there is flipped; exactly those."""
         hit = [piece for piece in self.pieces if piece.is_spoilt(path, at)]
+        for piece in hit:  # grows on the way: what is a delta to a lost object is lost with it
+            hit += [other for other in self.pieces if other.path == path and other.base in piece.oids]
         left = {oid for piece in self.pieces if piece not in hit for oid in piece.oids}
         lost = {oid for piece in hit for oid in piece.oids} - left
         return {seq for (seq, _), oids in self.needed.items() if oids & lost}
@@ -130,7 +133,8 @@ def layout(place: Workplace, prepared: Prepared) -> Layout:
         for line in place.git("verify-pack", "-v", str(pack.with_suffix(".idx")), store=True).splitlines():
             words = line.split()
             if len(words) >= 5 and len(words[0]) == 40:
-                pieces.append(_entry(pack, int(words[4]), int(words[3]), words[0]))
+                base = words[6] if len(words) > 6 else ""
+                pieces.append(_entry(pack, int(words[4]), int(words[3]), words[0], base))
     journal = str(place.state / "journal")
     for number, at, records in whole_frames(journal):
         path = Path(segment_path(journal, number))
@@ -149,13 +153,15 @@ def layout(place: Workplace, prepared: Prepared) -> Layout:
     return Layout(pieces, needed)
 
 
-def _entry(pack: Path, start: int, size: int, oid: str) -> Piece:
+def _entry(pack: Path, start: int, size: int, oid: str, base: str) -> Piece:
     held = pack.read_bytes()
-    deflated_from = start + 1
-    while held[deflated_from - 1] & 0x80:
+    deflated_from = start
+    for _ in range(2 if base else 1):  # kind and size; the distance to the base
         deflated_from += 1
+        while held[deflated_from - 1] & 0x80:
+            deflated_from += 1
     content = zlib.decompress(held[deflated_from : start + size])
-    return Piece(pack, start, start + size, frozenset([oid]), deflated_from, content)
+    return Piece(pack, start, start + size, frozenset([oid]), deflated_from, content, base)
 
 
 @contextlib.contextmanager

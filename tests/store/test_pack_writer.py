@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pygit2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from editd.store.git_objects import EMPTY_TREE, commit_content, object_id
 from editd.store.git_repository import create_store
-from editd.store.packfile import PackWriter, index_of, release
+from editd.store.packfile import Pack, PackWriter, apply_delta, delta_between, index_of, release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,3 +159,45 @@ def test_the_names_of_a_pack_are_durable_when_it_is_finished(
     name = writer.finish(keep=is_kept)
     assert {f"{name}.idx", f"{name}.pack"} <= set(os.listdir(packs))
     assert listed_at_sync[-1] == sorted(os.listdir(packs))
+
+
+def test_a_later_version_is_a_delta_to_the_one_before_it(tmp_path: Path) -> None:
+    lines = [b"line %d\n" % number for number in range(1000)]
+    writer = PackWriter(str(tmp_path / "pack"))
+    contents: list[bytes] = []
+    before: tuple[bytes, bytes] | None = None
+    for number in range(30):
+        lines[number * 7] = b"changed %d\n" % number
+        contents.append(b"".join(lines))
+        before = writer.add("blob", contents[-1], before=before), contents[-1]
+    name = writer.finish()
+    listed = subprocess.run(
+        ["git", "verify-pack", "-v", str(tmp_path / "pack" / f"{name}.idx")],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    entries = [line.split() for line in listed.splitlines() if " blob " in line]
+    assert max(int(words[5]) for words in entries if len(words) > 5) == 10, "how many steps a read takes"
+    assert sum(len(words) > 5 for words in entries) == 27
+    odb = pygit2.Odb()
+    odb.add_backend(pygit2.OdbBackendPack(str(tmp_path)), 1)
+    pack = Pack(str(tmp_path / "pack" / f"{name}.pack"))
+    for content in contents:
+        oid = object_id("blob", content)
+        assert odb.read(pygit2.Oid(raw=oid))[1] == content == pack.read(oid)[1]
+
+
+@given(
+    base=st.binary(max_size=40).map(lambda part: part * 40) | st.binary(max_size=300),
+    start=st.integers(0, 1600), end=st.integers(0, 1600), inserted=st.binary(max_size=300),
+)  # fmt: skip
+def test_a_delta_makes_the_content_of_its_base(base: bytes, start: int, end: int, inserted: bytes) -> None:
+    content = base[:start] + inserted + base[end:]
+    assert apply_delta(base, delta_between(base, content)) == content
+
+
+def test_a_delta_copies_more_bytes_than_one_instruction_can() -> None:
+    base = os.urandom(200_000)
+    content = base[:150_000] + b"inserted" + base[150_000:]
+    delta = delta_between(base, content)
+    assert len(delta) < 100
+    assert apply_delta(base, delta) == content

@@ -333,6 +333,7 @@ class Daemon:
         self._begin = partial(self._open, disk, scanner, searcher)
         is_resumed = self._is_partial  # changes made while no daemon ran are still to be found
         try:
+            await scanner.start()  # its interpreter starts while the folders are walked for the watch
             seen = await self._watching.ready(WATCH_SECONDS)
             taken = await scanner.baseline(self._clock.now_us(), self._count)
             services = self._services

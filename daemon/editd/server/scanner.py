@@ -74,6 +74,10 @@ class Scanner:
         except OSError:
             return False
 
+    async def start(self) -> None:
+        """Start the process, so that the next work finds it running."""
+        await self._started()
+
     async def baseline(self, time_us: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
         """Record the workspace as first seen in the store. Raises Broken if that fails."""
         for _ in range(TRIES):

@@ -176,6 +176,11 @@ class TreeUpdate(Struct, frozen=True):
     _folders: dict[bytes, GitTree | None]  # the folders before, to revert the update
     _root_before: Oid
 
+    @property
+    def folders(self) -> list[bytes]:
+        """The paths of the changed folders."""
+        return list(self._folders)
+
 
 class Trees:
     """The newest tree, with only the folders in memory that edits touch."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pygit2
 
 from editd.errors import HistoryDamaged, Refused
-from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, Trees
+from editd.store.git_objects import EMPTY_TREE, CommitObject, ObjectKind, Oid, Trees
 from editd.store.git_repository import (
     drop_packs,
     exclusive_lock,
@@ -58,6 +58,7 @@ class Packer:
         self._head, self.packed, root = self._where()
         self._trees = Trees(root, self._tree)
         self._new_trees: dict[Oid, bytes] = {}
+        self._before: dict[tuple[ObjectKind, bytes], tuple[Oid, bytes]] = {}  # in this pack, by path
         self._is_head_unsure = False  # it may have moved, and not be durable
         self._kept: list[str] = []  # packs reachable from head that still have a `.keep`
 
@@ -88,11 +89,13 @@ class Packer:
             with contextlib.suppress(OSError):
                 tidy(self._packs)
             self._is_head_unsure = True
+            self._before.clear()
             self._head, self.packed, root = self._where()
             self._trees = Trees(root, self._tree)
             self._new_trees.clear()
             raise
         self._new_trees.clear()  # the pack has them now
+        self._before.clear()
         if name is not None:
             self._kept.append(name)
         self._release()
@@ -114,14 +117,27 @@ class Packer:
         for change in record.changes:
             for side in (change.before, change.after):
                 if side is not None and side.content is not None:
-                    writer.add("blob", side.content, side.version)
-        for tree, raw in splice.trees.items():
+                    self._add_version(writer, "blob", change.path, side.version, side.content)
+        oids = {raw: tree for tree, raw in splice.trees.items()}
+        for path in splice.folders:
+            folder = self._trees.folder(path)
+            raw = b"" if folder is None else b"".join(folder.entries)
+            if raw in oids:
+                self._add_version(writer, "tree", path, oids.pop(raw), raw)
+        for raw, tree in oids.items():  # a folder that is now at another path, too
             writer.add("tree", raw, tree)
         if splice.root == EMPTY_TREE:
             writer.add("tree", b"", EMPTY_TREE)
         writer.add("commit", content, oid)
         self._new_trees.update(splice.trees)
         self._head, self.packed = oid, record.seq
+
+    def _add_version(
+        self, writer: PackWriter, kind: ObjectKind, path: bytes, oid: Oid, content: bytes
+    ) -> None:
+        """Add the content of a path to the pack, if possible as a delta to its previous one there."""
+        writer.add(kind, content, oid, self._before.get((kind, path)))
+        self._before[kind, path] = oid, content
 
     def _where(self) -> tuple[Oid, int, Oid]:
         """Read head's id, seq and tree from the store."""
