@@ -23,10 +23,10 @@ FLOORS: dict[str, set[str]] = {
     "errors": set(),
     "system": set(),
     "wire": set(),
-    "values": {"errors"},
+    "values": {"wire", "errors"},
     "edits": {"wire", "values", "errors"},
     "tools": {"edits", "wire", "values", "errors"},
-    "store": {"edits", "values"} | GROUND,
+    "store": {"edits", "wire", "values"} | GROUND,
     "workspace": {"edits", "values"} | GROUND,
     "engine": {"store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
     "config": {"values", "errors"},
@@ -34,7 +34,7 @@ FLOORS: dict[str, set[str]] = {
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
 CLIENT_MAY_IMPORT = {"wire", "config"}  # what is said on the socket, and what is said in the file
-WIRE_LIVES_IN = {"wire", "server"}  # others take only its messages: the edits
+WIRE_LIVES_IN = {"wire", "server"}  # others take only its messages: the edits, and its sets of words
 ASYNC_LIVES_IN = {"server", "cli"}
 
 

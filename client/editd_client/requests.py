@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, Struct
 
@@ -509,7 +509,7 @@ def session_open(
     actor: str | None = None,
     scope: messages.Scope | None = None,
     on_stale: messages.OnStale | None = None,
-    unread: Literal["allow", "reject"] = "allow",
+    unread: messages.Unread = "allow",
     ttl: float | None = None,
     fresh: bool = False,
 ) -> PreparedCall[messages.SessionOpenResult]:

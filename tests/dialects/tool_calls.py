@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.search import Match, Search
-    from editd.values.changeset import OnStale, Outcome
+    from editd.values.changeset import Outcome
+    from editd.wire.messages import OnStale
 
 ROOT = "/workspace"
 

@@ -42,8 +42,8 @@ from editd.values.content import EXECUTABLE, FILE, FileState
 from in_memory import InMemory, Told, base_of, link_to, path_of
 
 if TYPE_CHECKING:
-    from editd.values.changeset import OnStale, Outcome
-    from editd.wire.messages import AnyEdit
+    from editd.values.changeset import Outcome
+    from editd.wire.messages import AnyEdit, OnStale
 
 Files = Mapping[str, "FileState | bytes | None"]
 

@@ -12,7 +12,7 @@ from editd.values.content import FileState, version_of
 from in_memory import InMemory, Told, base_of, path_of
 
 if TYPE_CHECKING:
-    from editd.values.changeset import OnStale
+    from editd.wire.messages import OnStale
 
 A = path_of("a")
 OLD, NOW = b"a\nb\nc\n", b"A\nb\nc\n"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from editd.engine.queries import PathChanges, effective, format_ranges, numbers_in, path_changes
 from editd.values.content import EXECUTABLE, FILE, Change, Entry, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
+
+if TYPE_CHECKING:
+    from editd.wire.messages import Kind
 
 A, B = WorkspacePath("a"), WorkspacePath("b")
 

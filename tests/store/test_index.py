@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from editd.values.transaction import Kind
+    from editd.wire.messages import Kind
     from workplace import Workplace
 
 SECOND_US = 1_000_000

@@ -30,7 +30,7 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.changeset import Base, FileReport, OnStale, Outcome, ReadMark
+from editd.values.changeset import Base, FileReport, Outcome, ReadMark
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.wire.messages import (
@@ -38,6 +38,7 @@ from editd.wire.messages import (
     Delete,
     EditText,
     Move,
+    OnStale,
     Patch,
     Replace,
     Symlink,

@@ -17,8 +17,8 @@ from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath, folders_of
 
 if TYPE_CHECKING:
-    from editd.values.changeset import OnStale
     from editd.values.content import Version
+    from editd.wire.messages import OnStale
 
 
 class Snapshot(Protocol):

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
-    from editd.values.changeset import OnStale
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Kind, Transaction
-    from editd.wire.messages import AnyEdit
+    from editd.values.transaction import Transaction
+    from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
 
 Reader = str
 """The identity under which read versions are kept: a session, or a connection without a session."""
@@ -46,8 +45,7 @@ class Apply(Struct, frozen=True):
     hooked: Hooked | None = None  # the results of the hooks for the last plan
 
 
-OnConflict = Literal["fail", "force", "skip"]
-"""The reaction of an undo to a conflict: refuse, override the later change, or skip the conflict site."""
+UndoKind = Literal["undo", "redo", "rollback"]
 
 
 class Undo(Struct, frozen=True):
@@ -56,7 +54,7 @@ class Undo(Struct, frozen=True):
     authorship: Authorship
     reader: Reader
     scope: Scope
-    kind: Literal["undo", "redo", "rollback"] = "undo"
+    kind: UndoKind = "undo"
     on_conflict: OnConflict = "fail"
     is_own_only: bool = False  # refuse to undo another session's transactions
     dry_run: bool = False

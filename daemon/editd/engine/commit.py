@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from editd.engine.external_changes import DiskSnapshot
     from editd.store.history import History, TransactionDraft
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Kind, Part, Seq
+    from editd.values.transaction import Authorship, Part, Seq
+    from editd.wire.messages import Kind
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.writer import WorkspaceWriter
 

@@ -70,9 +70,9 @@ from editd.errors import (
 from editd.store import first_scan
 from editd.system.files import boot_id
 from editd.tools.context import ToolSet
-from editd.values.changeset import Base, OnStale, Outcome, ReadMark
+from editd.values.changeset import Base, Outcome, ReadMark
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Kind, Seq, Transaction
+from editd.values.transaction import Authorship, Seq, Transaction
 from editd.wire import messages
 from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.store.journal import JournalPosition
     from editd.values.content import Change, FileState, Version
+    from editd.wire.messages import Kind, OnStale
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.replaced_files import QuarantineCheck
     from editd.workspace.staged_change import StagedFiles

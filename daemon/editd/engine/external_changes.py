@@ -18,7 +18,8 @@ from msgspec import Struct, field
 from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.values.content import SYMLINK, Change, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
-from editd.values.transaction import Authorship, Kind
+from editd.values.transaction import Authorship
+from editd.wire.messages import Kind
 
 if TYPE_CHECKING:
     from editd.store.history import History

@@ -22,15 +22,15 @@ from msgspec.structs import replace
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
 from editd.values.changeset import Base, ReadMark, merged_ranges
-from editd.values.session import Bounds, Session, Unread
+from editd.values.session import Bounds, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from editd.engine.commands import Reader
     from editd.store.session_store import ReadVersionStore, SessionStore
-    from editd.values.changeset import OnStale
     from editd.values.path import WorkspacePath
+    from editd.wire.messages import OnStale, Unread
 
 
 # Read versions: the version of each path that a reader last read or wrote.

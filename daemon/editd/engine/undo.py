@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.edits.line_changes import LineChange
-    from editd.engine.commands import OnConflict
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
     from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction
+    from editd.wire.messages import OnConflict
 
 REPLAYED_MAX = 200  # later changes of a file that a forced undo replays
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import Change, Entry
     from editd.values.glob import Glob
-    from editd.values.transaction import Kind, Transaction
+    from editd.values.transaction import Transaction
+    from editd.wire.messages import Kind
 
 WITHOUT_EFFECT_MAX = 100  # transactions without effect that an undo of the newest may include
 QUERY_SIZE = 50  # transactions in one query of the index during a search

@@ -64,7 +64,7 @@ from editd.store.transaction_record import (
 )
 from editd.system.filesystem import folder_bytes
 from editd.values.content import Change
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from editd.store.journal import Frame
     from editd.values.content import Change, Entry, FileState, GitMode, Version
     from editd.values.path import WorkspacePath
+    from editd.wire.messages import Kind
 
 log = logging.getLogger(__name__)
 

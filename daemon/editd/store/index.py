@@ -36,12 +36,13 @@ from editd.store.index_tables import (
     whole,
 )
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Kind, Seq, Transaction
+from editd.values.transaction import Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from editd.values.content import Change, Entry, Version
+    from editd.wire.messages import Kind
 
 
 log = logging.getLogger(__name__)

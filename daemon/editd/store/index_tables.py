@@ -15,13 +15,14 @@ from editd.errors import HistoryDamaged
 from editd.store import sqlite
 from editd.values.content import Change, Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.errors import Refused
+    from editd.wire.messages import Kind
 
 SCHEMA = 5
 

@@ -16,13 +16,13 @@ from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
-from editd.values.session import Bounds, Lease, Session, Unread
+from editd.values.session import Bounds, Lease, Session
 from editd.values.transaction import Published
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from editd.values.changeset import OnStale
+    from editd.wire.messages import OnStale, Unread
 
 
 SESSIONS_FILE = "sessions.db"

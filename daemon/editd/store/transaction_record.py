@@ -21,10 +21,12 @@ from msgspec.structs import replace
 from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
 from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Kind, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from editd.wire.messages import Kind
 
 
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash

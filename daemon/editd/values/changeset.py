@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -61,9 +61,6 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
         else:
             merged.append((first, last))
     return tuple(merged)
-
-
-OnStale = Literal["reject", "merge"]
 
 
 class FileReport(Struct, frozen=True):

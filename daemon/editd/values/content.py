@@ -14,6 +14,7 @@ from editd.errors import NotText
 
 if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
+    from editd.wire.messages import ChangeKind, LineEnd
 
 Version = NewType("Version", str)
 """Git's blob id of the bytes, 40 hex digits, so that `git hash-object FILE` gives the same."""
@@ -22,9 +23,6 @@ GitMode = Literal[0o100644, 0o100755, 0o120000]
 FILE: GitMode = 0o100644
 EXECUTABLE: GitMode = 0o100755
 SYMLINK: GitMode = 0o120000
-
-ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
-LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 
 
 def version_of(content: bytes) -> Version:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,12 +11,9 @@ from editd.values.glob import Meter, could_both_match, is_among, path_outside
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from editd.values.changeset import OnStale
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-
-
-Unread = Literal["allow", "reject"]
+    from editd.wire.messages import OnStale, Unread
 
 
 class Bounds(Struct, frozen=True):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NewType
+from typing import TYPE_CHECKING, NewType
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
+    from editd.wire.messages import Kind
 
 Seq = NewType("Seq", int)
 """A transaction's number in its workspace: 1, 2, 3 …, without gaps. 0 is the baseline."""
 
 CommitId = NewType("CommitId", str)
 """The git commit's id, 40 hex digits."""
-
-Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 
 
 class Authorship(Struct, frozen=True):

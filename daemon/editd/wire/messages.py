@@ -15,10 +15,12 @@ from msgspec import UNSET, UnsetType
 PROTOCOL = 1
 
 OnStale = Literal["reject", "merge"]
-OnConflict = Literal["fail", "force", "skip"]
+OnConflict = Literal["fail", "force", "skip"]  # refuse, override the later change, or skip its site
 Tx = int | str  # a seq, or a commit id or a unique prefix of one
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
+LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
+Unread = Literal["allow", "reject"]
 Mode = Literal["100644", "100755", "120000"]
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 EventKind = Literal["transaction", "session", "lease", "resync", "shutdown"]
@@ -377,7 +379,7 @@ class SessionOpen(Params):
     actor: str | None = None
     scope: Scope | None = None
     on_stale: OnStale | None = None
-    unread: Literal["allow", "reject"] = "allow"
+    unread: Unread = "allow"
     ttl: float | None = None
     fresh: bool = False  # a name that no session had before: this one, or the first free `NAME-2`, `NAME-3` …
 
@@ -552,7 +554,7 @@ class ReadResult(Result):
     kind: Literal["file", "symlink"]
     encoding: str | None  # null if the content is not text
     bom: bool
-    eol: Literal["lf", "crlf", "cr", "mixed", "none"]
+    eol: LineEnd
     size: int  # bytes
     lines: int | UnsetType = UNSET  # of the whole file, if the request named some
 
@@ -754,7 +756,7 @@ class SessionEntry(Result):
     actor: str | None
     scope: Scope
     on_stale: OnStale | None
-    unread: Literal["allow", "reject"]
+    unread: Unread
     ttl: float
     created: str  # RFC 3339, UTC, microseconds
     used: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
+    from editd.engine.commands import UndoKind
     from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
@@ -358,7 +359,7 @@ def _take_back(
     params: messages.Undo | messages.Redo | messages.Rollback,
     caller: ClientState,
     scope: Scope,
-    kind: Literal["undo", "redo", "rollback"],
+    kind: UndoKind,
 ) -> PendingAnswer:
     authorship = _authorship(services, params, caller)
     if params.own_only and authorship.session is None:
