@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
+from collections import deque
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +21,12 @@ from editd.errors import Broken, IoError, Refused
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.values.content import Version, version_of
 from editd.values.path import WorkspacePath, inner
-from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress
+from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress, is_locked
 from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import WorkspaceScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Set
 
     from editd.engine.engine import Engine
     from editd.engine.external_changes import Reconciliation
@@ -202,11 +204,13 @@ class Scanner:
 # Notices: the files that the watcher names, gathered until it is quiet, then checked and recorded.
 
 QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
+SAVING_SECONDS = 0.2  # the same for a missing or empty file: a program may be about to write it
 GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
 STEPS_SECONDS = 0.5  # the same in the middle of a rebase
 NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
+LOCKED_SECONDS = 0.02  # between two checks of git's lock
 LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
 EMPTY = version_of(b"")
 _NOT_OURS = -1
@@ -263,6 +267,12 @@ class PendingEvents(Struct):
             dues.append(quiet if self.repositories else min(quiet, most))
         return min(dues, default=0.0)
 
+    def patience(self, *, is_settling: bool) -> float:
+        """Return the time until which a missing or empty file may still be written."""
+        newest = self.last or self.echo
+        oldest = self.first or self.echo
+        return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
+
     def _quiet_seconds(self) -> float:
         if any(map(is_in_progress, self.repositories)):
             return STEPS_SECONDS
@@ -270,6 +280,33 @@ class PendingEvents(Struct):
 
     def __len__(self) -> int:
         return len(self.paths) + len(self.folders) + len(self.repositories)
+
+
+class Repositories:
+    """The user's git repositories in the workspace: the HEAD of each, by git's own folder, and the locks."""
+
+    def __init__(self) -> None:
+        self.heads: dict[bytes, GitHead] = {}
+        self.is_held = False  # by a git that has an index locked
+
+    def note(self, noticed: Set[bytes]) -> None:
+        """Read the HEAD of each noticed repository that is new."""
+        for repository in noticed - self.heads.keys():
+            self.heads[repository] = GitHead.of(repository)
+
+    async def git_done(self) -> None:
+        """Wait until no git is at work, nor about to move HEAD, which it does after unlocking the index."""
+        while await self.unlocked():  # noqa: ASYNC110  # git has no notification for that
+            await asyncio.sleep(QUIET_SECONDS)
+
+    async def unlocked(self) -> bool:
+        """Wait until no git has an index locked; return whether one had."""
+        was_held = False
+        while any(is_locked(repository, time.time()) for repository in self.heads):
+            self.is_held = was_held = True
+            await asyncio.sleep(LOCKED_SECONDS)
+        self.is_held = False
+        return was_held
 
 
 class NoticeRecorder:
@@ -370,3 +407,12 @@ class NoticeRecorder:
             if moved:
                 said.append(moved)
         return "; ".join(said)
+
+
+async def replaced_files_checked(engine: Engine) -> None:
+    """Wait for the second check of replaced files, if no lease shows their writers."""
+    waiting = deque(engine.files.unchecked())
+    while waiting and engine.broken is None:  # a background task makes the checks
+        await asyncio.sleep(QUIET_SECONDS)
+        while waiting and waiting[0].is_checked:
+            waiting.popleft()

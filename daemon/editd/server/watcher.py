@@ -24,33 +24,34 @@ import contextlib
 import logging
 import os
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
 from editd.server.async_timeout import wait_event
-from editd.server.scanner import GROWING_SECONDS_MAX, QUIET_SECONDS, NoticeRecorder, PendingEvents
-from editd.system.files import git_folder
+from editd.server.scanner import (
+    QUIET_SECONDS,
+    NoticeRecorder,
+    PendingEvents,
+    Repositories,
+    replaced_files_checked,
+)
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
 from editd.values.path import TEMPORARY_PREFIX
-from editd.workspace.git_files import GitHead, is_locked
+from editd.workspace.git_files import repository_above
 from editd.workspace.scope import WatchSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from editd.engine.engine import Engine
     from editd.server.engine_queue import EngineQueue
     from editd.server.scanner import Scanner
     from editd.values.transaction import Transaction
-    from editd.workspace.replaced_files import ReplacedFile
 
 log = logging.getLogger(__name__)
 
 COOKIE_PREFIX = f"{TEMPORARY_PREFIX}cookie-"
-SAVING_SECONDS = 0.2  # the same for a missing or empty file: a program may be about to write it
 ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
-LOCKED_SECONDS = 0.02  # between two checks of git's lock
 COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader makes progress
 COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
@@ -71,7 +72,7 @@ class WorkspaceWatcher:
         self._engine: Engine | None = None
         self._queue: EngineQueue | None = None
         self._recorder: NoticeRecorder | None = None
-        self._tell: Callable[[str, dict[str, Any]], None] = _tell_nobody
+        self._tell: Callable[[str, dict[str, Any]], None] = lambda _event, _body: None
         self._loop = asyncio.get_running_loop()
         self._covering = WatchSet(root)
         self._watch: Watcher | None = None
@@ -90,9 +91,8 @@ class WorkspaceWatcher:
         self._roused = asyncio.Event()  # something is due before the end of the sleep
         self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
-        self._standings: dict[bytes, GitHead] = {}  # by git's own folder
+        self._repositories = Repositories()
         self._taking = asyncio.Lock()
-        self._is_held = False
         self._pauses = 0
         self._resumed = asyncio.Event()
         self._cookies: dict[bytes, asyncio.Future[bool]] = {}
@@ -122,7 +122,8 @@ class WorkspaceWatcher:
         `tell` sends an event to the subscribers when notices were missed.
         """
         self._engine, self._queue, self._tell = engine, queue, tell
-        self._recorder = NoticeRecorder(self._root, engine, queue, self._scanner, uncovered, self._standings)
+        heads = self._repositories.heads
+        self._recorder = NoticeRecorder(self._root, engine, queue, self._scanner, uncovered, heads)
         self._seen = -1 if seen is None else seen
         self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
         self._ailing.set()
@@ -158,7 +159,7 @@ class WorkspaceWatcher:
             return "rescanning"
         if failed or self._is_deaf(self._watch.has):
             return "partial"
-        return "holding" if self._is_held else "ready"
+        return "holding" if self._repositories.is_held else "ready"
 
     @property
     def is_whole(self) -> bool:
@@ -204,16 +205,7 @@ class WorkspaceWatcher:
         assert self._engine is not None
         self._engine.check_in_place()
         await self._settle()
-        await self._wait_for_checks(self._engine.files.unchecked())
-
-    async def _wait_for_checks(self, unchecked: Sequence[ReplacedFile]) -> None:
-        """Wait for the second check of replaced files, if no lease shows their writers."""
-        assert self._engine is not None
-        waiting = deque(unchecked)
-        while waiting and self._engine.broken is None:  # a background task makes the checks
-            await asyncio.sleep(QUIET_SECONDS)
-            while waiting and waiting[0].is_checked:
-                waiting.popleft()
+        await replaced_files_checked(self._engine)
 
     async def _settle(self) -> None:
         assert self._engine is not None
@@ -226,7 +218,7 @@ class WorkspaceWatcher:
                 return
         if not self.is_whole:
             self._ailing.set()  # The cause may be a mount that came without a notice.
-        await self._git_done()
+        await self._repositories.git_done()
         await self._scanner.settle(self._engine, self._queue)
 
     async def rescan(self) -> None:
@@ -241,8 +233,8 @@ class WorkspaceWatcher:
         self._is_ready = False
         self._ready.clear()
         self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it makes progress until then
-        self._standings.clear()
-        above = _repository_above(os.fsencode(self._root))
+        self._repositories.heads.clear()
+        above = repository_above(os.fsencode(self._root))
         watch = Watcher(
             os.fsencode(self._root),
             lambda notice: self._told(watch, notice),
@@ -268,8 +260,7 @@ class WorkspaceWatcher:
     def _heard(self, watch: Watcher, notice: FsEvent) -> None:
         if watch is not self._watch:
             return  # from a watch that was given up
-        for repository in notice.repositories - self._standings.keys():
-            self._standings[repository] = GitHead.of(repository)
+        self._repositories.note(notice.repositories)
         if notice.state is not None:
             self._stated(notice)
             return
@@ -450,7 +441,7 @@ class WorkspaceWatcher:
                 continue  # more notices may have come meanwhile
             if self._pauses:
                 continue
-            if await self._unlocked():
+            if await self._repositories.unlocked():
                 await asyncio.sleep(QUIET_SECONDS)  # git's last notices are still to come
                 continue
             try:
@@ -464,20 +455,6 @@ class WorkspaceWatcher:
             if self._pending.is_empty():
                 self._stirred.clear()
 
-    async def _git_done(self) -> None:
-        """Wait until no git is at work, nor about to move HEAD, which it does after unlocking the index."""
-        while await self._unlocked():  # noqa: ASYNC110  # git has no notification for that
-            await asyncio.sleep(QUIET_SECONDS)
-
-    async def _unlocked(self) -> bool:
-        """Wait until no git has an index locked; return whether one had."""
-        was_held = False
-        while any(is_locked(repository, time.time()) for repository in self._standings):
-            self._is_held = was_held = True
-            await asyncio.sleep(LOCKED_SECONDS)
-        self._is_held = False
-        return was_held
-
     async def _take_in(self, *, is_settling: bool) -> bool:
         """Check and record the noticed files; return whether that leads to more notices.
 
@@ -486,11 +463,11 @@ class WorkspaceWatcher:
         assert self._recorder is not None
         async with self._taking:
             while True:
-                await self._git_done()
+                await self._repositories.git_done()
                 taken, self._pending = self._pending, PendingEvents()
                 if taken.is_empty():
                     return False
-                patience = self._patience(taken, is_settling=is_settling)
+                patience = taken.patience(is_settling=is_settling)
                 try:
                     is_done = await self._recorder.inspect(taken, may_wait=patience > self._loop.time())
                 except (Refused, OSError):
@@ -506,12 +483,6 @@ class WorkspaceWatcher:
                 self._pending.take_back(taken)
                 await asyncio.sleep(max(0.0, patience - self._loop.time()))
 
-    def _patience(self, taken: PendingEvents, *, is_settling: bool) -> float:
-        """Return the time until which a missing or empty file may still be written."""
-        newest = taken.last or taken.echo
-        oldest = taken.first or taken.echo
-        return min(newest + (QUIET_SECONDS if is_settling else SAVING_SECONDS), oldest + GROWING_SECONDS_MAX)
-
     def _covers_more(self, taken: PendingEvents) -> bool:
         """Watch and check paths that are no longer ignored; return whether there may be any."""
         folders = {path.rpartition(b"/")[0] for path in taken.paths if path.endswith(b".gitignore")}
@@ -520,21 +491,7 @@ class WorkspaceWatcher:
         return bool(folders)
 
 
-def _tell_nobody(_event: str, _body: dict[str, Any]) -> None:
-    """Drop an event: the default of `tell` until there are subscribers."""
-
-
 def _touch(path: bytes) -> None:
     """Make a file and remove it again. Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     os.unlink(path)
-
-
-def _repository_above(root: bytes) -> bytes | None:
-    """Return git's own folder of the work tree that contains the workspace, or None."""
-    place = root
-    while (above := os.path.dirname(place)) != place:
-        place = above
-        if os.path.lexists(os.path.join(place, b".git")):
-            return git_folder(os.path.join(place, b".git"))
-    return None

@@ -90,6 +90,16 @@ def is_in_progress(folder: bytes) -> bool:
     return any(os.path.isdir(os.path.join(folder, name)) for name in _IN_PROGRESS)
 
 
+def repository_above(root: bytes) -> bytes | None:
+    """Return git's own folder of the work tree that contains the workspace, or None."""
+    place = root
+    while (above := os.path.dirname(place)) != place:
+        place = above
+        if os.path.lexists(os.path.join(place, b".git")):
+            return git_folder(os.path.join(place, b".git"))
+    return None
+
+
 def common_folder(folder: bytes) -> bytes:
     """Return the folder with the branches: for a linked work tree, the main repository's (`commondir`)."""
     text = _text(os.path.join(folder, b"commondir")).strip()
