@@ -1,4 +1,4 @@
-"""server.async_timeout: who waits for an event is ended by a cancellation, whenever it comes."""
+"""server.engine_queue: who waits for an event is ended by a cancellation, whenever it comes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from editd.server.async_timeout import wait_event
+from editd.server.engine_queue import wait_event
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -14,6 +14,7 @@ once by `reply` or `refuse`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 import weakref
@@ -24,7 +25,6 @@ from msgspec import Struct
 from editd.engine.commands import Reader, reader_of
 from editd.errors import IoError, Refused
 from editd.server import convert
-from editd.server.async_timeout import wait_event
 from editd.system.process import Peer, has_hung_up, may_connect, peer_of
 from editd.wire import messages
 from editd.wire.codec import KIB, LIMITS, WireLimits, error
@@ -87,7 +87,9 @@ class Connections:
         for client in self:
             client.close()
         if self._connected:
-            await wait_event(self._are_gone, CLOSE_SECONDS + TURN_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS + TURN_SECONDS):
+                    await self._are_gone.wait()
 
     def enter(self, client: SocketConnection) -> bool:
         """Add `client` if there is room; return whether there was."""

@@ -29,10 +29,9 @@ from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.queries import Queries
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
-from editd.server.async_timeout import first_of
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.dispatch import Dispatch
-from editd.server.engine_queue import Activity, EngineQueue
+from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs

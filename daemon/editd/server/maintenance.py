@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, RequestProcess
+from editd.server.engine_queue import wait_event
 from editd.store.journal import JournalPosition
 from editd.store.packfile import is_tidy
 

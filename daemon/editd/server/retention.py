@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
-from editd.server.async_timeout import wait_event
 from editd.server.child_process import PYTHON, RequestProcess
+from editd.server.engine_queue import wait_event
 from editd.store.git_repository import COMPACTING
 from editd.store.state_files import drop_lost, lost_bytes
 from editd.values.transaction import CommitId

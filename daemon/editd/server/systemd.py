@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.server.async_timeout import wait_event
-from editd.server.engine_queue import Activity
+from editd.server.engine_queue import Activity, wait_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

@@ -27,7 +27,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
-from editd.server.async_timeout import wait_event
+from editd.server.engine_queue import wait_event
 from editd.server.scanner import (
     QUIET_SECONDS,
     NoticeRecorder,
