@@ -1,4 +1,4 @@
-"""Tests of `edits.hunks`, some against the real `patch`."""
+"""Tests of `edits.diff`, some against the real `patch`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.edits.hunks import apply_hunks
+from editd.edits.diff import apply_hunks
 from editd.edits.patch import parse
 from editd.errors import NoMatch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from editd.edits.hunks import AppliedPatch
+    from editd.edits.diff import AppliedPatch
 
 
 def put(content: bytes, hunks: str, fuzz: int = 0) -> AppliedPatch:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.edits.hunks import AppliedPatch, PatchHunk, apply_hunks
+from editd.edits.diff import AppliedPatch, PatchHunk, apply_hunks
 from editd.errors import MalformedEdit, NoMatch, TooLarge
 from editd.values.content import SYMLINK, GitMode, mode_of, version_of
 from editd.values.path import WorkspacePath

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import Struct, UnsetType
 
-from editd.edits.hunks import AppliedPatch
+from editd.edits.diff import AppliedPatch
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
