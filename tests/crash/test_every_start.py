@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from editd.values.transaction import Kind
+    from editd.wire.messages import Kind
     from workplace import Workplace
 
 STARTED_SECONDS = 1.0  # after a start has said that it is ready, for what it does then

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.store.git_objects import Oid
-    from editd.values.transaction import Kind, Transaction
+    from editd.values.transaction import Transaction
+    from editd.wire.messages import Kind
 
 NOW_US = 1_700_000_000_000_000
 BEFORE, AFTER = FileState(b"before\n"), FileState(b"after\n")
