@@ -56,6 +56,7 @@ from editd.store.transaction_record import (
     change_record,
     commit_of,
     commit_oid,
+    content_of,
     entries_of,
     part_records,
     touch_by,
@@ -306,8 +307,9 @@ class History:
         touches: list[Change[Entry]] = []  # each equals `touch_of` of its record
         entries: list[tuple[bytes, FileState | None]] = []
         for change in changes:
-            is_new = change.before is not None and not self.index.is_touched(change.path)
-            record = change_record(change, with_before=is_new)
+            is_known = change.before is None or self.index.is_touched(change.path)
+            before = None if is_known else content_of(change.before)
+            record = change_record(change, before, content_of(change.after))
             records.append(record)
             entries.append((record.path, change.after))
             touches.append(touch_by(change))

@@ -48,7 +48,7 @@ from editd.store.state_files import read_acknowledged
 from editd.store.transaction_record import (
     ChangeRecord,
     Committed,
-    EntryRecord,
+    change_record,
     commit_of,
     entries_of,
     parse,
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from editd.values.content import Entry
     from editd.values.transaction import Transaction
 
 PATHS_NAMED_MAX = 20
@@ -349,16 +348,14 @@ class Repair:
             return known, made
         changes: list[ChangeRecord] = []
         for touch in transaction.touches:
-            after = None
+            content = None
             if touch.after is not None:
                 content = self._rescued.content(oid_of(touch.after.version), touch.path.text, seq)
                 if content is None:
                     self._pack_through = seq  # so that recovery does not need the content
-                after = _entry_record(touch.after, content)
             if touch.before is not None:
                 self._rescued.need(oid_of(touch.before.version), touch.path.text, f"transaction {seq}")
-            source = None if touch.source is None else touch.source.raw
-            changes.append(ChangeRecord(touch.path.raw, _entry_record(touch.before, None), after, source))
+            changes.append(change_record(touch, None, content))
         author = transaction.authorship
         self.done.append(f"Transaction {seq} is rebuilt from the index.")
         parts, hunks = part_records(transaction.parts)
@@ -479,9 +476,3 @@ def _put_in_place(source: str, target: str, name: bytes) -> None:
             descriptor = folder.open_itself()
             os.fsync(descriptor)
             os.close(descriptor)
-
-
-def _entry_record(entry: Entry | None, content: bytes | None) -> EntryRecord | None:
-    if entry is None:
-        return None
-    return EntryRecord(entry.mode, oid_of(entry.version), entry.permissions, content)

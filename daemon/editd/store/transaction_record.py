@@ -26,6 +26,7 @@ from editd.values.transaction import Authorship, CommitId, Part, Seq, Transactio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from editd.values.content import State
     from editd.wire.messages import Kind
 
 
@@ -339,26 +340,21 @@ DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
 _EMPTY = version_of(b"")
 
 
-def entry_record(state: FileState | None, *, with_content: bool) -> EntryRecord | None:
-    """Convert one side of a change. Drop bytes that are not those of the version (`adopt.state_of`)."""
-    if state is None:
+def content_of(state: FileState | None) -> bytes | None:
+    """Return the bytes; None if they are not those of the version (`external_changes.state_of`)."""
+    if state is None or (not state.content and state.version != _EMPTY):
         return None
-    is_gone = not state.content and state.version != _EMPTY
-    return EntryRecord(
-        state.mode,
-        oid_of(state.version),
-        state.permissions,
-        state.content if with_content and not is_gone else None,
-    )
+    return state.content
 
 
-def change_record(change: Change[FileState], *, with_before: bool) -> ChangeRecord:
-    """Convert `change` to a record: always with the new bytes, on request with the old ones."""
+def change_record(change: Change[State], before: bytes | None, after: bytes | None) -> ChangeRecord:
+    """Convert `change` to a record with these bytes, None for those that the record leaves out."""
+    old, new = change.before, change.after
     return ChangeRecord(
         change.path.raw,
-        entry_record(change.before, with_content=with_before),
-        entry_record(change.after, with_content=True),
-        change.source.raw if change.source is not None else None,
+        None if old is None else EntryRecord(old.mode, oid_of(old.version), old.permissions, before),
+        None if new is None else EntryRecord(new.mode, oid_of(new.version), new.permissions, after),
+        None if change.source is None else change.source.raw,
     )
 
 
