@@ -22,8 +22,8 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store import index
 
 if TYPE_CHECKING:
-    from editd.engine.engine import Reading
     from editd.values.changeset import Outcome
+    from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.wire.messages import ApplyResult
 
@@ -36,7 +36,7 @@ def outcome(told: Outcome, **more: Any) -> ApplyResult:
     return _outcome(told, **more)
 
 
-def read(engine: Engine, path: WorkspacePath, *words: Any) -> Reading:
+def read(engine: Engine, path: WorkspacePath, *words: Any) -> tuple[WorkspacePath, FileState]:
     if path.text == "fault":
         raise ZeroDivisionError
     return _read(engine, path, *words)

@@ -106,13 +106,6 @@ PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # estimated, because the touched files a
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 
 
-class Reading(Struct, frozen=True):
-    """The result of a read."""
-
-    path: WorkspacePath
-    state: FileState
-
-
 class _Knowledge(Struct, frozen=True):
     """The state of the history and of the reader that planning needs."""
 
@@ -653,8 +646,8 @@ class Engine:
         reader: Reader,
         at: int | str | None = None,
         lines: tuple[int, int] | None = None,
-    ) -> Reading:
-        """Return a file's content now, or right after transaction `at`. Note the read for `reader`.
+    ) -> tuple[WorkspacePath, FileState]:
+        """Return a file now, or right after transaction `at`, with its path. Note the read for `reader`.
 
         `lines` limits the note to a range, both ends included and counted from 1.
         Content that is not in the history is recorded first, unless git ignores the file, so that an edit
@@ -667,7 +660,7 @@ class Engine:
             state = recorded_state(self.history.entry_at(path, seq), self.history)
             if state is None:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
-            return Reading(path, state)
+            return path, state
         resolved = self.tree.resolve(path)
         self.hidden.refuse(resolved)
         state = self.look(resolved)
@@ -679,7 +672,7 @@ class Engine:
             self.seen.note(reader, resolved, ReadMark(Base(state.version)))
         else:
             self.seen.note_lines(reader, resolved, Base(state.version), *lines)
-        return Reading(path, state)
+        return path, state
 
     def look(self, here: WorkspacePath) -> FileState | None:
         """Return the state of a resolved path. Record it first if it is not in the history.

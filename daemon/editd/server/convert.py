@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from editd.engine.engine import Reading
     from editd.tools.api import Dialect
     from editd.values.content import Change, State
 
@@ -333,9 +332,8 @@ def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
 
 
 def read_result(
-    reading: Reading, lines: tuple[int, int] | None = None, *, fallback: str | None
+    path: WorkspacePath, state: FileState, lines: tuple[int, int] | None = None, *, fallback: str | None
 ) -> messages.ReadResult:
-    state = reading.state
     text = None if state.is_symlink else _text(state.content, fallback)
     content = state.content
     total: int | UnsetType = UNSET
@@ -343,7 +341,7 @@ def read_result(
         every = content.splitlines(keepends=True)
         content, total = b"".join(every[lines[0] - 1 : lines[1]]), len(every)
     return messages.ReadResult(
-        path=reading.path.text,
+        path=path.text,
         content=content.decode("utf-8", "surrogateescape"),
         version=state.version,
         mode=_MODES[state.mode],

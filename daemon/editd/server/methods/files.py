@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
 from editd.engine.commands import Apply, OpenChangeset, Reader
-from editd.engine.engine import Reading
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
@@ -41,20 +40,20 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
     services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
     if params.changeset is None:
         try:
-            reading = services.engine.read(path, _reader(params.session, caller), params.at, lines)
+            path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines)
         except FileMissing as missing:
             if params.at is None:
                 named = params.session if params.session is not None else caller.session
                 services.engine.suggest(missing, named)
             raise
-        return convert.read_result(reading, lines, fallback=services.fallback_encoding)
+        return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
     changeset = services.changesets.get(params.changeset, caller.number)
 
     def result(_: Outcome, view: DiskSnapshot) -> messages.ReadResult:
         state = view.at(view.resolve(path))
         if state is None:
             raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
-        return convert.read_result(Reading(path, state), lines, fallback=services.fallback_encoding)
+        return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
 
     return staged(services, changeset, (), result)
 
