@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":  # as a script it finds the others itself
     sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "daemon")]
 
-from editd.tools.context import DIALECTS  # noqa: E402
+from editd.tools.api import DIALECTS  # noqa: E402
 from recorded import TOOLS, deviations, vectors  # noqa: E402
 
 PAGE = HERE.parents[1] / "docs" / "dialects.md"

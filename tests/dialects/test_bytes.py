@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.tools.context import DIALECTS
+from editd.tools.api import DIALECTS
 from tool_calls import ROOT, on
 
 TARGET = "the line that is meant"

@@ -13,8 +13,7 @@ from msgspec import UNSET
 
 from editd.edits.plan import plan
 from editd.errors import Refused, Unread
-from editd.tools.api import Dialect, ToolSettings
-from editd.tools.context import ToolSet
+from editd.tools.api import Dialect, ToolSet, ToolSettings
 from editd.values.changeset import Base, ReadMark
 from editd.values.content import FileState
 from editd.wire.messages import Tool

@@ -12,7 +12,7 @@ import pytest
 import editd
 import editd_client.mcp
 import refusals
-from editd.tools.context import DIALECTS
+from editd.tools.api import DIALECTS
 from editd.wire.messages import DialectEntry, InTheWay, ToolEntry, UndoResult
 from editd_client.errors import EditdError
 from editd_client.mcp import conversion

@@ -69,7 +69,7 @@ from editd.errors import (
 )
 from editd.store import first_scan
 from editd.system.files import boot_id
-from editd.tools.context import ToolSet
+from editd.tools.api import ToolSet
 from editd.values.changeset import Base, Outcome, ReadMark
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Seq, Transaction

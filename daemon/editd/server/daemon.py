@@ -50,8 +50,7 @@ from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import RealDisk, ignore_lease_signal
 from editd.system.process import release_free_memory
-from editd.tools.api import ToolSettings
-from editd.tools.context import DIALECTS, ToolSet
+from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
 from editd.wire.codec import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader
