@@ -19,7 +19,7 @@ from editd.errors import Refused
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
-from editd.system.filesystem import RealDisk, ignore_lease_signal
+from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.values.changeset import Outcome
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
@@ -100,7 +100,7 @@ class Harness:
     def open(
         self,
         *,
-        make_disk: Callable[[str], RealDisk] = RealDisk,
+        make_disk: Callable[[str], Disk] = Disk,
         is_ours: Callable[[WorkspacePath], bool] = lambda _path: True,
         boot: bytes = b"",
         parts: contextlib.ExitStack | None = None,

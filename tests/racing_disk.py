@@ -7,13 +7,13 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from editd.system.filesystem import OpenFolder, RealDisk, RealFolder
+from editd.system.filesystem import Disk, OpenFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-class MeddlingDisk(RealDisk):
+class MeddlingDisk(Disk):
     """`meddle["exchange", 2] = f` runs `f` before the second one, `["move", b"a"]` before `a` is moved."""
 
     def __init__(self, root: str | bytes) -> None:
@@ -22,7 +22,7 @@ class MeddlingDisk(RealDisk):
         super().__init__(root)
         self.counts.clear()  # of what probing did
 
-    def folder(self, path: bytes) -> RealFolder:
+    def folder(self, path: bytes) -> OpenFolder:
         return _MeddlingFolder(super().folder(path).descriptor, self)
 
     def happens(self, verb: str, *names: bytes) -> None:
@@ -33,7 +33,7 @@ class MeddlingDisk(RealDisk):
                 self.meddle[verb, key]()
 
 
-class _MeddlingFolder(RealFolder):
+class _MeddlingFolder(OpenFolder):
     disk: MeddlingDisk
 
     def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
@@ -53,7 +53,7 @@ class _MeddlingFolder(RealFolder):
         super().replace(name, into, other)
 
 
-class DiskWithoutSyncfs(RealDisk):
+class DiskWithoutSyncfs(Disk):
     """A real disk on which each file is synced alone; `synced` has their paths."""
 
     def __init__(self, root: str | bytes) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editd.system.filesystem import RealDisk, ignore_lease_signal
+from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.values.content import SYMLINK, Change, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import WorkspaceReader
@@ -29,7 +29,7 @@ ignore_lease_signal()  # as the daemon does at its start
 is_spared = False  # whether `files_on` has spares to write into; the fixture `spared` says so
 
 
-def files_on(disk: RealDisk, publish: Literal["exchange", "rename"] = "exchange") -> WorkspaceWriter:
+def files_on(disk: Disk, publish: Literal["exchange", "rename"] = "exchange") -> WorkspaceWriter:
     """What publishes on this disk, as the daemon has it: with spares, or where there can be none."""
     if not is_spared:
         return WorkspaceWriter(disk, publish=publish)
@@ -77,7 +77,7 @@ def put(root: Path, files: Held) -> None:
 
 def held(root: Path) -> Held:
     """Return every file in the workspace, temporaries too, and each empty folder as a file `<path>/`."""
-    disk = RealDisk(str(root))
+    disk = Disk(str(root))
     tree = WorkspaceReader(disk, file_bytes_max=1 << 20)
     found: Held = {}
     for folder, folders, names in os.walk(root):

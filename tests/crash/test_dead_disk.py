@@ -18,7 +18,7 @@ import pytest
 
 import machine as machines
 from crash_checks import fsck, strays
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from every_method import FOUND, METHODS
 from machine import mounted, new_image
 from outside import asked
@@ -95,7 +95,7 @@ def test_a_daemon_that_is_killed_with_its_disk_redoes_what_the_page_cache_has_lo
     image = new_image(tmp_path)
     with workplace(tmp_path / "place") as place:
         with mounted(image, place.root):
-            with contextlib.closing(RealDisk(str(place.root))) as disk:
+            with contextlib.closing(Disk(str(place.root))) as disk:
                 if not disk.mount:
                     pytest.skip("this kernel does not tell one mount from another")
             with place.start() as client:

@@ -17,7 +17,7 @@ from editd.errors import IoError
 from editd.server.connection import PendingAnswer
 from editd.server.methods.check import Repairs
 from editd.store.repair import Repair
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.wire.messages import Check
 from harness import FILE_BYTES_MAX, Harness
 from workplace import write
@@ -111,7 +111,7 @@ def test_a_repair_that_fails_on_the_disk_answers_its_caller(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def check() -> None:
-        stop, disk = asyncio.Event(), RealDisk(str(place.root))
+        stop, disk = asyncio.Event(), Disk(str(place.root))
         repairs = Repairs(str(place.state), disk, stop, FILE_BYTES_MAX)
         answer = await repairs.repair(Check(repair=True), None)
         assert isinstance(answer, PendingAnswer)

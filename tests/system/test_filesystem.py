@@ -15,7 +15,7 @@ import machine
 import outsider
 from editd.system.filesystem import (
     PROBE_PREFIX,
-    RealDisk,
+    Disk,
     ignore_lease_signal,
     read_whole,
     take_lease,
@@ -26,7 +26,7 @@ from editd.values.path import TEMPORARY_PREFIX
 BOTH_WAYS = pytest.mark.parametrize("walk", [False, True], ids=["openat2", "walk"])
 
 
-def refused(disk: RealDisk, path: bytes) -> int | None:
+def refused(disk: Disk, path: bytes) -> int | None:
     with pytest.raises(OSError) as caught:
         disk.folder(path)
     return caught.value.errno
@@ -36,7 +36,7 @@ def refused(disk: RealDisk, path: bytes) -> int | None:
 def test_a_folder_is_reached_by_its_names(tmp_path: Path, walk: bool) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/f").write_bytes(b"content")
-    with RealDisk(str(tmp_path), walk=walk).folder(b"a/b") as folder:
+    with Disk(str(tmp_path), walk=walk).folder(b"a/b") as folder:
         descriptor = folder.open(b"f")
         assert read_whole(descriptor, 7) == b"content"
         os.close(descriptor)
@@ -49,7 +49,7 @@ def test_no_symlink_is_followed_to_a_folder(tmp_path: Path, walk: bool) -> None:
     (tmp_path / "inside").symlink_to("a")
     (tmp_path / "outside").symlink_to("/etc")
     (tmp_path / "nowhere").symlink_to("gone")
-    disk = RealDisk(str(tmp_path), walk=walk)
+    disk = Disk(str(tmp_path), walk=walk)
     assert {refused(disk, name) for name in (b"inside", b"outside", b"nowhere", b"outside/x")} == {
         errno.ELOOP
     }
@@ -59,14 +59,14 @@ def test_no_symlink_is_followed_to_a_folder(tmp_path: Path, walk: bool) -> None:
 def test_nothing_above_the_root_is_reached(tmp_path: Path, walk: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    disk = RealDisk(str(root), walk=walk)
+    disk = Disk(str(root), walk=walk)
     assert {refused(disk, path) for path in (b"..", b"../root", b"/etc")} == {errno.EXDEV}
 
 
 @BOTH_WAYS
 def test_what_is_missing_is_told_from_what_is_no_folder(tmp_path: Path, walk: bool) -> None:
     (tmp_path / "f").write_bytes(b"")
-    disk = RealDisk(str(tmp_path), walk=walk)
+    disk = Disk(str(tmp_path), walk=walk)
     assert refused(disk, b"gone/x") == errno.ENOENT
     assert refused(disk, b"f") == errno.ENOTDIR
     assert refused(disk, b"f/x") == errno.ENOTDIR
@@ -78,7 +78,7 @@ def test_a_folder_that_is_flipped_to_a_symlink_never_leads_outside(tmp_path: Pat
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "f").write_text(place)
     (tmp_path / "root/link").symlink_to(tmp_path / "outside")
-    disk = RealDisk(str(tmp_path / "root"), walk=walk)
+    disk = Disk(str(tmp_path / "root"), walk=walk)
     seen: set[bytes] = set()
     with outsider.flipping(tmp_path / "root/sub", tmp_path / "root/link"):
         end = time.monotonic() + 1
@@ -96,7 +96,7 @@ def test_a_folder_that_is_flipped_to_a_symlink_never_leads_outside(tmp_path: Pat
 def test_a_move_never_replaces(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
-    with RealDisk(str(tmp_path)).folder(b"") as folder:
+    with Disk(str(tmp_path)).folder(b"") as folder:
         with pytest.raises(FileExistsError):
             folder.move(b"a", folder, b"b")
         folder.move(b"a", folder, b"c")
@@ -153,7 +153,7 @@ def test_reading_stops_beyond_the_limit(tmp_path: Path) -> None:
 def test_a_root_that_went_away_is_noticed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    disk = RealDisk(str(root))
+    disk = Disk(str(root))
     assert disk.is_root_in_place()
     root.rename(tmp_path / "elsewhere")
     assert not disk.is_root_in_place()
@@ -168,13 +168,13 @@ def test_a_root_that_went_away_is_noticed(tmp_path: Path) -> None:
 def test_the_root_may_be_reached_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "link").symlink_to("root")
-    disk = RealDisk(str(tmp_path / "link"))
+    disk = Disk(str(tmp_path / "link"))
     assert disk.root == os.fsencode(tmp_path / "root")
     assert disk.is_root_in_place()
 
 
 def test_probing_leaves_nothing_behind(tmp_path: Path) -> None:
-    disk = RealDisk(str(tmp_path))
+    disk = Disk(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert PROBE_PREFIX.startswith(TEMPORARY_PREFIX.encode())
     assert not [sentence for sentence in disk.weaker if "not be probed" in sentence]
@@ -185,12 +185,12 @@ def test_probing_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_read_only_root_is_taken_and_said() -> None:
     if not Path("/sys/kernel").is_dir():
         pytest.skip("no /sys here, which no one can write to")
-    assert [text for text in RealDisk("/sys/kernel").weaker if "not be probed" in text]
+    assert [text for text in Disk("/sys/kernel").weaker if "not be probed" in text]
 
 
 def test_names_are_any_bytes(tmp_path: Path) -> None:
     names = [b"\xff\xfe", b"new\nline", b"x" * 255]
-    with RealDisk(str(tmp_path)).folder(b"") as folder:
+    with Disk(str(tmp_path)).folder(b"") as folder:
         for name in names:
             os.close(folder.create(name, 0o644))
         assert sorted(folder.names()) == sorted(names)
@@ -203,7 +203,7 @@ def test_a_mount_has_another_name_when_the_same_is_mounted_again(tmp_path: Path)
     for _ in range(2):
         with machine.mounted(image, tmp_path / "mounted"):
             for _ in range(2):
-                with contextlib.closing(RealDisk(str(tmp_path / "mounted"))) as disk:
+                with contextlib.closing(Disk(str(tmp_path / "mounted"))) as disk:
                     names.append(disk.mount)
     if b"" in names:
         pytest.skip("this kernel does not tell one mount from another")

@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING
 import pytest
 
 import working_files
-from editd.system.filesystem import RealDisk, open_folder
+from editd.system.filesystem import Disk, open_folder
 from editd.workspace import replaced_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.system.filesystem import RealFolder
+    from editd.system.filesystem import OpenFolder
 
 
 @pytest.fixture(autouse=True)
 def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let go of the folders that a test's disks hold, as the end of the daemon does."""
-    disks: set[RealDisk] = set()
-    folders: list[RealFolder] = []
-    begin, close = RealDisk.__init__, RealDisk.close
+    disks: set[Disk] = set()
+    folders: list[OpenFolder] = []
+    begin, close = Disk.__init__, Disk.close
 
-    def noted(disk: RealDisk, root: str | bytes, *, walk: bool = False) -> None:
+    def noted(disk: Disk, root: str | bytes, *, walk: bool = False) -> None:
         begin(disk, root, walk=walk)
         disks.add(disk)
 
-    def closed(disk: RealDisk) -> None:
+    def closed(disk: Disk) -> None:
         close(disk)
         disks.remove(disk)
 
-    def noted_folder(path: str) -> RealFolder:
+    def noted_folder(path: str) -> OpenFolder:
         folders.append(open_folder(path))
         return folders[-1]
 
-    monkeypatch.setattr(RealDisk, "__init__", noted)
-    monkeypatch.setattr(RealDisk, "close", closed)
+    monkeypatch.setattr(Disk, "__init__", noted)
+    monkeypatch.setattr(Disk, "close", closed)
     monkeypatch.setattr(replaced_files, "open_folder", noted_folder)
     yield
     for disk in list(disks):

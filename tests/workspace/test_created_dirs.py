@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.workspace.staged_change import CreatedDirs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def noted(tmp_path: Path, *paths: str) -> tuple[Path, CreatedDirs]:
 
 def left(tmp_path: Path, root: Path) -> list[str]:
     """What stands when the next daemon has removed what it may."""
-    disk = RealDisk(str(root))
+    disk = Disk(str(root))
     CreatedDirs(str(tmp_path / "folders")).remove_left(disk)
     disk.close()
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))

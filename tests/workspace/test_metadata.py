@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import IoError, PermissionDenied
-from editd.system.filesystem import RealDisk, write_whole
+from editd.system.filesystem import Disk, write_whole
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.temp_files import permissions_for
 from editd.workspace.writer import WorkspaceWriter
@@ -52,7 +52,7 @@ def names_user(path: Path, user: int) -> bool:
 
 
 def publish(root: Path, *changes: Change[FileState]) -> None:
-    disk = RealDisk(str(root))
+    disk = Disk(str(root))
     files = files_on(disk)
     files.check(changes)
     staging = files.stage(changes, "t")
@@ -130,7 +130,7 @@ def test_the_owner_is_kept_and_setuid_with_it(file: Path) -> None:
 def test_an_owner_that_cannot_be_kept_is_refused_and_nothing_is_left(file: Path) -> None:
     file.chmod(0o666)
     file.parent.chmod(0o777)
-    files = WorkspaceWriter(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(Disk(str(file.parent)))
     os.seteuid(65534)
     try:
         files.check([change("a", OLD, NEW)])
@@ -220,7 +220,7 @@ def test_a_file_that_is_moved_takes_all_with_it(file: Path) -> None:
 
 def test_until_it_is_in_place_nobody_else_may_read_a_secret(file: Path) -> None:
     file.chmod(0o600)
-    files_on(RealDisk(str(file.parent))).stage([change("a", OLD, NEW)], "t")
+    files_on(Disk(str(file.parent))).stage([change("a", OLD, NEW)], "t")
     beside, hidden = file.parent / ".editd-t-0", file.parent.with_name(f"{file.parent.name}.replaced")
     assert permissions(beside) == 0o600 if beside.exists() else permissions(hidden) == 0o700
 
@@ -247,7 +247,7 @@ def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
     capability = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)  # cap_net_bind_service
     set_attribute(file, "security.capability", capability)
     file.parent.chmod(0o777)
-    files = WorkspaceWriter(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(Disk(str(file.parent)))
     os.seteuid(65534)
     try:
         replacing = files.stage([change("a", OLD, NEW)], "t")
@@ -261,7 +261,7 @@ def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
 def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> None:
     os.chown(file, 1234, 4321)
     set_attribute(file, "user.one", b"1")
-    files = WorkspaceWriter(RealDisk(str(file.parent)))
+    files = WorkspaceWriter(Disk(str(file.parent)))
     deleting = files.stage([change("a", OLD, None)], "t")
     told = "a: an undo brings back its bytes and its mode, but not owner 1234:4321, user.one."
     assert deleting.warnings == (told,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import NotAFile, PermissionDenied, Refused
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.staged_change import check_publishable
 from working_files import LINK, NEW, OLD, Held, change, put
@@ -27,7 +27,7 @@ def refusal(
 ) -> type[Refused] | None:
     """What kind of no the changes get; None if they may be published."""
     try:
-        check_publishable(RealDisk(str(root)), changes, pending)
+        check_publishable(Disk(str(root)), changes, pending)
     except Refused as refused:
         return type(refused)
     return None
@@ -81,7 +81,7 @@ def test_nothing_is_deleted_from_a_read_only_folder(tmp_path: Path) -> None:
 def test_another_user_s_file_is_left_as_it_is(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     put(tmp_path, {"a": OLD})
-    disk = RealDisk(str(tmp_path))
+    disk = Disk(str(tmp_path))
     os.seteuid(65534)
     try:
         for after in (X, NEW, None):

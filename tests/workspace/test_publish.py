@@ -12,7 +12,7 @@ import pytest
 
 import outsider
 from editd.errors import InUse, IoError
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite
@@ -222,7 +222,7 @@ def test_who_saves_a_file_whose_mode_is_being_taken_back_keeps_its_permissions(
 
 def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
     put(tmp_path, {"a": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
     (tmp_path / "a").chmod(0o600)
     commit_and_publish(files, staging)
@@ -235,7 +235,7 @@ def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
 def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> None:
     rounds = 1500
     put(tmp_path, {"a": OLD, "b": OLD})
-    disk = RealDisk(str(tmp_path))
+    disk = Disk(str(tmp_path))
     tree, files = WorkspaceReader(disk, file_bytes_max=1 << 20), files_on(disk)
     command = [sys.executable, outsider.__file__, kind, str(tmp_path / "a"), str(rounds)]
     seen: set[bytes] = set()

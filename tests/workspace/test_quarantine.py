@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import Refused
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.values.content import Change, FileState
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.replaced_files import KEPT_SECONDS, Quarantine
@@ -34,7 +34,7 @@ def replaced_once(tmp_path: Path) -> tuple[WorkspaceWriter, Path]:
     root, kept = tmp_path / "root", tmp_path / "kept"
     root.mkdir()
     (root / "f.txt").write_bytes(OLD.content)
-    files = WorkspaceWriter(RealDisk(str(root)), replaced=Quarantine(str(kept)))
+    files = WorkspaceWriter(Disk(str(root)), replaced=Quarantine(str(kept)))
     staging = files.stage([Change(path_of("f.txt"), OLD, NEW)], "t")
     commit_and_publish(files, staging)
     files.finish(staging)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import InUse, NotAFile, PathOutside, PathProtected, PermissionDenied, TooLarge
-from editd.system.filesystem import RealDisk, ignore_lease_signal, read_whole
+from editd.system.filesystem import Disk, ignore_lease_signal, read_whole
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.reader import LINKS_MAX, WorkspaceReader
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[False, True], ids=["openat2", "walk"])
 def tree(root: Path, request: pytest.FixtureRequest) -> WorkspaceReader:
-    return WorkspaceReader(RealDisk(str(root), walk=request.param), file_bytes_max=100_000)
+    return WorkspaceReader(Disk(str(root), walk=request.param), file_bytes_max=100_000)
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -107,7 +107,7 @@ def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: Wor
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_file_that_grants_no_lease_is_read_all_the_same(root: Path) -> None:
     (root / "f").write_bytes(b"x")
-    tree = WorkspaceReader(RealDisk(str(root)), file_bytes_max=100)
+    tree = WorkspaceReader(Disk(str(root)), file_bytes_max=100)
     os.seteuid(65534)
     try:
         assert tree.read(P("f"), quiet=True) == FileState(b"x")

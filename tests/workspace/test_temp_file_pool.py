@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system.filesystem import RealDisk
+from editd.system.filesystem import Disk
 from editd.workspace.replaced_files import (
     AHEAD,
     BATCH,
@@ -47,7 +47,7 @@ class Spared:
         self.root, self.kept = folder / "root", folder / "replaced"
         put(self.root, {"a": OLD})
         self.replaced = Quarantine(str(self.kept))
-        self.files = WorkspaceWriter(RealDisk(str(self.root)), replaced=self.replaced)
+        self.files = WorkspaceWriter(Disk(str(self.root)), replaced=self.replaced)
         make_ahead(self.files)
         self.now = 0.0
 

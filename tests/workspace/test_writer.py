@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import pytest
 
 from editd.errors import IoError, Refused
-from editd.system.filesystem import RealDisk, RealFolder
+from editd.system.filesystem import Disk, OpenFolder
 from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
@@ -83,14 +83,14 @@ def carry_out(files: WorkspaceWriter, changes: list[Change[FileState]], token: s
 @IN_EVERY_SHAPE
 def test_the_files_become_what_they_are_to_be(tmp_path: Path, how: How, before: Held, after: Held) -> None:
     put(tmp_path, before)
-    carry_out(files_on(RealDisk(str(tmp_path)), publish=how), changes_between(before, after))
+    carry_out(files_on(Disk(str(tmp_path)), publish=how), changes_between(before, after))
     assert held(tmp_path) == after
 
 
 @IN_EVERY_SHAPE
 def test_what_is_discarded_was_never_there(tmp_path: Path, before: Held, after: Held) -> None:
     put(tmp_path, before)
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage(changes_between(before, after), "t")
     files.discard(staging)
     files.discard(staging)
@@ -120,7 +120,7 @@ def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
     tmp_path: Path, how: How, before: Held, after: Held
 ) -> None:
     put(tmp_path, {**before, "zz": OLD})
-    files = files_on(RealDisk(str(tmp_path)), publish=how)
+    files = files_on(Disk(str(tmp_path)), publish=how)
     staging = files.stage([*changes_between(before, after), change("zz", OLD, NEW)], "t")
     put(tmp_path, {"zz": THEIRS})
     with pytest.raises(ConcurrentWrite) as overtaken:
@@ -133,7 +133,7 @@ def test_what_somebody_saved_before_is_left_and_nothing_else_is_done(
 
 def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
     put(tmp_path, {"a": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
     with pytest.raises(AssertionError, match="staged"):
         files.publish(staging)
@@ -167,7 +167,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
         {"d": LINK, "a": NEW, "e/x/y": NEW},
     ]
     put(tmp_path, states[0])
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     steps = [changes_between(before, after) for before, after in pairwise(states)]
     pending: list[Change[FileState]] = []
     stagings = []
@@ -186,7 +186,7 @@ def test_the_transactions_of_a_batch_are_staged_before_any_is_published(tmp_path
 
 
 def test_a_batch_that_is_discarded_newest_first_leaves_no_folder(tmp_path: Path) -> None:
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     stagings = [files.stage([change(f"d/e/{n}", None, NEW)], f"t{n}") for n in range(3)]
     for staging in reversed(stagings):
         files.discard(staging)
@@ -194,7 +194,7 @@ def test_a_batch_that_is_discarded_newest_first_leaves_no_folder(tmp_path: Path)
 
 
 def test_a_folder_that_is_made_before_us_is_taken_as_it_is(tmp_path: Path) -> None:
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("d/a", None, NEW)], "t")
     put(tmp_path, {"d/b": THEIRS})
     files.discard(staging)
@@ -203,7 +203,7 @@ def test_a_folder_that_is_made_before_us_is_taken_as_it_is(tmp_path: Path) -> No
 
 def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Path) -> None:
     put(tmp_path, {"a/b": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None)], "t")
     put(tmp_path, {"a/c": THEIRS})
     with pytest.raises(ConcurrentWrite):
@@ -215,7 +215,7 @@ def test_a_folder_with_something_else_in_it_does_not_become_a_file(tmp_path: Pat
 def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
     put(tmp_path, {"a/b": OLD, "z": OLD})
     (tmp_path / "a").chmod(0o2751)
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("a", None, NEW), change("a/b", OLD, None), change("z", THEIRS, NEW)], "t")
     with pytest.raises(ConcurrentWrite):
         commit_and_publish(files, staging)
@@ -224,7 +224,7 @@ def test_a_folder_that_is_put_back_has_its_permissions(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> None:
     put(tmp_path, {"d/a": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "d").rename(tmp_path / "e")
     with pytest.raises(ConcurrentWrite):
@@ -234,7 +234,7 @@ def test_a_folder_that_is_moved_away_meanwhile_is_noticed(tmp_path: Path) -> Non
 
 def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path) -> None:
     put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
-    files = files_on(RealDisk(str(tmp_path / "root")))
+    files = files_on(Disk(str(tmp_path / "root")))
     staging = files.stage([change("d/a", OLD, NEW)], "t")
     (tmp_path / "root/d").rename(tmp_path / "root/e")
     (tmp_path / "root/d").symlink_to("../outside")
@@ -247,7 +247,7 @@ def test_a_folder_that_becomes_a_symlink_meanwhile_leads_nowhere(tmp_path: Path)
 @pytest.mark.parametrize("somewhere", ["target", "temporary"])
 def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) -> None:
     put(tmp_path, {"a": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("a", OLD, NEW)], "t")
     beside, spare = tmp_path / ".editd-t-0", tmp_path.with_name(f"{tmp_path.name}.replaced") / ".editd-t-0"
     temporary = beside if beside.exists() else spare
@@ -261,7 +261,7 @@ def test_what_is_removed_meanwhile_is_noticed(tmp_path: Path, somewhere: str) ->
 def test_a_folder_that_is_flipped_to_a_symlink_is_never_written_through(tmp_path: Path) -> None:
     put(tmp_path, {"root/d/a": OLD, "outside/a": OLD})
     (tmp_path / "root/l").symlink_to(tmp_path / "outside")
-    files = files_on(RealDisk(str(tmp_path / "root")))
+    files = files_on(Disk(str(tmp_path / "root")))
     end = time.monotonic() + 0.5
     with flipping(tmp_path / "root/d", tmp_path / "root/l"):
         for number in count():
@@ -310,7 +310,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_refuses_and_leaves_nothing(small_disk: Path) -> None:
     put(small_disk, {"a": OLD})
-    files = files_on(RealDisk(str(small_disk)))
+    files = files_on(Disk(str(small_disk)))
     with pytest.raises(IoError) as refused:
         files.stage([change("a", OLD, NEW), change("d/b", None, FileState(b"x" * 100_000))], "t")
     assert refused.value.data["errno_name"] == "ENOSPC"
@@ -324,7 +324,7 @@ def test_a_full_disk_refuses_and_leaves_nothing(small_disk: Path) -> None:
 def test_a_file_system_mounted_within_is_synced_too(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = RealDisk(str(small_disk.parent))
+    disk = Disk(str(small_disk.parent))
     synced: list[bytes] = []
     monkeypatch.setattr(disk, "sync", lambda path=b"": synced.append(path))
     files = files_on(disk)
@@ -363,7 +363,7 @@ def test_recovery_puts_a_state_only_over_what_is_expected(
     is_put: bool,
 ) -> None:
     put(tmp_path, {} if there is None else {"d/a": there})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     assert files.put(WorkspacePath.parse("d/a"), after, expected, "t") is is_put
     state = after if is_put else there
     assert held(tmp_path) == ({} if state is None else {"d/a": state})
@@ -373,7 +373,7 @@ def test_recovery_leaves_alone_what_is_no_file(tmp_path: Path) -> None:
     put(tmp_path, {"d/a": OLD, "f": OLD})
     (tmp_path / "empty").mkdir()
     before = held(tmp_path)
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     assert not files.put(WorkspacePath.parse("d"), NEW, [None, OLD], "t")
     assert not files.put(WorkspacePath.parse("f/x"), NEW, [None], "t")
     assert not files.put(WorkspacePath.parse("empty"), NEW, [OLD], "t"), "another file was expected there"
@@ -387,7 +387,7 @@ def test_recovery_finishes_what_a_crash_cut_off_anywhere(tmp_path: Path, before:
         root = tmp_path / str(cut)
         put(root, {"unrelated": OLD, **before})
         leave_after(root, changes, cut)
-        files = files_on(RealDisk(str(root)))
+        files = files_on(Disk(str(root)))
         for number, found in enumerate(changes):
             assert files.put(found.path, found.after, [found.before], f"redo{number}")
         for index, found in enumerate(changes):
@@ -416,7 +416,7 @@ def leave_after(root: Path, changes: list[Change[FileState]], cut: int) -> None:
 
 def test_a_stray_is_looked_at_and_swept_unless_it_is_in_use(tmp_path: Path) -> None:
     put(tmp_path, {"d/.editd-dead-0": THEIRS})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("d/a", None, NEW)], "t")
     assert files.stray(b"d/.editd-dead-0") == THEIRS
     assert files.sweep(b"d/.editd-dead-0")
@@ -434,12 +434,12 @@ def test_a_temporary_that_cannot_be_removed_in_time_is_removed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     put(tmp_path, {"l": LINK})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     staging = files.stage([change("l", LINK, NEW)], "t")
     if ends == "finished":
         commit_and_publish(files, staging)
     with monkeypatch.context() as full:
-        full.setattr(RealDisk, "folder", _no_descriptor)
+        full.setattr(Disk, "folder", _no_descriptor)
         if ends == "finished":
             files.finish(staging)
         else:
@@ -454,9 +454,9 @@ def test_a_folder_that_cannot_be_removed_when_it_is_empty_is_removed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, {"made/below/a": OLD, "b": OLD})
-    files = files_on(RealDisk(str(tmp_path)))
+    files = files_on(Disk(str(tmp_path)))
     with monkeypatch.context() as failing:
-        failing.setattr(RealFolder, "remove_folder", _fails)
+        failing.setattr(OpenFolder, "remove_folder", _fails)
         carry_out(files, [change("made/below/a", OLD, None)])
     assert (tmp_path / "made/below").is_dir()
     files.make_ahead()
@@ -474,7 +474,7 @@ def _no_descriptor(*_: object) -> NoReturn:
 def test_nothing_is_followed_or_written_outside(tmp_path: Path) -> None:
     put(tmp_path, {"root/a": OLD, "secret": OLD})
     (tmp_path / "root/l").symlink_to("../secret")
-    files = files_on(RealDisk(str(tmp_path / "root")))
+    files = files_on(Disk(str(tmp_path / "root")))
     carry_out(files, [change("l", FileState(b"../secret", SYMLINK), NEW)])
     assert held(tmp_path / "root") == {"a": OLD, "l": NEW}
     assert (tmp_path / "secret").read_bytes() == OLD.content

@@ -48,7 +48,7 @@ from editd.store import first_scan
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
-from editd.system.filesystem import RealDisk, ignore_lease_signal
+from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.system.process import release_free_memory
 from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
@@ -162,7 +162,7 @@ class Daemon:
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         self._listen_to_signals()
-        disk = RealDisk(self._places.root)
+        disk = Disk(self._places.root)
         refuse_folding(disk)
         self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
         self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
@@ -203,7 +203,7 @@ class Daemon:
             await self._wind_up(disk, scanner, searcher, services)
 
     async def _wind_up(
-        self, disk: RealDisk, scanner: Scanner, searcher: RegexPool, services: Services | None
+        self, disk: Disk, scanner: Scanner, searcher: RegexPool, services: Services | None
     ) -> None:
         """Take each of the last steps, even if others fail. Raises the first failure."""
 
@@ -235,7 +235,7 @@ class Daemon:
             signal.SIGHUP, self._supervision.reloading, self._configuration.reload_quietly
         )
 
-    def _open(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> Services:
+    def _open(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> Services:
         """Open the history and recover. Raises HistoryDamaged, IoError."""
         history = open_history(self._places.state)
         config = self._config
@@ -326,7 +326,7 @@ class Daemon:
         )
         return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)
 
-    async def _first_time(self, disk: RealDisk, scanner: Scanner, searcher: RegexPool) -> None:
+    async def _first_time(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> None:
         """Take the baseline, then serve the requests that waited for it."""
         self._begin = partial(self._open, disk, scanner, searcher)
         is_resumed = self._is_partial  # changes made while no daemon ran are still to be found

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.system.files import Flock
-    from editd.system.filesystem import RealDisk
+    from editd.system.filesystem import Disk
 
 
 log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ def _locked(workspace: WorkspacePaths) -> PermissionDenied:
     return PermissionDenied(f"{by} has locked {root}{f' as {other}' if other else ''}.", hint=hint)
 
 
-def refuse_folding(disk: RealDisk) -> None:
+def refuse_folding(disk: Disk) -> None:
     """Refuse a file system on which two spellings are one file: leases, undo and `protect` go by the path.
 
     Raises PermissionDenied.

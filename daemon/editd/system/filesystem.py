@@ -31,7 +31,7 @@ import struct
 import sys
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -82,87 +82,136 @@ if _sync_file_range is not None:
 _UNREAD = ctypes.create_string_buffer(_STATX_BYTES)  # for `refresh`, whose caller reads the attributes itself
 
 
-class OpenFolder(Protocol):
+class OpenFolder(Struct, eq=False):
     """An open folder of the workspace. A name is one name in it, never a path; closed by `with`."""
 
-    def __enter__(self) -> Self: ...
+    descriptor: int
+
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        os.close(self.descriptor)
 
     def close(self) -> None:
         """Close the folder, as `with` does at its end."""
-        ...
+        os.close(self.descriptor)
 
     def stat(self, name: bytes) -> os.stat_result | None:
         """Return the lstat result of `name`; None if it does not exist."""
-        ...
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
 
     def names(self) -> list[bytes]:
         """Return every name in the folder, in no order."""
-        ...
+        descriptor = self.open_itself()
+        try:
+            return [os.fsencode(name) for name in os.listdir(descriptor)]
+        finally:
+            os.close(descriptor)
 
     def open(self, name: bytes) -> int:
         """Open `name` for reading; ELOOP for a symlink. Never waits: EAGAIN, or a FIFO at its end."""
-        ...
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
 
     def create(self, name: bytes, permissions: int) -> int:
         """Create the file `name` and open it for writing; EEXIST if it exists. The umask applies."""
-        ...
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, permissions, dir_fd=self.descriptor)
 
     def open_to_write(self, name: bytes) -> int:
         """Open the existing file `name` for reading and writing; ELOOP for a symlink. Never waits."""
-        ...
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self.descriptor)
 
     def link_target(self, name: bytes) -> bytes:
         """Return the target of the symlink `name`."""
-        ...
+        return os.readlink(name, dir_fd=self.descriptor)
 
     def make_link(self, name: bytes, target: bytes) -> None:
         """Create the symlink `name`."""
-        ...
+        os.symlink(target, name, dir_fd=self.descriptor)
 
     def make_folder(self, name: bytes) -> None:
         """Create the folder `name`, as the umask allows."""
-        ...
+        os.mkdir(name, dir_fd=self.descriptor)
 
     def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Exchange two names in one step; ENOENT if one is missing. One of NO_SUCH_VERB: not supported."""
-        ...
+        self._rename(name, into, other, _RENAME_EXCHANGE)
 
     def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Rename to a free name; EEXIST if it is taken."""
-        ...
+        try:
+            self._rename(name, into, other, _RENAME_NOREPLACE)
+        except OSError as error:
+            if error.errno not in NO_SUCH_VERB:
+                raise
+            # NFS and old FUSE: a check before the rename must do, as `weaker` states.
+            if into.stat(other) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
+            self.replace(name, into, other)
 
     def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Give a file a second, free name. EPERM, EMLINK: it can have none. EXDEV: on another mount."""
-        ...
+        os.link(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor, follow_symlinks=False)
 
     def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Rename over any file with the other name."""
-        ...
+        os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor)
 
     def remove(self, name: bytes) -> None:
         """Unlink a file or symlink."""
-        ...
+        os.unlink(name, dir_fd=self.descriptor)
 
     def remove_folder(self, name: bytes) -> None:
         """Remove an empty folder; ENOTEMPTY if it is not."""
-        ...
+        os.rmdir(name, dir_fd=self.descriptor)
 
     def set_permissions(self, permissions: int) -> None:
         """Give the folder itself these permission bits."""
-        ...
+        descriptor = self.open_itself()
+        try:
+            os.fchmod(descriptor, permissions)
+        finally:
+            os.close(descriptor)
 
     def is_writable(self, name: bytes = b".") -> bool:
         """Whether the daemon may write to `name`, or make and remove names in the folder itself.
 
         Raises OSError for other obstacles than permissions, such as EROFS.
         """
-        ...
+        # os.access does not return the errno.
+        if not _libc.faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
+            return True
+        number = ctypes.get_errno()
+        if number in (errno.EACCES, errno.EPERM):
+            return False
+        raise OSError(number, os.strerror(number), name)
+
+    def open_itself(self) -> int:
+        """Open the folder for operations that an O_PATH descriptor refuses: list, change the mode, sync."""
+        return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+
+    def _rename(self, name: bytes, into: OpenFolder, other: bytes, flags: int) -> None:
+        if _renameat2 is None or not _may_rename(flags):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
+        if _renameat2(self.descriptor, name, into.descriptor, other, flags):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), name, None, other)
 
 
-class Disk(Protocol):
+def open_folder(path: str) -> OpenFolder:
+    """Open a folder by its absolute path, symlinks followed: for the daemon's own. Raises OSError."""
+    return OpenFolder(os.open(path, _FOLDER_FLAGS))
+
+
+class Disk:
     """The file system under one root."""
 
     root: bytes
@@ -183,145 +232,6 @@ class Disk(Protocol):
     Empty if the system has no such ids.
     """
 
-    def folder(self, path: bytes) -> OpenFolder:
-        """Open a folder. The caller closes it."""
-        ...
-
-    def sync(self, path: bytes = b"") -> None:
-        """Make the whole file system under the folder durable (syncfs).
-
-        After an OSError, the kernel may have dropped the unwritten bytes, though they can still be read, and
-        another sync reports nothing. But EMFILE and ENFILE come before anything is tried.
-        """
-        ...
-
-    def sync_each(self, paths: Iterable[bytes]) -> None:
-        """Make these files durable, with the names on the way to them. Errors as in `sync`.
-
-        For a path that is gone or no longer a file, its folder is synced.
-        """
-        ...
-
-    def is_root_in_place(self) -> bool:
-        """Whether the root's path still names the opened folder. Raises OSError if that is unknown."""
-        ...
-
-
-class RealFolder(Struct, eq=False):
-    """A folder by its descriptor."""
-
-    descriptor: int
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self.descriptor)
-
-    def close(self) -> None:
-        os.close(self.descriptor)
-
-    def stat(self, name: bytes) -> os.stat_result | None:
-        try:
-            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-
-    def names(self) -> list[bytes]:
-        descriptor = self.open_itself()
-        try:
-            return [os.fsencode(name) for name in os.listdir(descriptor)]
-        finally:
-            os.close(descriptor)
-
-    def open(self, name: bytes) -> int:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        return os.open(name, flags, dir_fd=self.descriptor)
-
-    def create(self, name: bytes, permissions: int) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, permissions, dir_fd=self.descriptor)
-
-    def open_to_write(self, name: bytes) -> int:
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        return os.open(name, flags, dir_fd=self.descriptor)
-
-    def link_target(self, name: bytes) -> bytes:
-        return os.readlink(name, dir_fd=self.descriptor)
-
-    def make_link(self, name: bytes, target: bytes) -> None:
-        os.symlink(target, name, dir_fd=self.descriptor)
-
-    def make_folder(self, name: bytes) -> None:
-        os.mkdir(name, dir_fd=self.descriptor)
-
-    def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        self._rename(name, into, other, _RENAME_EXCHANGE)
-
-    def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        try:
-            self._rename(name, into, other, _RENAME_NOREPLACE)
-        except OSError as error:
-            if error.errno not in NO_SUCH_VERB:
-                raise
-            # NFS and old FUSE: a check before the rename must do, as `weaker` states.
-            if into.stat(other) is not None:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
-            self.replace(name, into, other)
-
-    def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        assert isinstance(into, RealFolder)
-        os.link(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor, follow_symlinks=False)
-
-    def replace(self, name: bytes, into: OpenFolder, other: bytes) -> None:
-        assert isinstance(into, RealFolder)
-        os.replace(name, other, src_dir_fd=self.descriptor, dst_dir_fd=into.descriptor)
-
-    def remove(self, name: bytes) -> None:
-        os.unlink(name, dir_fd=self.descriptor)
-
-    def remove_folder(self, name: bytes) -> None:
-        os.rmdir(name, dir_fd=self.descriptor)
-
-    def set_permissions(self, permissions: int) -> None:
-        descriptor = self.open_itself()
-        try:
-            os.fchmod(descriptor, permissions)
-        finally:
-            os.close(descriptor)
-
-    def is_writable(self, name: bytes = b".") -> bool:
-        # os.access does not return the errno.
-        if not _libc.faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
-            return True
-        number = ctypes.get_errno()
-        if number in (errno.EACCES, errno.EPERM):
-            return False
-        raise OSError(number, os.strerror(number), name)
-
-    def open_itself(self) -> int:
-        """Open the folder for operations that an O_PATH descriptor refuses: list, change the mode, sync."""
-        return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
-
-    def _rename(self, name: bytes, into: OpenFolder, other: bytes, flags: int) -> None:
-        assert isinstance(into, RealFolder)
-        if _renameat2 is None or not _may_rename(flags):
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
-        if _renameat2(self.descriptor, name, into.descriptor, other, flags):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), name, None, other)
-
-
-def open_folder(path: str) -> RealFolder:
-    """Open a folder by its absolute path, symlinks followed: for the daemon's own. Raises OSError."""
-    return RealFolder(os.open(path, _FOLDER_FLAGS))
-
-
-class RealDisk:
-    """The disk on Linux."""
-
     def __init__(self, root: str | bytes, *, walk: bool = False) -> None:
         """Open `root` and probe its file system. Raises OSError if it is not a folder.
 
@@ -330,7 +240,7 @@ class RealDisk:
         self.root = os.path.realpath(os.fsencode(root))
         self._descriptor = os.open(self.root, _FOLDER_FLAGS)
         # Kept open: a failed write is reported once, to descriptors that were open at the time (syncfs(2)).
-        self._to_sync = RealFolder(self._descriptor).open_itself()
+        self._to_sync = OpenFolder(self._descriptor).open_itself()
         root_status = os.fstat(self._descriptor)
         self._identity = root_status.st_dev, root_status.st_ino
         self.device = self._identity[0]
@@ -347,18 +257,24 @@ class RealDisk:
         os.close(self._descriptor)
         os.close(self._to_sync)
 
-    def folder(self, path: bytes) -> RealFolder:
+    def folder(self, path: bytes) -> OpenFolder:
+        """Open a folder. The caller closes it."""
         if not path:
-            return RealFolder(os.dup(self._descriptor))
+            return OpenFolder(os.dup(self._descriptor))
         if self.is_walking:
-            return RealFolder(_walk(self._descriptor, path))
+            return OpenFolder(_walk(self._descriptor, path))
         while (opened := _syscall(_SYS_OPENAT2, self._descriptor, path, _HOW, len(_HOW))) < 0:
             number = ctypes.get_errno()
             if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; retry
                 raise OSError(number, os.strerror(number), path)
-        return RealFolder(opened)
+        return OpenFolder(opened)
 
     def sync(self, path: bytes = b"") -> None:
+        """Make the whole file system under the folder durable (syncfs).
+
+        After an OSError, the kernel may have dropped the unwritten bytes, though they can still be read, and
+        another sync reports nothing. But EMFILE and ENFILE come before anything is tried.
+        """
         if not path:
             _sync(self._to_sync)
             return
@@ -370,6 +286,10 @@ class RealDisk:
             os.close(descriptor)
 
     def sync_each(self, paths: Iterable[bytes]) -> None:
+        """Make these files durable, with the names on the way to them. Errors as in `sync`.
+
+        For a path that is gone or no longer a file, its folder is synced.
+        """
         folders = {b""}
         for path in paths:
             names = path.split(b"/")
@@ -396,6 +316,7 @@ class RealDisk:
             return False  # if the folder itself may not be entered, the walk raises that
 
     def is_root_in_place(self) -> bool:
+        """Whether the root's path still names the opened folder. Raises OSError if that is unknown."""
         try:
             present = os.lstat(self.root)
             return (present.st_dev, present.st_ino) == self._identity
@@ -445,7 +366,7 @@ def _fsync(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def missing_calls(disk: RealDisk) -> list[str]:
+def missing_calls(disk: Disk) -> list[str]:
     """Name the system calls that are missing or forbidden here, for which editd has a substitute."""
     may = {
         "openat2": not disk.is_walking,
@@ -579,7 +500,7 @@ def file_flags(descriptor: int) -> int:
     return flags[0]
 
 
-def free_inodes(folder: RealFolder) -> int | None:
+def free_inodes(folder: OpenFolder) -> int | None:
     """Return how many more files a folder's file system takes; None if there is no limit, as on btrfs."""
     found = os.fstatvfs(folder.descriptor)
     return found.f_favail if found.f_files else None
@@ -624,7 +545,7 @@ def mount_id(descriptor: int) -> bytes:
 
 
 def _walk(root: int, path: bytes) -> int:
-    """Do as openat2(2) in `RealDisk.folder`, one name at a time."""
+    """Do as openat2(2) in `Disk.folder`, one name at a time."""
     if path.startswith(b"/") or b".." in path.split(b"/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     folder = os.dup(root)
@@ -642,7 +563,7 @@ def _walk(root: int, path: bytes) -> int:
     return folder
 
 
-def _can_exchange(folder: RealFolder, first: bytes, second: bytes) -> bool:
+def _can_exchange(folder: OpenFolder, first: bytes, second: bytes) -> bool:
     try:
         folder.exchange(first, folder, second)
     except OSError as error:
@@ -652,7 +573,7 @@ def _can_exchange(folder: RealFolder, first: bytes, second: bytes) -> bool:
     return True
 
 
-def _can_lease(folder: RealFolder, name: bytes) -> bool:
+def _can_lease(folder: OpenFolder, name: bytes) -> bool:
     descriptor = folder.open(name)
     try:
         return take_lease(descriptor)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-    from editd.system.filesystem import RealFolder
+    from editd.system.filesystem import OpenFolder
 
 
 TABLE = "/proc/self/mountinfo"
@@ -154,7 +154,7 @@ _KNOWN: dict[tuple[int, bytes], str] = {}  # the results of probes, by device an
 _NO_SUCH_NAME = frozenset({errno.EILSEQ, errno.EINVAL, errno.ENOENT})  # for a name that it cannot hold
 
 
-def folding_of(folder: RealFolder) -> str:
+def folding_of(folder: OpenFolder) -> str:
     """Return the differences that its file system ignores: `case`, `form`, `case and form`, or nothing.
 
     A file is made in the folder for a moment. If that fails, the existing names must do.
@@ -188,7 +188,7 @@ def folding_mounts(root: bytes) -> dict[bytes, str]:
     return {path: folding for path, folding in tried.items() if folding}
 
 
-def folding_elsewhere(folder: RealFolder, device: int) -> str:
+def folding_elsewhere(folder: OpenFolder, device: int) -> str:
     """Do as `folding_of` for a folder that may be on another device than `device`, which folds nothing."""
     here = os.fstat(folder.descriptor).st_dev
     if here == device:
@@ -212,7 +212,7 @@ def _folding_of_mount(mount: Mount) -> str:
         return ""  # a file's mount, or one that nobody may enter, so nobody edits in it either
 
 
-def _is_there(folder: RealFolder, name: str) -> bool:
+def _is_there(folder: OpenFolder, name: str) -> bool:
     """Return whether a name exists. Its inode does not help: FUSE may give each spelling another one."""
     try:
         return folder.stat(name.encode()) is not None
@@ -220,7 +220,7 @@ def _is_there(folder: RealFolder, name: str) -> bool:
         return False
 
 
-def _folds_names_of(folder: RealFolder) -> bool:
+def _folds_names_of(folder: OpenFolder) -> bool:
     """Return whether the other case of a name in the folder, which is not listed, exists too."""
     try:
         names = {os.fsdecode(name) for name in folder.names()}

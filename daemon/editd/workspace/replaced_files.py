@@ -31,7 +31,7 @@ from editd.workspace.staged_change import stat_directory, temporary_name, token_
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from editd.system.filesystem import Disk, RealFolder
+    from editd.system.filesystem import Disk, OpenFolder
     from editd.values.content import FileState, Version
     from editd.workspace.staged_change import StagedChange
 
@@ -248,7 +248,7 @@ PERMISSIONS = 0o644  # those of most files, which then need no change
 class TempFilePool:
     """The empty files in a folder of the daemon's own, which no other program uses."""
 
-    def __init__(self, folder: RealFolder) -> None:
+    def __init__(self, folder: OpenFolder) -> None:
         self.folder = folder
         self._names: list[bytes] = []  # each `temporary_name(token, 0)`
         status = stat_directory(folder, b".")

@@ -29,7 +29,7 @@ from editd.workspace.staged_change import is_temporary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from editd.system.filesystem import RealDisk
+    from editd.system.filesystem import Disk
     from editd.system.mounts import Mount
     from editd.workspace.git_worktree import GitIndex, IgnoreRules
 
@@ -403,7 +403,7 @@ _FOLDING = "and out of scope: files such as README.md and readme.md are one file
 class WeakerGuarantees:
     """The promises that one workspace cannot have."""
 
-    def __init__(self, disk: RealDisk, state: str, *, publish: str = "exchange") -> None:
+    def __init__(self, disk: Disk, state: str, *, publish: str = "exchange") -> None:
         self._disk = disk
         self._is_renaming = publish == "rename"
         known = mounts()

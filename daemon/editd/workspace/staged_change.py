@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.errors import NotAFile, PermissionDenied
-from editd.system.filesystem import RealFolder, write_whole
+from editd.system.filesystem import OpenFolder, write_whole
 from editd.system.mounts import folding_elsewhere
 from editd.values.content import SYMLINK
 from editd.values.path import TEMPORARY_PREFIX, split_path
@@ -177,7 +177,6 @@ def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
     """Return whether `path` is on a mount that ignores case or Unicode form in names. Raises Refused."""
     try:
         with open_nearest(disk, split_path(path.raw)[0]) as folder:
-            assert isinstance(folder, RealFolder)
             return bool(folding_elsewhere(folder, disk.device))
     except OSError as error:
         if error.errno in UNREACHABLE:  # A folder has just been deleted or replaced by a symlink.
@@ -193,7 +192,6 @@ class _Checker(Struct, frozen=True):
         parent, _, name = change.path.raw.rpartition(b"/")
         try:
             with self.disk.folder(parent) as folder:
-                assert isinstance(folder, RealFolder)
                 if os.fstat(folder.descriptor).st_dev != self.disk.device:
                     self._check_folding(change.path, folder)
                 status = folder.stat(name)
@@ -254,7 +252,6 @@ class _Checker(Struct, frozen=True):
 
         They never are on the root's own file system.
         """
-        assert isinstance(folder, RealFolder)
         if folding := folding_elsewhere(folder, self.disk.device):
             raise _denied(
                 path,

@@ -18,7 +18,7 @@ from editd.workspace.reader import WorkspaceReader
 if TYPE_CHECKING:
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
-    from editd.system.filesystem import RealDisk
+    from editd.system.filesystem import Disk
 
 
 async def check(services: Services, _params: messages.Check, _caller: ClientState) -> messages.CheckResult:
@@ -85,7 +85,7 @@ LOST_NAMED_MAX = 1000  # in one answer
 
 
 class Repairs:
-    def __init__(self, folder: str, disk: RealDisk, stop: asyncio.Event, file_bytes_max: int) -> None:
+    def __init__(self, folder: str, disk: Disk, stop: asyncio.Event, file_bytes_max: int) -> None:
         """`folder` is the state folder; setting `stop` ends the daemon for a repair."""
         self._folder = folder
         self._tree = WorkspaceReader(disk, file_bytes_max=file_bytes_max)
