@@ -19,7 +19,7 @@ from editd.errors import InUse, NotAFile, PermissionDenied, TooLarge
 from editd.system.filesystem import attributes_of, write_whole
 from editd.values.content import EXECUTABLE, SYMLINK
 from editd.values.path import split_path
-from editd.workspace.reader import read_name
+from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import UNREACHABLE, make_folders, nearest_folder
 
 if TYPE_CHECKING:
@@ -204,6 +204,28 @@ def holds(folder: OpenFolder, name: bytes, path: WorkspacePath, state: FileState
     if actual is None or state is None:
         return actual is None and state is None
     return (actual.mode, actual.content) == (state.mode, state.content)
+
+
+def has_state(disk: Disk, path: WorkspacePath, state: FileState | None) -> bool:
+    """Return whether `path` has this state, also None if no folder leads to it. Raises Refused."""
+    parent, name = split_path(path.raw)
+    try:
+        with disk.folder(parent) as folder:
+            return holds(folder, name, path, state)
+    except OSError as error:
+        if error.errno not in UNREACHABLE:
+            raise refusal_of(error, path, "could not be accessed") from error
+        return state is None
+
+
+def find_temporary(disk: Disk, path: bytes, temporary: bytes) -> bytes | None:
+    """Return the path of this temporary in the nearest folder above `path` that has it, or None."""
+    while path:
+        path, _ = split_path(path)
+        with suppress(OSError), disk.folder(path) as folder:
+            if folder.stat(temporary) is not None:
+                return path + b"/" + temporary if path else temporary
+    return None
 
 
 def open_regular(folder: OpenFolder, name: bytes) -> int | None:

@@ -50,7 +50,8 @@ from editd.workspace.staged_change import (
     token_of,
 )
 from editd.workspace.temp_files import (
-    holds,
+    find_temporary,
+    has_state,
     note_unpreserved,
     open_temp_dir,
     remove_temporary,
@@ -100,8 +101,7 @@ class WorkspaceWriter:
         with disk.folder(b"") as root:
             self._device = stat_directory(root, b".").st_dev
         self._mounts: dict[int, bytes] = {}  # tops of other file systems written to, by device
-        # Published, unsynced paths, if each file needs a sync of its own. A thread removes them.
-        self._unsynced: deque[bytes] = deque()
+        self._unsynced: deque[bytes] = deque()  # published, if each needs its own sync; a thread removes them
 
     def check(
         self,
@@ -112,9 +112,8 @@ class WorkspaceWriter:
         """Refuse changes that cannot be published, before anything is done.
 
         `pending` are changes of transactions that will be published first. `kept` has files that are still
-        open since they were read. Raises PermissionDenied for a file
-        that is hard-linked (unless it is deleted) or read-only, NotAFile if a folder is in the way, or a file
-        instead of a needed folder, and IoError.
+        open since they were read. Raises IoError, PermissionDenied for a file that is hard-linked, unless it
+        is deleted, or read-only, and NotAFile if a folder is in the way, or a file in the place of a folder.
         """
         check_publishable(self._disk, changes, pending, kept)
 
@@ -344,7 +343,7 @@ class WorkspaceWriter:
         states: list[FileState | None] = []
         if self._replaced is not None and self._replaced.stat(name) is not None:
             states.append(self._replaced.read(name, change.path))
-        path = self._find_leftover(change, name)
+        path = find_temporary(self._disk, change.path.raw, name)
         if path is not None:
             states.append(self.stray(path))
         return [state for state in states if state is not None]
@@ -360,7 +359,7 @@ class WorkspaceWriter:
         name = temporary_name(token, index)
         if self._replaced is not None and not is_recorded:
             self._replaced.remove(name)
-        path = self._find_leftover(change, name)
+        path = find_temporary(self._disk, change.path.raw, name)
         if path is not None:
             self.sweep(path)
         if change.after is None:
@@ -382,7 +381,7 @@ class WorkspaceWriter:
         that folder. Raises ConcurrentWrite only with orphans, for the history. Raises IoError,
         PermissionDenied and PublishFailed as `stage` and `publish` do.
         """
-        if self._holds(path, after):
+        if has_state(self._disk, path, after):
             if after is None:
                 self._prune_above(path)  # As `finish` would have done.
             return True
@@ -391,7 +390,7 @@ class WorkspaceWriter:
                 return True  # The file is gone already.
             return None in expected and self._put([Change(path, None, after)], token)
         for before in expected:
-            if self._holds(path, before):
+            if has_state(self._disk, path, before):
                 return self._put([Change(path, before, after)], token)
         return False
 
@@ -487,25 +486,6 @@ class WorkspaceWriter:
     def _finish_all(self) -> None:
         for staging in tuple(self._unfinished):
             self.finish(staging)
-
-    def _holds(self, path: WorkspacePath, state: FileState | None) -> bool:
-        parent, name = split_path(path.raw)
-        try:
-            with self._disk.folder(parent) as folder:
-                return holds(folder, name, path, state)
-        except OSError as error:
-            if error.errno not in UNREACHABLE:
-                raise refusal_of(error, path, "could not be accessed") from error
-            return state is None
-
-    def _find_leftover(self, change: Change[FileState], temporary: bytes) -> bytes | None:
-        path = change.path.raw
-        while path:
-            path, _ = split_path(path)
-            with suppress(OSError), self._disk.folder(path) as folder:
-                if folder.stat(temporary) is not None:
-                    return path + b"/" + temporary if path else temporary
-        return None
 
     def _note_device(self, device: int | None, path: bytes) -> None:
         """Store the mount point of another file system in the workspace, for `sync`."""
