@@ -12,10 +12,9 @@ import pytest
 
 from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Refused
-from editd.store.session_store import SessionStore
+from editd.store.session_store import Bounds, Lease, Session, SessionStore
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
-from editd.values.session import Bounds, Lease, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

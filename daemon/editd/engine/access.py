@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from editd.engine.sessions import ReadVersions, Sessions
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
-    from editd.store.session_store import SessionStore
+    from editd.store.session_store import Session, SessionStore
     from editd.values.changeset import Outcome
     from editd.values.content import Change, FileState
-    from editd.values.session import Session
     from editd.values.transaction import Seq, Transaction
 
 

@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
+from editd.store.session_store import Lease, exclude_each_other
 from editd.store.transaction_record import rfc3339
 from editd.values.glob import Meter
-from editd.values.session import Lease, exclude_each_other
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

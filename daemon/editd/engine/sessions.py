@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
+from editd.store.session_store import Bounds, Session
 from editd.values.changeset import Base, ReadMark, merged_ranges
-from editd.values.session import Bounds, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

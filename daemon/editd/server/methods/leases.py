@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
+    from editd.store.session_store import Lease
     from editd.values.content import Change, Entry
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.values.session import Lease
     from editd.values.transaction import Transaction
 
 WAIT_SECONDS_MAX = 86400.0
