@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sqlite3
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -20,7 +19,9 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    import sqlite3
+    from collections.abc import Collection, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from editd.wire.messages import OnStale, Unread
 
@@ -82,6 +83,7 @@ def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob], meter: Met
 
 
 SESSIONS_FILE = "sessions.db"
+_UNWRITABLE = "The registry of sessions cannot be written"
 ASKED_AT_ONCE = 500  # transactions in one query; SQLite takes 999 values in each of its versions
 SESSION_TABLES = """
 create table if not exists session (name text primary key, written blob not null);
@@ -123,7 +125,7 @@ class SessionStore:
         self.sessions: list[Session] = []
         self.leases: list[Lease] = []
         self.last_token = 0
-        try:
+        with sqlite.refusing(f"The registry of sessions, {self._path}, cannot be read"):
             self._database, is_whole = sqlite.open_or_replace(
                 self._path, self._load, journal="delete", synchronous="full", tables=SESSION_TABLES
             )
@@ -134,8 +136,6 @@ class SessionStore:
             self.was_ended_cleanly |= is_new
             self._write("insert or replace into fact values ('running', 1)")
             sqlite.is_open(self._database)
-        except (OSError, sqlite3.Error) as error:
-            raise sqlite.refusal(error, f"The registry of sessions, {self._path}, cannot be read") from error
 
     def _load(self, database: sqlite3.Connection) -> None:
         self.was_ended_cleanly = _fact(database, "running") == 0
@@ -150,7 +150,7 @@ class SessionStore:
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
         )  # fmt: skip
-        self._write("insert or replace into session values (?, ?)", session.name, _encoded(written))
+        self._write("insert or replace into session values (?, ?)", session.name, sqlite.encoded(written))
 
     def drop_session(self, name: str) -> None:
         self._write("delete from session where name = ?", name)
@@ -159,7 +159,7 @@ class SessionStore:
         """Store a lease and its token; durable on return. Raises IoError."""
         written = _Lease(lease.session, lease.token, [glob.text for glob in lease.paths], lease.expires_us)
         self._write(
-            "insert or replace into lease values (?, ?)", lease.id, _encoded(written),
+            "insert or replace into lease values (?, ?)", lease.id, sqlite.encoded(written),
             token=lease.token,
         )  # fmt: skip
 
@@ -169,11 +169,8 @@ class SessionStore:
     def put_published(self, seqs: Collection[int], published: Published) -> None:
         """Record the git commit of published transactions; durable on return. Raises IoError."""
         rows = [(seq, published.commit, published.branch) for seq in seqs]
-        try:
-            with sqlite.writing(self._database):
-                self._database.executemany("insert or replace into published values (?, ?, ?)", rows)
-        except sqlite3.Error as error:
-            raise sqlite.refusal(error, "The registry of sessions cannot be written") from error
+        with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
+            self._database.executemany("insert or replace into published values (?, ?, ?)", rows)
 
     def published(self, seqs: Collection[int]) -> dict[int, Published]:
         """Return the git commits of the published ones of these transactions. Raises IoError."""
@@ -182,10 +179,8 @@ class SessionStore:
             few = ordered[start : start + ASKED_AT_ONCE]
             marks = ", ".join("?" * len(few))
             query = f"select * from published where seq in ({marks})"  # noqa: S608  # marks only
-            try:
+            with sqlite.refusing("The registry of sessions cannot be read"):
                 rows = self._database.execute(query, few).fetchall()
-            except sqlite3.Error as error:
-                raise sqlite.refusal(error, "The registry of sessions cannot be read") from error
             commits |= {seq: Published(oid, branch) for seq, oid, branch in rows}
         return commits
 
@@ -197,13 +192,10 @@ class SessionStore:
         self._database.close()
 
     def _write(self, statement: str, *values: object, token: int | None = None) -> None:
-        try:
-            with sqlite.writing(self._database):
-                self._database.execute(statement, values)
-                if token is not None and token > self.last_token:
-                    self._database.execute("insert or replace into fact values ('token', ?)", (token,))
-        except sqlite3.Error as error:
-            raise sqlite.refusal(error, "The registry of sessions cannot be written") from error
+        with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
+            self._database.execute(statement, values)
+            if token is not None and token > self.last_token:
+                self._database.execute("insert or replace into fact values ('token', ?)", (token,))
         if token is not None:
             self.last_token = max(self.last_token, token)
 
@@ -214,7 +206,7 @@ def _fact(database: sqlite3.Connection, name: str) -> int:
 
 
 def _session(name: str, written: bytes) -> Session:
-    kept = msgspec.convert(json.loads(written), type=_Session)
+    kept = sqlite.decoded(written, _Session)
     return Session(
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
@@ -223,7 +215,7 @@ def _session(name: str, written: bytes) -> Session:
 
 
 def _lease(name: str, written: bytes) -> Lease:
-    kept = msgspec.convert(json.loads(written), type=_Lease)
+    kept = sqlite.decoded(written, _Lease)
     return Lease(name, kept.session, kept.token, tuple(map(Glob.parse, kept.paths)), kept.expires_us)
 
 
@@ -233,11 +225,6 @@ def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
 
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
     return None if texts is None else tuple(map(Glob.parse, texts))
-
-
-def _encoded(written: msgspec.Struct) -> bytes:
-    """Encode as JSON in ASCII, because a glob may hold surrogates for bytes that are not UTF-8."""
-    return json.dumps(msgspec.to_builtins(written)).encode()
 
 
 # Read marks on disk: the versions that each opened session has seen, for the next daemon.
@@ -313,14 +300,8 @@ class ReadVersionStore:
     def close(self) -> None:
         self._database.close()
 
-    @contextlib.contextmanager
-    def _refusing(self, action: str) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error) as error:
-            raise sqlite.refusal(
-                error, f"The read marks of the sessions, {self._path}, cannot be {action}"
-            ) from error
+    def _refusing(self, action: str) -> AbstractContextManager[None]:
+        return sqlite.refusing(f"The read marks of the sessions, {self._path}, cannot be {action}")
 
 
 def _verify_rows(opened: sqlite3.Connection) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import logging
 import os
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Struct, convert, to_builtins
 
 from editd.errors import IoError, Refused
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 log = logging.getLogger(__name__)
+
+Written = TypeVar("Written", bound=Struct)
 
 OPENING_SECONDS = 5.0  # to wait for another program's lock at start; clients wait longer for the daemon
 LOCKED_SECONDS = 0.2  # to wait for a lock later, because all clients wait meanwhile
@@ -79,7 +82,7 @@ def open_or_replace(
     except (sqlite3.DatabaseError, MsgspecError, ValueError, TypeError, Refused) as error:
         if isinstance(error, sqlite3.Error) and not is_damage(error):
             raise
-        log.error("a database of the sessions is damaged: %s: %s", path, error)
+        log.error("a database is damaged: %s: %s", path, error)
         is_whole = False
         put_aside(path)
         database = connect(path, journal=journal, synchronous=synchronous, tables=tables)
@@ -126,6 +129,25 @@ def refusal(error: sqlite3.Error | OSError, what: str) -> IoError:
         return IoError(OSError(str(error)), what)
     hint = "Retry when the program that has locked it is done." if number == errno.EBUSY else ""
     return IoError(OSError(number, str(error)), what, hint=hint)
+
+
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Convert the errors of SQLite and the disk to IoError. `what` starts the message."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise refusal(error, what) from error
+
+
+def encoded(written: Struct) -> bytes:
+    """Encode as JSON in ASCII, because a text may hold surrogates for bytes that are not UTF-8."""
+    return json.dumps(to_builtins(written)).encode()
+
+
+def decoded(written: bytes, form: type[Written]) -> Written:
+    """Decode what `encoded` made. Raises ValueError or MsgspecError if it is damaged."""
+    return convert(json.loads(written), type=form)
 
 
 def put_aside(path: str) -> None:
