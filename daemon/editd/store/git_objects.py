@@ -254,7 +254,14 @@ class Trees:
 
     def _editable(self, path: bytes, before: dict[bytes, GitTree | None]) -> GitTree:
         """Return the folder at `path`, copied once for this update; create missing folders."""
-        for way in ([] if b"" in before else [b""]) + ways_down(path, before):
+        ways: list[bytes] = []
+        above = path
+        while above not in before:
+            ways.append(above)
+            if not above:
+                break
+            above = above.rpartition(b"/")[0]
+        for way in reversed(ways):
             folder = before[way] = self._folders[way] if way in self._folders else self.folder(way)
             known = (folder.keys, folder.entries) if folder is not None else ((), ())
             self._folders[way] = GitTree(list(known[0]), list(known[1]))
