@@ -95,6 +95,13 @@ def _real_path(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
+def _collect() -> None:
+    """Free the garbage of the start, and leave what remains out of later collections."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 class Daemon:
     def __init__(
         self,
@@ -187,8 +194,8 @@ class Daemon:
                 opening = asyncio.create_task(self._first_time(disk, scanner, searcher))
             else:
                 opening = asyncio.create_task(self._look_through(services))
-            gc.collect()
-            gc.freeze()
+            gc.freeze()  # a collection would keep the first client waiting: `_collect` follows
+            gc.enable()
             await self._until_told()
             self._is_draining = True
             server.close()
@@ -354,8 +361,7 @@ class Daemon:
         finally:
             self._is_scanning = self._is_partial = False
             self._activity.note()
-            gc.collect()
-            gc.freeze()
+            _collect()
             self._served.set()
             self._opened.set()
 
@@ -394,6 +400,7 @@ class Daemon:
         finally:
             self._is_scanning = False
             self._activity.note()
+            _collect()
 
     def _count(self, files: int, content_bytes: int) -> None:
         now = time.monotonic()
