@@ -183,26 +183,24 @@ class Reconciliation:
 
 def suspects_in(
     history: History, folder: str, found: Mapping[bytes, tuple[GitMode, Version]]
-) -> list[WorkspacePath]:
-    """Return the paths of one folder in which a scan and the history differ."""
-    known, _ = history.folder_at_head(folder)
-    if known == found:
-        return []
+) -> tuple[list[WorkspacePath], list[str]]:
+    """Return the paths of one folder in which a scan and the history differ, and its recorded subfolders."""
+    known, below = history.folder_at_head(folder, is_kept=False)
     prefix = os.fsencode(folder) + b"/" if folder else b""
-    return [
-        WorkspacePath(os.fsdecode(prefix + name))
-        for name in known.keys() | found.keys()
-        if known.get(name) != found.get(name)
-    ]
+    suspects = (
+        []
+        if known == found
+        else [
+            WorkspacePath(os.fsdecode(prefix + name))
+            for name in known.keys() | found.keys()
+            if known.get(name) != found.get(name)
+        ]
+    )
+    return suspects, [os.fsdecode(prefix + name) for name in below]
 
 
-def suspects_unseen(history: History, seen: set[str]) -> Iterable[WorkspacePath]:
-    """Return the recorded paths in folders that a scan did not reach."""
-    return known_below(history, "", seen)
-
-
-def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()) -> Iterator[WorkspacePath]:
-    """Yield the recorded paths in and below a folder ("" for the root), without the files of `seen` folders.
+def known_below(history: History, top: str) -> Iterator[WorkspacePath]:
+    """Yield the recorded paths in and below a folder ("" for the root).
 
     Each folder is read when the iteration reaches it.
     """
@@ -212,8 +210,7 @@ def known_below(history: History, top: str, seen: AbstractSet[str] = frozenset()
         files, below = history.folder_at_head(folder)
         prefix = folder + "/" if folder else ""
         waiting.extend(prefix + os.fsdecode(name) for name in below)
-        if folder not in seen:
-            yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
+        yield from (WorkspacePath(prefix + os.fsdecode(name)) for name in files)
 
 
 def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> None:

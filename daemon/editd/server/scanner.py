@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.engine.external_changes import known_below, suspects_in, suspects_unseen, sweep
+from editd.engine.external_changes import known_below, suspects_in, sweep
 from editd.engine.scan_worker import too_large
 from editd.errors import Broken, IoError, Refused
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.external_changes import Reconciliation
     from editd.server.engine_queue import EngineQueue
+    from editd.store.history import History
     from editd.system.fs_watch import FsEvent
 
 log = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ class Scanner:
             child.send({"do": "scan", "id": self._number})
         suspects: list[WorkspacePath] = []
         seen: set[str] = set()
+        known = {""}  # the recorded folders
         while True:
             frame = await self._frames.get()
             if frame is None:
@@ -150,11 +152,13 @@ class Scanner:
                 break
             seen.add(frame["folder"])
             found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
-            suspects += await queue.run(partial(suspects_in, engine.history, frame["folder"], found))
+            differing, below = await queue.run(partial(suspects_in, engine.history, frame["folder"], found))
+            suspects += differing
+            known.update(below)
         self._idle.restart()
         self._take_left_out(frame)
         self.files = frame["files"]
-        self.unseen = await queue.run(lambda: list(suspects_unseen(engine.history, seen)))
+        self.unseen = await queue.run(lambda: _below(engine.history, known - seen))
         suspects += self.unseen
         await self._record(engine, queue, suspects)
         strays = list(map(os.fsencode, frame["strays"]))
@@ -199,6 +203,11 @@ class Scanner:
     def _died(self, _status: int) -> None:
         self._child = None
         self._frames.put_nowait(None)
+
+
+def _below(history: History, folders: set[str]) -> list[WorkspacePath]:
+    """Return the recorded files in and below these folders."""
+    return [path for folder in sorted(folders) for path in known_below(history, folder)]
 
 
 # Notices: the files that the watcher names, gathered until it is quiet, then checked and recorded.

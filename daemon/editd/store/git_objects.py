@@ -210,10 +210,17 @@ class Trees:
             self._folders[way] = folder
         return self._folders[path]
 
+    def peek(self, path: bytes) -> GitTree | None:
+        """Return the folder at `path` without keeping it, for a walk over all folders."""
+        if not path or path in self._folders:
+            return self.folder(path)
+        self.folder(path.rpartition(b"/")[0])
+        return self._subfolder(path)
+
     def _subfolder(self, path: bytes) -> GitTree | None:
         """Read the folder at `path`, whose parent is in memory."""
         above, _, name = path.rpartition(b"/")
-        folder = self._folders[above]
+        folder = self._folders.get(above)  # a missing folder is not always kept
         oid = None if folder is None else folder.folder(name)
         return None if oid is None else _decoded(self._read, oid)
 

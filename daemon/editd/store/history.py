@@ -227,9 +227,15 @@ class History:
         """Return whether there is a file below `path` after the newest transaction, drafts included."""
         return self._trees.folder(path.raw) is not None
 
-    def folder_at_head(self, path: str) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
-        """Return the files (with mode and version) and the subfolders of a folder at head."""
-        folder = self._trees.folder(os.fsencode(path))
+    def folder_at_head(
+        self, path: str, *, is_kept: bool = True
+    ) -> tuple[dict[bytes, tuple[GitMode, Version]], list[bytes]]:
+        """Return the files (with mode and version) and the subfolders of a folder at head.
+
+        Unless `is_kept`, the folder does not stay in memory.
+        """
+        raw = os.fsencode(path)
+        folder = self._trees.folder(raw) if is_kept else self._trees.peek(raw)
         if folder is None:
             return {}, []
         files: dict[bytes, tuple[GitMode, Version]] = {
