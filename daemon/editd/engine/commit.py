@@ -207,22 +207,28 @@ class Batch(Struct):
             return CommitAborted(tuple(self.steps), len(self.steps), refusal)
         for step in self.steps:
             step.staging.enter(TransactionState.COMMITTED)
-        for position, step in enumerate(self.steps):
-            if step.request is None:
-                step.staging.enter(TransactionState.PUBLISHED)
-            else:
-                try:
-                    self.files.publish(step.staging)
-                except ConcurrentWrite as write:  # C4: the replaced content was not `before`, and is back
-                    return self._abort(self.steps[position:], orphans=write.orphans)
-                except PublishFailed as error:
-                    raise Broken(
-                        f"Files could neither be published nor put back: {error}.",
-                        hint="Restart the daemon: it recovers from its journal.",
-                    ) from error
-                except Refused as refusal:
-                    return self._abort(self.steps[position:], refusal)
-            self.history.conclude(step.draft)
+        published: PendingTransaction | None = None
+        try:
+            for position, step in enumerate(self.steps):
+                if step.request is None:
+                    step.staging.enter(TransactionState.PUBLISHED)
+                else:
+                    try:
+                        self.files.publish(step.staging)
+                    except ConcurrentWrite as write:  # C4: the replaced content was not `before`, and is back
+                        return self._abort(self.steps[position:], orphans=write.orphans)
+                    except PublishFailed as error:
+                        raise Broken(
+                            f"Files could neither be published nor put back: {error}.",
+                            hint="Restart the daemon: it recovers from its journal.",
+                        ) from error
+                    except Refused as refusal:
+                        return self._abort(self.steps[position:], refusal)
+                self.history.conclude(step.draft)
+                published = step
+        finally:
+            if published is not None:
+                self.history.note_published(published.draft)
         return None
 
     def roll_back(self, steps: int) -> None:

@@ -357,6 +357,9 @@ class History:
     def conclude(self, draft: TransactionDraft) -> None:
         """Index a draft that is committed and in the files, so that queries find it."""
         self.index.add(draft.transaction, draft.notes)
+
+    def note_published(self, draft: TransactionDraft) -> None:
+        """Write down that all transactions up to this one are in the files."""
         self.published.note(draft.record.seq)
 
     @contextlib.contextmanager

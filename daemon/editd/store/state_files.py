@@ -153,8 +153,8 @@ _SEQ_BYTES = 8
 class SyncedThrough:
     """The number of the newest transaction in the files, durable or not.
 
-    Written without a sync after each transaction. A killed daemon leaves it exact, so that the next start
-    redoes only later transactions. After a power cut it is meaningless.
+    Written without a sync after each batch. A killed daemon leaves all in it that were answered, so that the
+    next start redoes only later transactions. After a power cut it is meaningless.
     """
 
     def __init__(self, folder: str) -> None:

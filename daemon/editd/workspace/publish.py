@@ -35,7 +35,7 @@ from editd.workspace.temp_files import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.system.filesystem import Disk, OpenFolder
+    from editd.system.filesystem import Disk
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
     from editd.workspace.replaced_files import TempFilePool
@@ -360,10 +360,15 @@ class Publisher:
                 raise
 
     def _target(self, item: StagedChange) -> OpenTarget:
-        """Return the item's open folders, the same as when it was put in place."""
+        """Return the item's open folders, the same as when it was put in place.
+
+        A file that is still open since it was read is replaced in the folder that it was read in, by a spare:
+        a temporary beside it would be left behind if another program moves the folder.
+        """
         target = self._targets.get(item)
         if target is None:
-            folder: OpenFolder = self._disk.folder(item.folder)
+            file = item.open_file if item.is_spare else None
+            folder = self._disk.folder(item.folder) if file is None else file.folder
             temp_dir = folder
             if item.is_spare:
                 assert self._spares is not None
@@ -381,7 +386,8 @@ class Publisher:
 
     def _close(self, item: StagedChange) -> None:
         target = self._targets.pop(item)
-        target.folder.close()
+        if item.open_file is None or target.folder is not item.open_file.folder:
+            target.folder.close()
         if target.temp_dir is not target.folder and not item.is_spare:
             target.temp_dir.close()
 

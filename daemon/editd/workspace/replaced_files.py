@@ -254,6 +254,7 @@ class TempFilePool:
         status = stat_directory(folder, b".")
         self._device, self._owner = status.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # inode flags of a new file
+        self.status: os.stat_result | None = None  # of any spare, whose owner and permissions all have
         self._foreign: set[bytes] = set()  # folders on other mounts, out of reach of a rename
         self._size_max = SPARES_MAX  # or fewer if inodes are scarce
         self._ahead = AHEAD  # or the largest number of edits whose files were in the quarantine at once
@@ -291,6 +292,8 @@ class TempFilePool:
         try:
             os.fchmod(descriptor, PERMISSIONS)
             self._flags = file_flags(descriptor)
+            status = os.fstat(descriptor)
+            self.status = status if (status.st_uid, status.st_gid) == self._owner else None
         finally:
             os.close(descriptor)
         return name

@@ -49,16 +49,24 @@ class Metadata(Struct, frozen=True):
 
 
 def clone_metadata(
-    model: Metadata, target: int, path: WorkspacePath, *, executable: bool, have_attributes: bool = True
+    model: Metadata,
+    target: int,
+    path: WorkspacePath,
+    *,
+    executable: bool,
+    have_attributes: bool = True,
+    previous: os.stat_result | None = None,
 ) -> tuple[os.stat_result, list[str]]:
     """Copy the metadata of `model`, except times, to the file open as `target`.
 
     The x bits are set or cleared by `executable`. Pass `have_attributes=False` if neither file has extended
-    attributes. Returns the previous stat result of `target`, and the names of attributes that the system does
-    not let us copy. Raises PermissionDenied if the owner cannot be kept, and OSError. `path` is the file's
-    name in errors.
+    attributes, and `previous` if the stat result of `target` is known. Returns that stat result, and the
+    names of attributes that the system does not let us copy. Raises PermissionDenied if the owner cannot be
+    kept, and OSError. `path` is the file's name in errors.
     """
-    wanted, previous = model.status, os.fstat(target)
+    wanted = model.status
+    if previous is None:
+        previous = os.fstat(target)
     has_other_owner = (wanted.st_uid, wanted.st_gid) != (previous.st_uid, previous.st_gid)
     if has_other_owner:
         _keep_owner(target, wanted, path)
@@ -294,14 +302,15 @@ def write_temporary(
         try:
             write_whole(descriptor, state.content)
             if model is not None:
+                known = None if spares is None or not item.is_spare else spares.status
                 previous, item.lost_metadata = clone_metadata(
                     model, descriptor, item.change.path, executable=is_executable,
-                    have_attributes=not item.is_spare,
+                    have_attributes=not item.is_spare, previous=known,
                 )  # fmt: skip
                 item.cloned_from = identity_of(model.status)
                 return previous.st_dev
-            if (known := _known_permissions(item.change, state)) is not None:
-                os.fchmod(descriptor, permissions_for(known, executable=is_executable))
+            if (permissions := _known_permissions(item.change, state)) is not None:
+                os.fchmod(descriptor, permissions_for(permissions, executable=is_executable))
             return os.fstat(descriptor).st_dev
         finally:
             os.close(descriptor)
