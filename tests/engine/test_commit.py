@@ -399,6 +399,95 @@ def test_a_batch_leaves_no_file_open_and_others_can_write_at_once(place: Harness
                 os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
 
 
+def test_an_edit_goes_with_its_folder_if_that_moves_before_the_exchange(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.baseline({"d/a": "old\n", "other/a": "theirs\n"})
+    with place.engine() as engine:
+        if (make := engine.files.make_ahead()) is not None:
+            engine.files.made_ahead(make())
+        done(engine, apply(write("d/a", "older\n")))
+        commit = engine.history.commit
+
+        def move_first(drafts: Sequence[TransactionDraft]) -> None:
+            (place.root / "d").rename(place.root / "moved")
+            (place.root / "other").rename(place.root / "d")
+            commit(drafts)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(engine.history, "commit", move_first)
+            assert done(engine, apply(write("d/a", "new\n"))).seq == 2
+        assert place.files() == {"moved/a": "new\n", "d/a": "theirs\n"}
+        inspection = engine.inspect()
+        for path in ("d/a", "moved/a", "other/a"):
+            inspection.look(path_of(path))
+        (outside,) = inspection.record()
+        assert [touch.path.text for touch in outside.touches] == ["d/a", "moved/a", "other/a"]
+
+
+def test_without_spares_an_edit_is_planned_again_if_its_folder_moves_before_the_exchange(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.baseline({"d/a": "old\n", "other/a": "theirs\n"})
+    with place.engine() as engine:
+        commit = engine.history.commit
+
+        def move_first(drafts: Sequence[TransactionDraft]) -> None:
+            if not (place.root / "moved").exists():
+                (place.root / "d").rename(place.root / "moved")
+                (place.root / "other").rename(place.root / "d")
+            commit(drafts)
+
+        monkeypatch.setattr(engine.history, "commit", move_first)
+        done(engine, apply(write("d/a", "new\n")))
+        texts = {path: text for path, text in place.files().items() if ".editd-" not in path}
+        assert texts == {"moved/a": "old\n", "d/a": "new\n"}
+
+
+def test_only_replaced_files_stay_open_for_the_replies(place: Harness) -> None:
+    place.baseline({"a": "old\n", "b": "old\n"})
+    with place.engine() as engine:
+        done(engine, apply(write("a", "first\n")))  # which opens what every edit needs
+        before = len(os.listdir("/proc/self/fd"))
+        if (make := engine.files.make_ahead()) is not None:
+            engine.files.made_ahead(make())
+        missing = apply(edit_messages.replace(path_of("b"), "not there", ""))
+        for requests, is_open in (
+            ([apply(write("a", "new\n"))], True),
+            ([missing], False),
+            ([apply(write("a", "newer\n")), missing], False),
+            ([apply(write("made", "new\n"))], False),
+        ):
+            engine.carry_out(requests)
+            assert (len(os.listdir("/proc/self/fd")) > before) == is_open
+            for name in ("a", "b"):
+                os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
+            engine.clean_up()
+            assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_client_with_a_reply_finds_no_file_of_the_daemon(place: Harness) -> None:
+    place.baseline({"a": "old\n", "d/b": "old\n"})
+    with place.engine() as engine:
+        for edit in (write("a", "new\n"), edit_messages.delete(path_of("d/b"))):
+            engine.carry_out([apply(edit)])
+            assert set(os.listdir(place.root)) <= {"a", "d"}
+        assert not (place.root / "d").exists()
+
+
+def test_a_turn_without_a_cleaning_before_it_cleans_up_first(place: Harness) -> None:
+    place.baseline({"a": "old\n"})
+    with place.engine() as engine:
+        if (make := engine.files.make_ahead()) is not None:
+            engine.files.made_ahead(make())
+        done(engine, apply(write("a", "first\n")))  # which opens what every edit needs
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(3):
+            engine.carry_out([apply(write("a", f"{number}\n"))])
+        engine.clean_up()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_turn_that_reads_many_files_makes_nobody_wait(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,15 +31,15 @@ class Counting:
     def __init__(self) -> None:
         self.queue: list[int] = []
 
-    def run_batch(self, requests: Sequence[Write]) -> list[Result]:
+    def carry_out(self, requests: Sequence[Write]) -> list[Result]:
         self.queue.append(len(requests))
         return [Outcome(()) for _ in requests]
 
     def weight(self, _request: Write) -> int:
         return 0
 
-    def flush_index(self) -> None:
-        """Nothing waits here."""
+    def clean_up(self) -> None:
+        """Nothing is left to clean up."""
 
 
 class Asked:
@@ -79,7 +79,7 @@ class Faulty(Counting):
 
     broken: Refused | None = None
 
-    def run_batch(self, requests: Sequence[Write]) -> list[Result]:
+    def carry_out(self, requests: Sequence[Write]) -> list[Result]:
         raise ZeroDivisionError
 
 
@@ -107,11 +107,32 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
     assert "the engine failed" in caplog.text
 
 
+def test_what_no_client_notices_is_done_when_all_of_the_turn_are_answered() -> None:
+    order: list[str] = []
+
+    class Cleaning(Counting):
+        def clean_up(self) -> None:
+            order.append("clean")
+
+    class Noting(Asked):
+        def reply(self, result: Message) -> None:
+            order.append("reply")
+
+    async def check() -> None:
+        queue = EngineQueue(cast("Engine", Cleaning()), cast("Any", None), cast("Any", None))
+        for _ in range(2):
+            submit(queue, Noting())
+        await asyncio.sleep(0)
+
+    asyncio.run(check())
+    assert order == ["reply", "reply", "clean"]
+
+
 def test_the_time_that_hooks_take_is_no_part_of_a_requests_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[Result] = [NeedsHooks(cast("Any", None)), NeedsDelay(InUse("a"), 0.0), Outcome(())]
 
     class Delaying(Counting):
-        def run_batch(self, requests: Sequence[Write]) -> list[Result]:
+        def carry_out(self, requests: Sequence[Write]) -> list[Result]:
             return [results.pop(0) for _ in requests]
 
     async def check() -> None:

@@ -173,6 +173,13 @@ class Batch(Struct):
         self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
         return step
 
+    @property
+    def is_published(self) -> bool:
+        """Whether all steps are published, and all files that are still open have been replaced."""
+        if self.view.kept is not None and not self.view.kept.is_all_taken:
+            return False
+        return all(step.staging.state is TransactionState.PUBLISHED for step in self.steps)
+
     def close(self) -> None:
         """Close the files that the view has kept open, so that other programs can write to them."""
         if self.view.kept is not None:

@@ -1,6 +1,6 @@
 """The engine: one method for each verb, called from one thread, and the owner of all mutable state.
 
-`run_batch` plans each request on the result of the previous one, makes all of them durable with one sync, and
+`carry_out` plans each request on the result of the previous one, makes all of them durable with one sync, and
 publishes them. The other methods answer requests that change nothing. Nothing here is async. The time of an
 edit does not depend on the size of the workspace.
 """
@@ -162,7 +162,6 @@ class Engine:
         self.clock = clock
         self.seen = ReadVersions()
         self.on_recorded: Callable[[Transaction], None] = _ignore  # called after the files are published
-        self.flush_index = history.index.flush_if_full  # called after the replies are sent
         self._scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for messages only
@@ -174,6 +173,7 @@ class Engine:
         # occur again after a reboot, so both ids are needed.
         self._boot = boot and boot + mount
         self._unfinished: list[StagedFiles] = []
+        self._open: Batch | None = None  # the last batch, if its files are still open
         self.check_in_place()
         self.adopt(recover(history, tree, files, self._boot))
 
@@ -181,6 +181,14 @@ class Engine:
 
     def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         """Carry out requests in their order. Return one result for each."""
+        results = self.carry_out(requests)
+        self.clean_up()
+        return results
+
+    def carry_out(self, requests: Sequence[Write]) -> list[Result]:
+        """Do as `run_batch`, but leave what no client can notice to `clean_up`, after the replies."""
+        if self._open is not None:
+            self.clean_up()
         absence = self.absence()
         results: list[Result | None] = []
         waiting: deque[tuple[int, Write]] = deque()
@@ -193,7 +201,8 @@ class Engine:
             if rounds:
                 self._remove_replaced()  # so that emptied folders are gone for the next batch
             taken: dict[int, Write] = {}
-            with contextlib.closing(self._batch()) as batch:
+            batch, is_last = self._batch(), False
+            try:
                 while (
                     waiting
                     and not (is_alone and taken)
@@ -205,6 +214,12 @@ class Engine:
                     if results[index] is None:
                         batch.expect(request.reader)
                 again = self._commit(batch, results, taken)
+                is_last = not waiting and batch.is_published
+            finally:
+                if is_last:
+                    self._open = batch
+                else:
+                    batch.close()
             rounds += 1
             is_alone = bool(again)
             if rounds > ROUNDS_MAX:
@@ -212,13 +227,24 @@ class Engine:
                     results[index] = kept_changing(request)
                 again = []
             waiting.extendleft(reversed(again))
-        self._remove_replaced()
+        for staging in self._unfinished:
+            if staging.is_visible:
+                self._remove_replaced()  # so that a client with a reply finds no temporary files of editd
+                break
         answers: list[Result] = []
         for request, result in zip(requests, results, strict=True):
             assert result is not None, "a request was left without an answer"
             is_detailed = isinstance(result, Outcome) and not result.outdated
             answers.append(result if is_detailed else self._with_details(result, request.authorship.session))
         return answers
+
+    def clean_up(self) -> None:
+        """Close the files of the last batch, put the replaced ones aside, and write a full index."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        self._remove_replaced()
+        self.history.index.flush_if_full()
 
     def _with_details(self, result: Result, session: str | None) -> Result:
         """Add the facts of the history to a refusal or to an outcome whose reader was not up to date."""
@@ -630,7 +656,7 @@ class Engine:
                     inspection.record()
 
     def _remove_replaced(self) -> None:
-        """Remove replaced files, so that a client with a reply finds no temporary files of editd."""
+        """Remove the replaced files, or put them into the quarantine."""
         for staging in self._unfinished:
             try:
                 self.files.finish(staging)
@@ -762,7 +788,7 @@ class Engine:
 
     def close(self) -> None:
         """Check the replaced files a last time, and close the history."""
-        self._remove_replaced()
+        self.clean_up()
         try:
             if self.broken is None:
                 check = self.files.check_quarantine(None)

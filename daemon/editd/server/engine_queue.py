@@ -195,7 +195,7 @@ class EngineQueue:
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
         try:
-            return self._engine.run_batch(requests)
+            return self._engine.carry_out(requests)
         except Exception:  # our bug: the state in memory cannot be trusted any more
             log.exception("the engine failed")
             fault = Broken("The engine failed.", hint="See the daemon's log, and restart the daemon.")
@@ -223,7 +223,7 @@ class EngineQueue:
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self.when_idle(self._engine.flush_index)
+        self.when_idle(self._engine.clean_up)
         self._call()
         self.activity.note()
 

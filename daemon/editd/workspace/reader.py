@@ -117,6 +117,10 @@ class OpenFiles:
             self._taken.append(file)
         return file
 
+    @property
+    def is_all_taken(self) -> bool:
+        return not self._files
+
     def close(self) -> None:
         """Close all files, which ends their leases."""
         self._close_untaken()

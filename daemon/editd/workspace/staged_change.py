@@ -133,6 +133,11 @@ class StagedFiles(Struct, eq=False):
     state: TransactionState = TransactionState.STAGED
     warnings: tuple[str, ...] = ()  # about the metadata that files lose, or that an undo cannot restore
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether temporaries are in the workspace, or folders to be removed. Spares are elsewhere."""
+        return not all(item.is_spare for item in self.items)
+
     def enter(self, state: TransactionState) -> None:
         """Enter the next state; an assertion fails if the table does not allow it."""
         assert state in TRANSITIONS[self.state], f"{self.state} → {state}"
