@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Calls of this daemon, SQLite and libgit2 on x86-64 and aarch64 that affect files or sockets.
 CALLS = (
-    "?open,openat,?openat2,?creat,close,read,pread64,readv,preadv,write,pwrite64,writev,pwritev,lseek,sendfile,"
+    "?open,openat,?openat2,?creat,close,read,pread64,readv,preadv,write,pwrite64,writev,pwritev,?pwritev2,lseek,sendfile,"
     "copy_file_range,?rename,renameat,renameat2,?link,linkat,?unlink,unlinkat,?symlink,symlinkat,?mkdir,mkdirat,"
     "?rmdir,?chmod,fchmod,fchmodat,?chown,fchown,fchownat,?lchown,utimensat,truncate,ftruncate,fallocate,fsync,"
     "fdatasync,syncfs,sync,sync_file_range,fcntl,flock,dup,dup3,?stat,?lstat,fstat,newfstatat,statx,fstatfs,"
@@ -44,7 +44,7 @@ CALLS = (
     "ioctl,chdir,fchdir,umask,prlimit64,setpriority,memfd_create,eventfd2"
 )
 CHANGING = re.compile(
-    "p?writev?(64)?|sendfile|copy_file_range|.*(rename|link|mkdir|rmdir|chmod|chown|truncate|xattr|sync).*"
+    "p?writev?(64|2)?|sendfile|copy_file_range|.*(rename|link|mkdir|rmdir|chmod|chown|truncate|xattr|sync).*"
     "|creat|utimensat|fallocate|send(to|msg)"
 )
 PATIENCE_SECONDS = 30.0

@@ -9,21 +9,34 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from editd.cli import main
 from editd.server import daemon
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SLOW = Path(sys.argv[1])
-_fdatasync = os.fdatasync
+_fdatasync, _pwritev = os.fdatasync, os.pwritev
+
+
+def stall() -> None:
+    if SLOW.exists():
+        time.sleep(float(SLOW.read_text()))
 
 
 def fdatasync(descriptor: int) -> None:
-    if SLOW.exists():
-        time.sleep(float(SLOW.read_text()))
+    stall()
     _fdatasync(descriptor)
 
 
-os.fdatasync = fdatasync  # type: ignore[assignment]
+def pwritev(descriptor: int, parts: Sequence[bytes], offset: int, flags: int = 0) -> int:
+    stall()
+    return _pwritev(descriptor, parts, offset, flags)
+
+
+os.fdatasync, os.pwritev = fdatasync, pwritev  # type: ignore[assignment]
 daemon.DRAIN_SECONDS = 0.5
 sys.argv[1:] = sys.argv[5:]
 main()

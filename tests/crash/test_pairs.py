@@ -47,8 +47,8 @@ BOOT = b"another"  # a different boot from the preparation
 EVENTS = (KILL, EIO, ENOSPC, SAVE)
 SAVED = "a"  # the file that another program also saves
 STRUCK = (  # calls of the module os that change something
-    "write", "pwrite", "writev", "fsync", "fdatasync", "rename", "replace", "unlink", "rmdir", "mkdir",
-    "ftruncate", "fchmod", "link", "symlink", "posix_fallocate", "utime",
+    "write", "pwrite", "writev", "pwritev", "fsync", "fdatasync", "rename", "replace", "unlink", "rmdir",
+    "mkdir", "ftruncate", "fchmod", "link", "symlink", "posix_fallocate", "utime",
 )  # fmt: skip
 STRUCK_IN_C = ("_renameat2", "_syncfs")  # calls of system.filesystem that the module os lacks
 

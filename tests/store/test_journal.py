@@ -338,10 +338,11 @@ def test_a_frame_that_cannot_be_taken_back_durably_leaves_the_journal_in_doubt(
 ) -> None:
     journal.append([record(1)])
 
-    def fail(_descriptor: int) -> None:
+    def fail(*_arguments: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("editd.store.journal.os.fdatasync", fail)
+    monkeypatch.setattr("editd.store.journal.write_synced", fail)
     with pytest.raises(JournalFailed):
         journal.append([record(2)])
 
@@ -405,6 +406,26 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     journal.append([record(4, bytes(3700))])
     journal.close()
     assert list(committed(frames(str(tmp_path), JournalPosition(0, 0)))) == [1, 2, 3, 4]
+
+
+def test_an_append_after_relaxed_ones_syncs_them_too(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fdatasync = os.fdatasync
+    journal.is_relaxed = True
+    journal.append([record(1)])
+
+    def note(descriptor: int) -> None:
+        synced.append(descriptor)
+        fdatasync(descriptor)
+
+    monkeypatch.setattr("editd.store.journal.os.fdatasync", note)
+    journal.is_relaxed = False
+    journal.append([record(2)])
+    assert len(synced) == 1
+    journal.append([record(3)])
+    assert len(synced) == 1, "an append syncs itself"
 
 
 def test_relaxed_no_more_is_acknowledged_than_was_synced(tmp_path: Path) -> None:

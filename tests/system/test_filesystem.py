@@ -19,6 +19,7 @@ from editd.system.filesystem import (
     ignore_lease_signal,
     read_whole,
     take_lease,
+    write_synced,
     write_whole,
 )
 from editd.values.path import TEMPORARY_PREFIX
@@ -141,6 +142,66 @@ def test_reading_and_writing_go_on_until_all_is_done() -> None:
     os.close(writer)
     assert read_whole(reader, 10) == b"x" * 5000
     os.close(reader)
+
+
+def _written(path: Path, *parts: bytes) -> bytes:
+    """What is in the file at `path`, after 3 bytes, when `parts` were written there."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        write_synced(descriptor, parts, 3)
+        return os.pread(descriptor, 100, 3)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_synced_write_goes_on_after_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _written(tmp_path / "f", b"head", b"", b"payload") == b"headpayload"
+    write, synced = os.pwritev, list[int]()
+    monkeypatch.setattr("editd.system.filesystem.os.fdatasync", synced.append)
+    for length in (2, 4, 6):
+        whole = [b"HEAD", b"PAYLOAD"]
+        monkeypatch.setattr(
+            "editd.system.filesystem.os.pwritev",
+            lambda descriptor, parts, offset, _flags, length=length: write(
+                descriptor, [b"".join(parts)[:length]], offset
+            ),
+        )
+        assert _written(tmp_path / "g", *whole) == b"HEADPAYLOAD"
+    assert len(synced) == 3
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM])
+def test_without_a_synced_write_two_calls_do_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    calls, synced, sync = list[int](), list[int](), os.fdatasync
+
+    def refuse(descriptor: int, *_arguments: object) -> int:
+        calls.append(descriptor)
+        raise OSError(number, os.strerror(number))
+
+    def note(descriptor: int) -> None:
+        synced.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr("editd.system.filesystem._refused", set[str]())
+    monkeypatch.setattr("editd.system.filesystem.os.pwritev", refuse)
+    monkeypatch.setattr("editd.system.filesystem.os.fdatasync", note)
+    for content in (b"first", b"other"):
+        assert _written(tmp_path / "f", content) == content
+    assert (len(calls), len(synced)) == (1, 2)
+
+
+def test_a_synced_write_that_fails_is_not_tried_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("editd.system.filesystem.os.pwritev", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        _written(tmp_path / "f", b"content")
+    assert (tmp_path / "f").read_bytes() == b""
 
 
 def test_reading_stops_beyond_the_limit(tmp_path: Path) -> None:

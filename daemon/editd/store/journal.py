@@ -40,7 +40,7 @@ from editd.store.state_files import (
 )
 from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.system.files import replace_file_durably, sync_path
-from editd.system.filesystem import folder_bytes, write_at, write_out
+from editd.system.filesystem import folder_bytes, write_at, write_out, write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,10 +126,13 @@ class Journal:
         head = _FRAME.pack(_FRAME_MAGIC, VERSION, number, len(payload), zlib.crc32(payload), 0)
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:
-            write_at(self._descriptor, head + payload, offset)
             if self.is_relaxed:
+                write_at(self._descriptor, head + payload, offset)
                 write_out(self._descriptor, offset, length)
-            else:
+            elif self._unsynced is None:
+                write_synced(self._descriptor, (head, payload), offset)
+            else:  # with the relaxed appends before it
+                write_at(self._descriptor, head + payload, offset)
                 os.fdatasync(self._descriptor)
         except OSError as error:
             self._take_back(offset, error)

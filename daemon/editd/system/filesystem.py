@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -464,6 +464,27 @@ def write_at(descriptor: int, content: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(descriptor, view, offset)
         view, offset = view[written:], offset + written
+
+
+_refused: set[str] = set()  # calls that the kernel or a sandbox refuses to this process
+
+
+def write_synced(descriptor: int, parts: Sequence[bytes], offset: int) -> None:
+    """Write all of `parts` from `offset` on, and return when they are durable (O_DSYNC). Raises OSError."""
+    rest = b""
+    if "RWF_DSYNC" not in _refused:
+        try:
+            written = os.pwritev(descriptor, parts, offset, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno not in NO_SUCH_VERB | _FORBIDDEN:
+                raise
+            _refused.add("RWF_DSYNC")
+        else:
+            if written == sum(map(len, parts)):
+                return
+            rest, offset = b"".join(parts)[written:], offset + written
+    write_at(descriptor, rest or b"".join(parts), offset)
+    os.fdatasync(descriptor)
 
 
 def write_out(descriptor: int, offset: int, length: int) -> None:
