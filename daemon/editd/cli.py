@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import importlib
 import logging
 import logging.handlers
 import os
@@ -88,7 +89,17 @@ def _serve(workspace: str, idle: float | None, say: _Teller, *, nested: bool, fo
     config = read_config(places.name).config
     daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(daemon.run(lambda: say.say("ready")))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(daemon.run(lambda: say.say("ready")))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's event loop if that is installed (`editd[uvloop]`); None for the one of asyncio."""
+    try:
+        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    except ImportError:
+        return None
+    return factory
 
 
 class _Teller:
