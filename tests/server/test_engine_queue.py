@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks
 from editd.errors import Broken, InUse
-from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, EngineQueue
+from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, Activity, EngineQueue
 from editd.values.changeset import Outcome
 from editd.values.transaction import Authorship
 from editd.wire.messages import Empty
@@ -233,3 +234,30 @@ def test_those_who_wait_for_the_engine_have_it_one_after_another() -> None:
         assert sorted(counts) == [0, 0, 1, 1, 1, 1]
 
     rounds(check)
+
+
+def test_activity_is_noted_in_any_thread_and_wakes_the_loop_only_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check() -> None:
+        activity, loop, woken = Activity(), asyncio.get_running_loop(), list[int]()
+        wake = loop.call_soon_threadsafe
+
+        def note_wake(*arguments: Any) -> Any:
+            woken.append(threading.get_ident())
+            return wake(*arguments)
+
+        async with asyncio.timeout(10):
+            event = activity.next()
+            monkeypatch.setattr(loop, "call_soon_threadsafe", note_wake)
+            activity.note()
+            await event.wait()
+            assert woken == []
+            event = activity.next()
+            thread = threading.Thread(target=activity.note)
+            thread.start()
+            await event.wait()
+            assert woken == [thread.ident]
+        monkeypatch.undo()
+
+    asyncio.run(check())

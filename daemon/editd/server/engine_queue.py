@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -311,10 +312,12 @@ class Activity:
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # the loop's
 
     def once(self, call: Callable[[], None]) -> None:
         """Call `call` in the loop's thread at the next activity, once."""
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._calls.append(call)
 
     def note(self) -> None:
@@ -322,7 +325,10 @@ class Activity:
         if self._calls and self._loop is not None:
             calls, self._calls = self._calls, []
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(_call_each, calls)
+                if threading.get_ident() == self._thread:
+                    self._loop.call_soon(_call_each, calls)  # without a byte that wakes the loop
+                else:
+                    self._loop.call_soon_threadsafe(_call_each, calls)
 
     def next(self) -> asyncio.Event:
         """Return an event that the next activity sets."""
