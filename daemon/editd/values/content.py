@@ -27,7 +27,9 @@ SYMLINK: GitMode = 0o120000
 
 def version_of(content: bytes) -> Version:
     """Return the version of `content`: the SHA-1 of git's blob header and the bytes."""
-    return Version(hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest())
+    digest = hashlib.sha1(b"blob %d\0" % len(content))
+    digest.update(content)  # without a copy of it
+    return Version(digest.hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
