@@ -12,9 +12,9 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.values.changeset import Base
     from editd.values.content import GitMode
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Base
 
 
 def write(

@@ -22,9 +22,9 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store import index
 
 if TYPE_CHECKING:
-    from editd.values.changeset import Outcome
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Outcome
     from editd.wire.messages import ApplyResult
 
 _outcome, _read = convert.outcome, Engine.read

@@ -20,9 +20,8 @@ from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.system.filesystem import Disk, ignore_lease_signal
-from editd.values.changeset import Outcome
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 
 from editd.errors import NotAFile, PathOutside
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import SYMLINK, FileState, Version, version_of
 from editd.values.path import WorkspacePath
+from editd.values.transaction import Base, ReadMark
 
 
 def path_of(text: str) -> WorkspacePath:

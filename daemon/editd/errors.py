@@ -157,7 +157,7 @@ class NoChange(Refused):
 class Unread(Refused):
     """The session must read the file first.
 
-    `sights` are the reads that this very refusal counts as (`values.changeset.Outcome.sights`).
+    `sights` are the reads that this very refusal counts as (`values.transaction.Outcome.sights`).
     """
 
     code = "unread"

@@ -27,9 +27,8 @@ from editd.errors import Broken, Refused
 from editd.store import journal
 from editd.store.verify import verify_quick
 from editd.system import filesystem
-from editd.values.changeset import Outcome
 from editd.values.content import version_of
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 from harness import Harness, apply, pack, path_of, sync, write
 from workplace import files_below
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from editd.values.changeset import Outcome
+    from editd.values.transaction import Outcome
 
 _LINES: tuple[str, ...] = (
     "a", "b", "    a", "\tb", "}", "}", "", "", "   ", "f(a, b)", "f(a,b)", 'say("x")', "say(“x”)", "12 a",

@@ -18,8 +18,8 @@ from editd.tools.claude import (
     replacement_of,
     undone_by,
 )
-from editd.values.changeset import Base
 from editd.values.content import version_of
+from editd.values.transaction import Base
 from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from editd.edits.search import Match
 from editd.errors import Ambiguous, InvalidParams
 from editd.tools.api import ToolSettings
 from editd.tools.serena import literal_matches, replacements_of
-from editd.values.changeset import Base
 from editd.values.content import version_of
+from editd.values.transaction import Base
 from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:

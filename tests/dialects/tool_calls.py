@@ -14,8 +14,8 @@ from msgspec import UNSET
 from editd.edits.plan import plan
 from editd.errors import Refused, Unread
 from editd.tools.api import Dialect, ToolSet, ToolSettings
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import FileState
+from editd.values.transaction import Base, ReadMark
 from editd.wire.messages import Tool
 from in_memory import InMemory, Told, link_to, path_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd.edits.search import Match, Search
-    from editd.values.changeset import Outcome
+    from editd.values.transaction import Outcome
     from editd.wire.messages import OnStale
 
 ROOT = "/workspace"

@@ -37,12 +37,12 @@ from editd.errors import (
     Refused,
     Stale,
 )
-from editd.values.changeset import Base
 from editd.values.content import EXECUTABLE, FILE, FileState
+from editd.values.transaction import Base
 from in_memory import InMemory, Told, base_of, link_to, path_of
 
 if TYPE_CHECKING:
-    from editd.values.changeset import Outcome
+    from editd.values.transaction import Outcome
     from editd.wire.messages import AnyEdit, OnStale
 
 Files = Mapping[str, "FileState | bytes | None"]

@@ -17,9 +17,8 @@ from editd.engine.commands import NeedsDelay
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
-from editd.values.changeset import Base, Outcome
 from editd.values.content import Change, FileState, version_of
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Base, Outcome
 from editd.workspace.reader import OPEN_MAX
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
 from racing_disk import DiskWithoutSyncfs, MeddlingDisk, failing

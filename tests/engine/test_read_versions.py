@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from editd.engine.commands import reader_of
 from editd.engine.sessions import READERS_MAX, ReadVersions
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
+from editd.values.transaction import Base, ReadMark
 from harness import Harness
 
 if TYPE_CHECKING:

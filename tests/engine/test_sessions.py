@@ -13,9 +13,8 @@ from editd.engine.sessions import ReadVersions, Sessions
 from editd.engine.undo_selection import LastEditOf
 from editd.errors import IoError, NothingToUndo
 from editd.store.session_store import Bounds, ReadVersionStore, SessionStore
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version, version_of
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Base, ReadMark
 from harness import Harness, apply, done, path_of, refused, write
 
 if TYPE_CHECKING:

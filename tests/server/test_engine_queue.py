@@ -12,8 +12,7 @@ import pytest
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks
 from editd.errors import Broken, InUse
 from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, Activity, EngineQueue
-from editd.values.changeset import Outcome
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 from editd.wire.messages import Empty
 
 if TYPE_CHECKING:

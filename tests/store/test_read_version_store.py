@@ -16,10 +16,10 @@ from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.store.session_store import Bounds, Lease, ReadVersionStore, Session, SessionStore
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
+from editd.values.transaction import Base, ReadMark
 from editd_client.errors import EditdError
 from workplace import write
 

@@ -11,8 +11,7 @@ from editd.engine import undo_conflicts
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import NothingToUndo
-from editd.values.changeset import Outcome
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
 from harness import Harness, answer, apply, done, path_of, refused

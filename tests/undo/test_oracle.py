@@ -20,8 +20,7 @@ import edit_messages
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
-from editd.values.changeset import Outcome
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 from harness import Harness, answer, apply, done, path_of
 from lineages import Collision, Files, Held, Lineages, NoOpinion
 from workplace import files_below

@@ -30,9 +30,9 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.changeset import Base, FileReport, Outcome, ReadMark
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
+from editd.values.transaction import Base, FileReport, Outcome, ReadMark
 from editd.wire.messages import (
     Chmod,
     Delete,

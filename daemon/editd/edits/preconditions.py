@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from editd.edits.merge import merge_states
 from editd.errors import Conflict, FileMissing, NotAFile, PathOutside, Stale
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import SYMLINK, FileState
 from editd.values.path import WorkspacePath, folders_of
+from editd.values.transaction import Base, ReadMark
 
 if TYPE_CHECKING:
     from editd.values.content import Version

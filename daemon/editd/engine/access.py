@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import Session, SessionStore
-    from editd.values.changeset import Outcome
     from editd.values.content import Change, FileState
-    from editd.values.transaction import Seq, Transaction
+    from editd.values.transaction import Outcome, Seq, Transaction
 
 
 # The edit policy: limits of the configuration for clients. Other programs' changes are recorded anyway.

@@ -16,9 +16,9 @@ from editd.engine.external_changes import state_of
 from editd.engine.queries import LineBlame, changes_of
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale
-from editd.values.changeset import FileReport, Outcome
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
+from editd.values.transaction import FileReport, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 
 from editd.engine.external_changes import OUTSIDE
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
-from editd.values.changeset import Outcome
-from editd.values.transaction import Authorship
+from editd.values.transaction import Authorship, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

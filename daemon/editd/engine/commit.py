@@ -40,8 +40,8 @@ from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
 from editd.store.transaction_record import Committed, touch_of
-from editd.values.changeset import Base, Outcome
 from editd.values.content import SYMLINK, Change, FileState
+from editd.values.transaction import Base, Outcome
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
 from editd.workspace.staged_change import StagedFiles, TransactionState
 

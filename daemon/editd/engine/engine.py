@@ -70,9 +70,8 @@ from editd.errors import (
 from editd.store import first_scan
 from editd.system.files import boot_id
 from editd.tools.api import ToolSet
-from editd.values.changeset import Base, Outcome, ReadMark
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, Seq, Transaction
+from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
 from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.errors import Refused, Rejected, Timeout
-from editd.values.changeset import FileReport, Outcome
 from editd.values.content import Change
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
+from editd.values.transaction import FileReport, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
 from editd.store.session_store import Bounds, Session
-from editd.values.changeset import Base, ReadMark, merged_ranges
+from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

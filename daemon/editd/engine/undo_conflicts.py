@@ -15,9 +15,8 @@ from editd.engine.undo import ConflictSite, invert, undone_in_part
 from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
 from editd.errors import Conflict, NothingToUndo
 from editd.store.index import NEVER
-from editd.values.changeset import ConflictReport
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Seq
+from editd.values.transaction import ConflictReport, Seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

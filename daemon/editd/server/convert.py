@@ -19,7 +19,7 @@ from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.session_store import Bounds
 from editd.store.transaction_record import microseconds, rfc3339
-from editd.values import changeset, transaction
+from editd.values import transaction
 from editd.values.content import FileState, Text, line_end_of
 from editd.values.glob import Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
@@ -98,9 +98,9 @@ def bounds(scope: messages.Scope) -> Bounds:
     return Bounds(write, read)
 
 
-def read_mark(version: str | None) -> changeset.ReadMark:
+def read_mark(version: str | None) -> transaction.ReadMark:
     """Return the mark of a whole file that was read at a version, or as absent."""
-    return changeset.ReadMark(changeset.Base.parse(version), ())
+    return transaction.ReadMark(transaction.Base.parse(version), ())
 
 
 def time_us(text: str) -> int:
@@ -170,7 +170,7 @@ def authorship_of(
 
 
 def outcome(
-    given: changeset.Outcome, *, return_content: bool = False, diff: bool = False
+    given: transaction.Outcome, *, return_content: bool = False, diff: bool = False
 ) -> messages.ApplyResult:
     made = None if given.transaction is None else transaction_result(given.transaction)
     changes, by_path = _shown(given.changes)
@@ -382,7 +382,7 @@ def _error_value(value: object) -> object:
 
 
 def _file_result(
-    given: changeset.Outcome,
+    given: transaction.Outcome,
     change: Change[FileState],
     by_path: Mapping[WorkspacePath, Change[FileState]],
     *,
@@ -391,7 +391,7 @@ def _file_result(
     unchanged: bool = False,
 ) -> messages.FileResult:
     """Convert the change of one file; `by_path` has the sources of moves."""
-    report = given.reports.get(change.path, changeset.FileReport())
+    report = given.reports.get(change.path, transaction.FileReport())
     source = change if change.source is None else by_path.get(change.source)
     before, after = None if source is None else source.before, change.after
     changed_by = given.changed_by.get(change.path)

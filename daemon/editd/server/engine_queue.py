@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import HookJob, HookResult
-    from editd.values.changeset import Outcome
+    from editd.values.transaction import Outcome
     from editd.wire.messages import Message
 
 log = logging.getLogger(__name__)

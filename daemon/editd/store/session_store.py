@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from editd.errors import IoError
 from editd.store import sqlite
-from editd.values.changeset import Base, ReadMark
 from editd.values.content import Version
 from editd.values.glob import Glob, Meter, could_both_match, is_among, path_outside
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Published
+from editd.values.transaction import Base, Published, ReadMark
 
 if TYPE_CHECKING:
     import sqlite3

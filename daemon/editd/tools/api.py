@@ -25,9 +25,9 @@ from editd.edits.preconditions import version_at
 from editd.edits.replace import Replacement, fitted, replace
 from editd.edits.search import SearchResults, Span, lines_of, lost_returns, overlapping, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
-from editd.values.changeset import Base
 from editd.values.content import FILE, FileState, Text
 from editd.values.path import WorkspacePath
+from editd.values.transaction import Base
 from editd.wire.messages import Tool
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from editd.edits.plan import PlanBuilder
     from editd.edits.search import Match, Search, SearchSource
     from editd.errors import Refused
-    from editd.values.changeset import ReadMark
     from editd.values.content import Version
+    from editd.values.transaction import ReadMark
     from editd.wire.messages import AnyEdit
 
 # The text of a file as the dialects see it, with LF line ends and without its byte order mark.

@@ -14,7 +14,7 @@ from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
 from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
-from editd.values.changeset import Base, ReadMark
+from editd.values.transaction import Base, ReadMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,7 @@ from msgspec import Struct
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
 from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
-from editd.values.changeset import Base, ReadMark, merged_ranges
+from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,15 +1,126 @@
-"""A transaction: one changeset carried out, all of it or none, and then in the history for good."""
+"""A changeset, from the bases of its author's edits to its outcome, and the transaction that it becomes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NewType
+import re
+from typing import TYPE_CHECKING, Any, NewType
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from editd.errors import InvalidParams
+from editd.values.content import FileState, Version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
     from editd.wire.messages import Kind
+
+
+class Base(Struct, frozen=True):
+    """The version that the author had read; `version` is None for "no such file".
+
+    An edit without a base has `base` None instead.
+    """
+
+    version: Version | None
+
+    @staticmethod
+    def parse(version: str | None) -> Base:
+        """Return the base that a client gives. Raises InvalidParams."""
+        if version is None:
+            return Base(None)
+        if _VERSION.fullmatch(version) is None:
+            raise InvalidParams(
+                f"{version[:60]!r} is not a version.",
+                hint="A version is 40 hex digits, as `read` and `stat` give it.",
+            )
+        return Base(Version(version))
+
+
+_VERSION = re.compile(r"[0-9a-f]{40}")
+
+
+class ReadMark(Struct, frozen=True):
+    """The part of a file that a reader has seen: the version, and the lines of it.
+
+    `lines` are ranges from 1, both ends included; None is the whole file.
+    """
+
+    base: Base
+    lines: tuple[tuple[int, int], ...] | None = None
+
+
+def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the same lines in as few ranges as possible, in order."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(last, merged[-1][1])
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+class FileReport(Struct, frozen=True):
+    """The planning's report on one path, beside its change."""
+
+    replacements: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class ConflictReport(Struct, frozen=True):
+    """A file in which an undo does not merge.
+
+    `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
+    undone as well.
+    """
+
+    path: WorkspacePath
+    blocking: tuple[int, ...]
+    needs: tuple[int, ...]
+    reason: str = "path"
+    lines: tuple[Mapping[str, int], ...] = ()  # conflicting line ranges in the file now
+    hunks: tuple[str, ...] = ()  # diffs from the lines to undo to the present ones
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as a refusal's data has it."""
+        data: dict[str, Any] = {
+            "path": self.path.text, "blocking": list(self.blocking), "needs": list(self.needs),
+            "reason": self.reason,
+        }  # fmt: skip
+        if self.lines:
+            data |= {"lines": list(self.lines), "hunks": list(self.hunks)}
+        return data
+
+
+class Outcome(Struct, frozen=True):
+    """The effect of a request: first as it is planned, then with its transaction.
+
+    `changes` are sorted by path, one for each path whose bytes or mode change, with the contents before and
+    after. `unchanged` are the other paths that the edits name. `based` are the paths for which an edit gives
+    a base, and `guarded` those that only an edit's searched text checks.
+    """
+
+    changes: tuple[Change[FileState], ...]
+    transaction: Transaction | None = None  # None for a dry run, and for a request without changes
+    reports: Mapping[WorkspacePath, FileReport] = field(default_factory=dict)
+    unchanged: tuple[Change[FileState], ...] = ()
+    merged: tuple[WorkspacePath, ...] = ()
+    based: frozenset[WorkspacePath] = frozenset()
+    guarded: frozenset[WorkspacePath] = frozenset()
+    warnings: tuple[str, ...] = ()  # of the whole
+    answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
+    sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
+    conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
+    formatted_by: tuple[str, ...] = ()  # the hooks that changed content
+    outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
+    changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
+    """Transactions of others that changed a path after the reader read it."""
+
+
+# A transaction: one changeset carried out, all of it or none, and then in the history for good.
 
 Seq = NewType("Seq", int)
 """A transaction's number in its workspace: 1, 2, 3 …, without gaps. 0 is the baseline."""

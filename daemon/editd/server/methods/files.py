@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from editd.edits.search import Search
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
-    from editd.values.changeset import Outcome
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Outcome
 
 SETTLE_SECONDS = 60.0  # default
 

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from editd.server.connection import Answer, ClientState, PendingAnswer
     from editd.server.methods import Services
     from editd.store.index_tables import SessionWork
-    from editd.values.changeset import ConflictReport, Outcome
     from editd.values.content import Entry, Version
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Transaction
+    from editd.values.transaction import Authorship, ConflictReport, Outcome, Transaction
 
 
 LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
