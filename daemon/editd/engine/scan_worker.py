@@ -21,12 +21,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from editd.store.git_objects import EMPTY_TREE, Oid, Trees, commit_content, object_id
+from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
 from editd.store.git_repository import add_pack, borrow, create_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
-from editd.values.content import Entry
 from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
@@ -93,19 +92,24 @@ class ScanWorker:
 
         The walk writes the blobs.
         """
-        entries: list[tuple[bytes, Entry | None]] = []
+        below: dict[bytes, list[tuple[bytes, bytes]]] = {}  # by folder: git's sort key, and the tree's entry
         for folder in walk.folders():
-            prefix = folder.path + b"/" if folder.path else b""
-            for name, (mode, version) in sorted(folder.files.items()):  # sorted insertion is fast
-                entries.append((prefix + name, Entry(mode, version)))
-        splice = Trees(EMPTY_TREE, dict[bytes, bytes]().__getitem__).update(entries)
-        if splice.root == EMPTY_TREE:
-            writer.add("tree", b"", EMPTY_TREE)
-        for oid, raw in splice.trees.items():
-            writer.add("tree", raw, oid)
+            below[folder.path] = [
+                (name, b"%o %b\0%b" % (mode, name, bytes.fromhex(version)))
+                for name, (mode, version) in folder.files.items()
+            ]
+        tree = EMPTY_TREE
+        for path in reversed(list(below)):  # the walk comes to a folder after its parent
+            above, _, name = path.rpartition(b"/")
+            entries = below.pop(path)
+            if path and entries:
+                oid = writer.add("tree", tree_content(entries))
+                below[above].append((name + b"/", b"40000 %b\0%b" % (name, oid)))
+            elif not path:
+                tree = writer.add("tree", tree_content(entries))
         who = ident("editd")
         message = compose(0, "baseline", BASELINE, time_us, [], [])
-        return writer.add("commit", commit_content(splice.root, [], who, who, time_us, message)), splice.root
+        return writer.add("commit", commit_content(tree, [], who, who, time_us, message)), tree
 
     def scan(self, number: int) -> None:
         """Walk the workspace. Send a frame for each folder, and a final one."""

@@ -301,6 +301,11 @@ class Trees:
         return root if changed else self.root
 
 
+def tree_content(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a tree object's bytes. `entries` are git's sort keys with the entries, as in `GitTree`."""
+    return b"".join(entry for _, entry in sorted(entries))
+
+
 def tree_changes(
     read: Callable[[Oid], bytes], before: Oid, after: Oid
 ) -> Iterator[tuple[bytes, Entry | None, Entry | None]]:
