@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.values.session import Bounds
 from msgspec.structs import replace
 
 from editd.edits.proposed_hunks import proposed_files
 from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath
+from editd.values.proposal import Proposal, ProposalNumber
+from editd.values.transaction import Authorship, Seq
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,3 +40,9 @@ def content(state: FileState | None) -> bytes:
 
 def ids(file: ProposedFile) -> list[HunkId]:
     return [hunk.id for hunk in file.hunks]
+
+
+def proposal_of(actor: str = "them", session: str | None = None) -> Proposal:
+    """An open proposal that the store has not numbered yet."""
+    author = Authorship(actor, session, "why", "request")
+    return Proposal(ProposalNumber(0), "open", "edit", author, Bounds(), "request", Seq(3), 1, 1)

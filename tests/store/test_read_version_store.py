@@ -1,4 +1,4 @@
-"""What sessions leave on disk, damaged: it is put aside or read, and the daemon goes on in either case."""
+"""Sessions and proposals on disk, damaged: they are put aside or read, and the daemon goes on."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import random
 import resource
 import shutil
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
+from editd.store.proposals import ProposalStore
 from editd.store.session_store import Bounds, Lease, ReadVersionStore, Session, SessionStore
 from editd.values.content import Version
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
+from editd.values.proposal import Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Base, ReadMark
 from editd_client.errors import EditdError
+from proposals import proposal_of, split
 from workplace import write
 
 if TYPE_CHECKING:
@@ -67,7 +71,34 @@ def read_registry(folder: Path) -> None:
     read.close(is_clean=True)
 
 
-@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+def proposals(folder: Path) -> Path:
+    made = ProposalStore(str(folder), 1)
+    made.add(proposal_of("them", "somebody"), [split(b"a\nb\n", b"a\nB\n")])
+    decision = Decision(2, Reviewer("ann"), "withdraw")
+    made.decide(replace(made.open[ProposalNumber(1)], state="withdrawn"), decision)
+    made.add(proposal_of("them", "somebody"), [split(b"a\nb\n", b"A\nb\n")])
+    made.close()
+    return folder / "proposals.db"
+
+
+def read_proposals(folder: Path) -> None:
+    read = ProposalStore(str(folder), 8_000_000)
+    assert read.is_whole == (put_aside(folder, "proposals.db") == [])
+    for number in (1, 2):
+        with suppress(IoError):  # one row of it is damaged: the others can be read
+            read.files(ProposalNumber(number), 1)
+            read.decisions(ProposalNumber(number))
+    read.find(path=WorkspacePath("f"))
+    added = read.add(proposal_of(), [split(b"c\n", b"d\n")])
+    if not read.is_whole:
+        assert added.number == 9, "higher than any that was given"
+    read.close()
+
+
+STORES = [(sights, read_sights), (registry, read_registry), (proposals, read_proposals)]
+
+
+@pytest.mark.parametrize(("make", "read"), STORES)
 def test_a_flipped_byte_keeps_nobody_from_going_on(
     tmp_path: Path, is_long: bool, make: Callable[[Path], Path], read: Callable[[Path], None]
 ) -> None:
@@ -101,7 +132,7 @@ def test_a_daemon_says_so_puts_it_aside_and_goes_on(place: Workplace, name: str)
     assert f"is damaged: {place.state / name}" in place.log()
 
 
-@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+@pytest.mark.parametrize(("make", "read"), STORES)
 def test_one_that_another_program_has_locked_is_not_damaged(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -160,7 +191,7 @@ def put_aside(folder: Path, name: str) -> list[Path]:
     return list((folder / "damaged").glob(f"*/{name}"))
 
 
-@pytest.mark.parametrize(("make", "read"), [(sights, read_sights), (registry, read_registry)])
+@pytest.mark.parametrize(("make", "read"), STORES)
 def test_one_whose_disk_fails_is_not_damaged(
     tmp_path: Path, make: Callable[[Path], Path], read: Callable[[Path], None]
 ) -> None:

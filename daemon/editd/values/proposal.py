@@ -1,5 +1,14 @@
 """A proposal: an edit that was planned like any other, and waits for a reviewer before it lands.
 
+    draft ── submit ──▶ open ─┬─ all hunks landed ───────────▶ landed
+                              ├─ all rejected ───────────────▶ rejected
+                              ├─ some landed, some rejected ─▶ partly
+                              ├─ by its author ──────────────▶ withdrawn
+                              ├─ its time is over ───────────▶ expired
+                              └─ others made all of it ──────▶ moot
+
+A settled proposal never changes its state. To reopen one makes a new proposal.
+
 A proposed file is decided hunk by hunk. Its base, its proposed state and the places of its hunks never
 change: a hunk that has landed is only marked so. The base plus the landed hunks, plus those that are
 left, is therefore always the proposed state.
@@ -12,8 +21,32 @@ from typing import TYPE_CHECKING, Literal, NewType
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
+    from editd.values.session import Bounds
+    from editd.values.transaction import Authorship, Seq
+
+ProposalNumber = NewType("ProposalNumber", int)
+"""A proposal's number in its workspace: 1, 2, 3 …, never used again."""
+
+ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
+ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
+DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot"]
+Via = Literal["socket", "review socket", "web", "rule"]
+
+TRANSITIONS: Mapping[ProposalState, frozenset[ProposalState]] = {
+    "draft": frozenset({"draft", "open", "withdrawn", "expired"}),
+    "open": frozenset({"open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"}),
+    "landed": frozenset(),
+    "partly": frozenset(),
+    "rejected": frozenset(),
+    "withdrawn": frozenset(),
+    "expired": frozenset(),
+    "moot": frozenset(),
+}
+UNSETTLED = frozenset({"draft", "open"})
 
 HunkId = NewType("HunkId", str)
 """16 hex digits, made of the path and the old and new lines, without line numbers."""
@@ -21,6 +54,64 @@ HunkId = NewType("HunkId", str)
 HunkKind = Literal["lines", "file", "mode", "move"]
 Verdict = Literal["landed", "rejected"]
 HunkState = Literal["fits", "there", "conflict", "landed", "rejected"]
+
+
+class Proposal(Struct, frozen=True):
+    """A proposal without its files, which the store has."""
+
+    number: ProposalNumber
+    state: ProposalState
+    kind: ProposalKind
+    authorship: Authorship  # that of the transaction, once it lands
+    bounds: Bounds  # of the author's session, which may end first
+    rule: str  # the rule that asked for a review, or `request`, or `session`
+    at: Seq  # the newest transaction when the current revision was made
+    created_us: int  # microseconds since the epoch, UTC
+    changed_us: int
+    expires_us: int | None = None
+    revision: int = 1
+    landed: tuple[Seq, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state not in UNSETTLED
+
+    def may_become(self, state: ProposalState) -> bool:
+        """Return whether `state` may follow its state."""
+        return state in TRANSITIONS[self.state]
+
+
+class Reviewer(Struct, frozen=True):
+    """The person or the rule that decides or comments, and the way the request came."""
+
+    actor: str
+    session: str | None = None
+    via: Via = "socket"
+
+
+class Decision(Struct, frozen=True):
+    """One decision on a proposal. `hunks` are those that it is about."""
+
+    time_us: int
+    by: Reviewer
+    what: DecisionKind
+    hunks: tuple[HunkId, ...] = ()
+    comment: str = ""
+    seq: int | None = None  # of the transaction that landed
+    is_modified: bool = False  # the reviewer changed the text
+    request_id: str | None = None
+
+
+class Comment(Struct, frozen=True):
+    """A reviewer's words on a revision, or on one hunk, or on a line of a file."""
+
+    time_us: int
+    by: Reviewer
+    revision: int
+    text: str
+    hunk: HunkId | None = None
+    path: str | None = None
+    line: int | None = None
 
 
 class ProposedHunk(Struct, frozen=True):
@@ -72,3 +163,13 @@ class ProposedFile(Struct, frozen=True):
 def is_whole(base: FileState | None, proposed: FileState | None) -> bool:
     """Return whether a change adds or deletes a file, or changes a symlink: nothing that has lines."""
     return base is None or proposed is None or base.is_symlink or proposed.is_symlink
+
+
+def state_after(hunks: Iterable[ProposedHunk]) -> ProposalState:
+    """Return the state of an open proposal with these hunks, by their verdicts."""
+    verdicts = {hunk.verdict for hunk in hunks}
+    if None in verdicts:
+        return "open"
+    if verdicts == {"landed"}:
+        return "landed"
+    return "rejected" if verdicts == {"rejected"} else "partly"

@@ -1,0 +1,438 @@
+"""The durable store of proposals: what waits for a reviewer, with its content, and what was decided.
+
+A write is durable on return, as in `session_store`. The database has the bytes of every base and of every
+proposed file, so that neither a compaction nor the loss of the user's repository reaches it.
+
+The history decides whether a hunk has landed. The row of a decision is written after its transaction, and
+a start compares the two. A damaged database is put aside, and costs the open proposals, but no landed work.
+
+Each method raises IoError if the database cannot be read or written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import MsgspecError, Struct
+from msgspec.structs import replace
+
+from editd.errors import IoError, Overloaded, Refused
+from editd.store import sqlite
+from editd.values.content import FileState, Version, version_of
+from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
+from editd.values.proposal import (
+    Comment,
+    Decision,
+    HunkId,
+    Proposal,
+    ProposalNumber,
+    ProposedFile,
+    ProposedHunk,
+)
+from editd.values.session import Bounds
+from editd.values.transaction import Authorship, Seq
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from editd.values.content import GitMode
+    from editd.values.proposal import ProposalKind, ProposalState, Verdict
+
+PROPOSALS_FILE = "proposals.db"
+OPEN_MAX = 1_000  # proposals that wait; a reviewer's list is then long past any use
+OPEN_OF_ONE_MAX = 200  # of one session, so that no agent takes the whole queue
+CONTENT_BYTES_MAX = 256 * 1024 * 1024  # of all bases and proposed files together
+PROPOSAL_TABLES = """
+create table if not exists proposal (
+    number integer primary key autoincrement, state text not null, session text,
+    revision integer not null, changed_us integer not null, written blob not null);
+create index if not exists proposal_state on proposal (state, number);
+create table if not exists revision (
+    proposal integer not null, revision integer not null, seq integer not null, time_us integer not null,
+    primary key (proposal, revision)) without rowid;
+create table if not exists file (
+    proposal integer not null, revision integer not null, position integer not null,
+    path blob not null, source blob,
+    base_version text, base_mode integer, base_permissions integer,
+    proposed_version text, proposed_mode integer, proposed_permissions integer,
+    primary key (proposal, revision, position)) without rowid;
+create table if not exists hunk (
+    proposal integer not null, revision integer not null, number integer not null,
+    position integer not null, id text not null, kind text not null,
+    old_start integer not null, old_end integer not null,
+    new_start integer not null, new_end integer not null, verdict text,
+    primary key (proposal, revision, number)) without rowid;
+create table if not exists content (version text primary key, size integer not null, bytes blob not null);
+create table if not exists decision (
+    proposal integer not null, number integer not null, written blob not null,
+    primary key (proposal, number)) without rowid;
+create table if not exists comment (
+    proposal integer not null, number integer not null, written blob not null,
+    primary key (proposal, number)) without rowid;
+"""
+_COLUMNS = {  # of each table: a flipped bit may have renamed one
+    "proposal": "number, state, session, revision, changed_us, written",
+    "revision": "proposal, revision, seq, time_us",
+    "file": (
+        "proposal, revision, position, path, source, base_version, base_mode, base_permissions, "
+        "proposed_version, proposed_mode, proposed_permissions"
+    ),
+    "hunk": (
+        "proposal, revision, number, position, id, kind, old_start, old_end, new_start, new_end, verdict"
+    ),
+    "content": "version, size, bytes",
+    "decision": "proposal, number, written",
+    "comment": "proposal, number, written",
+}
+_PARTS = ("revision", "file", "hunk", "decision", "comment")  # the tables with rows of a proposal
+
+
+Note = TypeVar("Note", Decision, Comment)
+
+
+class _Proposal(Struct, frozen=True):
+    """The stored form of a proposal. New fields come last, with a default."""
+
+    kind: str
+    actor: str
+    message: str
+    request_id: str | None
+    write: list[str] | None
+    read: list[str] | None
+    rule: str
+    at: int
+    created_us: int
+    expires_us: int | None
+    landed: list[int]
+
+
+class ProposalStore:
+    """The proposals of one workspace. Used by one thread at a time.
+
+    `open` has the drafts and the open proposals by number, always as they are on the disk. `is_whole` is
+    False if the content of a damaged database is gone.
+    """
+
+    def __init__(self, folder: str, now_us: int) -> None:
+        """Open the database in the state folder, or create it. Raises IoError."""
+        self._path = os.path.join(folder, PROPOSALS_FILE)
+        self.open: dict[ProposalNumber, Proposal] = {}
+        self.content_bytes = 0
+        with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
+            self._database, self.is_whole = sqlite.open_or_replace(
+                self._path, self._load, journal="wal", synchronous="full", tables=PROPOSAL_TABLES
+            )
+            if not self.is_whole:
+                # As for tokens of leases: higher than any number that was ever given.
+                self.open, self.content_bytes = {}, 0
+                with sqlite.writing(self._database):
+                    self._execute("insert into sqlite_sequence values ('proposal', ?)", now_us // 1_000_000)
+            sqlite.is_open(self._database)
+
+    def add(self, proposal: Proposal, files: Sequence[ProposedFile]) -> Proposal:
+        """Store a new proposal under the next number, which replaces its own. Return it.
+
+        Raises Overloaded if too many are open, or if their content is too large.
+        """
+        self._check_count(proposal.authorship.session)
+        with self._writing():
+            added = self._execute(
+                "insert into proposal (state, session, revision, changed_us, written) values (?, ?, ?, ?, ?)",
+                *_row(proposal),
+            )
+            proposal = replace(proposal, number=ProposalNumber(cast("int", added.lastrowid)))
+            more = self._add_revision(proposal, files)
+        self._keep(proposal)
+        self.content_bytes += more
+        return proposal
+
+    def revise(self, proposal: Proposal, files: Sequence[ProposedFile]) -> None:
+        """Store a proposal with the next revision, which has these files. Raises Overloaded."""
+        with self._writing():
+            self._put(proposal)
+            more = self._add_revision(proposal, files)
+        self._keep(proposal)
+        self.content_bytes += more
+
+    def decide(
+        self, proposal: Proposal, decision: Decision, verdicts: Mapping[HunkId, Verdict] | None = None
+    ) -> None:
+        """Store a decision, its verdicts on hunks of the current revision, and the proposal after it."""
+        rows = [
+            (verdict, proposal.number, proposal.revision, hunk) for hunk, verdict in (verdicts or {}).items()
+        ]
+        with self._writing():
+            self._put(proposal)
+            self._database.executemany(
+                "update hunk set verdict = ? where proposal = ? and revision = ? and id = ?", rows
+            )
+            self._add_note("decision", proposal.number, decision)
+        self._keep(proposal)
+
+    def comment(self, proposal: Proposal, comment: Comment) -> None:
+        """Store a comment, and the proposal with the time of it."""
+        with self._writing():
+            self._put(proposal)
+            self._add_note("comment", proposal.number, comment)
+        self._keep(proposal)
+
+    def get(self, number: ProposalNumber) -> Proposal | None:
+        """Return a proposal, open or settled, or None."""
+        with self._reading():
+            row = self._execute("select * from proposal where number = ?", number).fetchone()
+            return None if row is None else _proposal(*row)
+
+    def find(
+        self,
+        states: Collection[ProposalState] = (),
+        *,
+        session: str | None = None,
+        path: WorkspacePath | None = None,
+        before: ProposalNumber | None = None,
+        limit: int = 50,
+    ) -> tuple[list[Proposal], bool]:
+        """Return proposals, the newest first, and whether there are more than `limit`.
+
+        `states` (default: all), `session`, and `path` (a file or a folder) restrict them, and `before` to
+        those with a lower number.
+        """
+        conditions, values = ["true"], list[object]()
+        if states:
+            conditions.append(f"state in ({', '.join('?' * len(states))})")
+            values += states
+        if session is not None:
+            conditions.append("session = ?")
+            values.append(session)
+        if before is not None:
+            conditions.append("number < ?")
+            values.append(before)
+        if path is not None:
+            conditions.append(_TOUCHES)
+            values += [path.raw, path.raw + b"/", path.raw + b"0"] * 2  # "0" comes after "/"
+        query = f"select * from proposal where {' and '.join(conditions)} order by number desc limit ?"  # noqa: S608  # ours
+        with self._reading():
+            proposals = [_proposal(*row) for row in self._execute(query, *values, limit + 1)]
+        return proposals[:limit], len(proposals) > limit
+
+    def files(self, number: ProposalNumber, revision: int) -> tuple[ProposedFile, ...]:
+        """Return the files of a revision with their content and hunks; none for an unknown one."""
+        with self._reading():
+            hunks: dict[int, list[ProposedHunk]] = {}
+            for position, *hunk in self._execute(
+                "select position, id, number, kind, old_start, old_end, new_start, new_end, verdict "
+                "from hunk where proposal = ? and revision = ? order by number",
+                number, revision,
+            ):  # fmt: skip
+                hunks.setdefault(position, []).append(ProposedHunk(*hunk))
+            rows = self._execute(
+                "select * from file where proposal = ? and revision = ? order by position", number, revision
+            ).fetchall()
+            return tuple(
+                ProposedFile(
+                    WorkspacePath(os.fsdecode(path)),
+                    None if source is None else WorkspacePath(os.fsdecode(source)),
+                    self._state(*states[:3]),
+                    self._state(*states[3:]),
+                    tuple(hunks.get(position, ())),
+                )
+                for _, _, position, path, source, *states in rows
+            )
+
+    def decisions(self, number: ProposalNumber) -> list[Decision]:
+        """Return the decisions on a proposal, in their order."""
+        return self._notes("decision", number, Decision)
+
+    def comments(self, number: ProposalNumber) -> list[Comment]:
+        """Return the comments on a proposal, in their order."""
+        return self._notes("comment", number, Comment)
+
+    def forget_settled(self, before_us: int) -> int:
+        """Delete the settled proposals that have not changed since `before_us`.
+
+        Return the bytes of content that this frees.
+        """
+        old = "select number from proposal where state not in ('draft', 'open') and changed_us < ?"
+        with self._writing():
+            for table in _PARTS:
+                self._execute(f"delete from {table} where proposal in ({old})", before_us)  # noqa: S608  # ours
+            self._execute(f"delete from proposal where number in ({old})", before_us)  # noqa: S608  # ours
+            self._execute(
+                "delete from content where version not in (select base_version from file "
+                "where base_version is not null union select proposed_version from file "
+                "where proposed_version is not null)"
+            )
+            left = _content_bytes(self._database)
+        freed = self.content_bytes - left
+        self.content_bytes = left
+        return freed
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _load(self, database: sqlite3.Connection) -> None:
+        sqlite.verify_pages(database, "quick_check")
+        for table, columns in _COLUMNS.items():
+            database.execute(f"select {columns} from {table} limit 0")  # noqa: S608  # ours
+        proposals = [_proposal(*row) for row in database.execute("select * from proposal")]
+        self.open = {one.number: one for one in proposals if not one.is_settled}
+        self.content_bytes = _content_bytes(database)
+
+    def _check_count(self, session: str | None) -> None:
+        if len(self.open) >= OPEN_MAX:
+            raise Overloaded(f"{OPEN_MAX} proposals are open.", hint="Decide on some of them first.")
+        own = sum(proposal.authorship.session == session for proposal in self.open.values())
+        if session is not None and own >= OPEN_OF_ONE_MAX:
+            raise Overloaded(
+                f"{OPEN_OF_ONE_MAX} proposals of session {session} are open.",
+                hint="Withdraw some of them, or wait until they are decided.",
+            )
+
+    def _keep(self, proposal: Proposal) -> None:
+        """Note the stored state of a proposal, once it is durable."""
+        if proposal.is_settled:
+            self.open.pop(proposal.number, None)
+        else:
+            self.open[proposal.number] = proposal
+
+    def _put(self, proposal: Proposal) -> None:
+        self._execute(
+            "update proposal set state = ?, session = ?, revision = ?, changed_us = ?, written = ? "
+            "where number = ?",
+            *_row(proposal), proposal.number,
+        )  # fmt: skip
+
+    def _add_revision(self, proposal: Proposal, files: Sequence[ProposedFile]) -> int:
+        """Write the rows of a new revision. Return the bytes of new content. Raises Overloaded."""
+        key = proposal.number, proposal.revision
+        self._execute("insert into revision values (?, ?, ?, ?)", *key, proposal.at, proposal.changed_us)
+        more = sum(map(self._add_content, _states(files)))
+        if self.content_bytes + more > CONTENT_BYTES_MAX:
+            raise Overloaded(
+                f"All proposals together may have {CONTENT_BYTES_MAX} bytes of content.",
+                hint="Decide on some of them first, or propose fewer files at once.",
+            )
+        for position, file in enumerate(files):
+            source = None if file.source is None else file.source.raw
+            self._execute(
+                "insert into file values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *key, position, file.path.raw, source, *_state_row(file.base), *_state_row(file.proposed),
+            )  # fmt: skip
+            self._database.executemany(
+                "insert into hunk values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (*key, hunk.number, position, hunk.id, hunk.kind, hunk.start, hunk.end, hunk.new_start,
+                     hunk.new_end, hunk.verdict)
+                    for hunk in file.hunks
+                ],
+            )  # fmt: skip
+        return more
+
+    def _add_content(self, state: FileState) -> int:
+        """Store the bytes of a state. Return their number, or 0 if they were there."""
+        size = len(state.content)
+        added = self._execute(
+            "insert or ignore into content values (?, ?, ?)", state.version, size, state.content
+        )
+        return size if added.rowcount else 0
+
+    def _add_note(self, table: str, number: ProposalNumber, note: Decision | Comment) -> None:
+        self._execute(
+            f"insert into {table} select ?, count(*) + 1, ? from {table} where proposal = ?",  # noqa: S608  # ours
+            number, sqlite.encoded(note), number,
+        )  # fmt: skip
+
+    def _notes(self, table: str, number: ProposalNumber, form: type[Note]) -> list[Note]:
+        with self._reading():
+            query = f"select written from {table} where proposal = ? order by number"  # noqa: S608  # ours
+            return [sqlite.decoded(written, form) for (written,) in self._execute(query, number)]
+
+    def _state(self, version: str | None, mode: int, permissions: int | None) -> FileState | None:
+        """Return a state with its content. Raises IoError if the content is damaged."""
+        if version is None:
+            return None
+        row = self._execute("select bytes from content where version = ?", version).fetchone()
+        if row is None or version_of(row[0]) != version:
+            raise IoError(OSError(f"version {version} is damaged"), f"{self._path} cannot be read")
+        return FileState(row[0], cast("GitMode", mode), permissions, Version(version))
+
+    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        return self._database.execute(statement, values)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        what = f"The proposals, {self._path}, cannot be written"
+        with sqlite.refusing(what), sqlite.writing(self._database):
+            yield
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        what = f"The proposals, {self._path}, cannot be read"
+        try:
+            with sqlite.refusing(what):
+                yield
+        except IoError:
+            raise
+        except (MsgspecError, ValueError, TypeError, Refused) as error:
+            raise IoError(OSError(f"a row is damaged ({error})"), what) from error
+
+
+_TOUCHES = """exists (select 1 from file
+    where file.proposal = proposal.number and file.revision = proposal.revision and
+    (path = ? or path between ? and ? or source = ? or source between ? and ?))"""
+
+
+def _content_bytes(database: sqlite3.Connection) -> int:
+    return int(database.execute("select coalesce(sum(size), 0) from content").fetchone()[0])
+
+
+def _states(files: Iterable[ProposedFile]) -> list[FileState]:
+    return [state for file in files for state in (file.base, file.proposed) if state is not None]
+
+
+def _state_row(state: FileState | None) -> tuple[str | None, int | None, int | None]:
+    return (None, None, None) if state is None else (state.version, state.mode, state.permissions)
+
+
+def _row(proposal: Proposal) -> tuple[str, str | None, int, int, bytes]:
+    """Return the columns of a proposal but for its number."""
+    author, bounds = proposal.authorship, proposal.bounds
+    written = _Proposal(
+        proposal.kind, author.actor, author.message, author.request_id, _texts(bounds.write),
+        _texts(bounds.read), proposal.rule, proposal.at, proposal.created_us, proposal.expires_us,
+        list(proposal.landed),
+    )  # fmt: skip
+    return (
+        proposal.state, author.session, proposal.revision, proposal.changed_us, sqlite.encoded(written),
+    )  # fmt: skip
+
+
+def _proposal(
+    number: int, state: str, session: str | None, revision: int, changed_us: int, written: bytes
+) -> Proposal:
+    kept = sqlite.decoded(written, _Proposal)
+    return Proposal(
+        ProposalNumber(number),
+        cast("ProposalState", state),
+        cast("ProposalKind", kept.kind),
+        Authorship(kept.actor, session, kept.message, kept.request_id),
+        Bounds(_globs(kept.write), _globs(kept.read)),
+        kept.rule,
+        Seq(kept.at),
+        kept.created_us,
+        changed_us,
+        kept.expires_us,
+        revision,
+        tuple(map(Seq, kept.landed)),
+    )
+
+
+def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
+    return None if globs is None else [glob.text for glob in globs]
+
+
+def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
+    return None if texts is None else tuple(map(Glob.parse, texts))
