@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.values.session import Bounds
 from msgspec.structs import replace
 
 from editd.edits.proposed_hunks import proposed_files
 from editd.values.content import Change, FileState
+from editd.values.glob import Bounds
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Proposal, ProposalNumber
 from editd.values.transaction import Authorship, Seq

@@ -12,8 +12,8 @@ import pytest
 
 from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Refused
-from editd.store.session_store import Bounds, Lease, Session, SessionStore
-from editd.values.glob import Glob
+from editd.store.session_store import Lease, Session, SessionStore
+from editd.values.glob import Bounds, Glob
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from editd.engine.commands import Undo, reader_of
 from editd.engine.sessions import ReadVersions, Sessions
 from editd.engine.undo_selection import LastEditOf
 from editd.errors import IoError, NothingToUndo
-from editd.store.session_store import Bounds, ReadVersionStore, SessionStore
+from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.values.content import Version, version_of
+from editd.values.glob import Bounds
 from editd.values.transaction import Authorship, Base, ReadMark
 from harness import Harness, apply, done, path_of, refused, write
 

@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from editd.values.session import Bounds
 from msgspec.structs import replace
 
 import injection
@@ -18,7 +17,7 @@ from editd.errors import IoError, Overloaded
 from editd.store import proposals as proposals_module
 from editd.store.proposals import OPEN_OF_ONE_MAX, ProposalStore
 from editd.values.content import EXECUTABLE, Change, FileState, version_of
-from editd.values.glob import Glob
+from editd.values.glob import Bounds, Glob
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Seq

@@ -17,9 +17,9 @@ from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.store.proposals import ProposalStore
-from editd.store.session_store import Bounds, Lease, ReadVersionStore, Session, SessionStore
+from editd.store.session_store import Lease, ReadVersionStore, Session, SessionStore
 from editd.values.content import Version
-from editd.values.glob import Glob
+from editd.values.glob import Bounds, Glob
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Base, ReadMark

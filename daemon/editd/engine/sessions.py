@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
-from editd.store.session_store import Bounds, Session
+from editd.store.session_store import Session
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import Reader
     from editd.store.session_store import ReadVersionStore, SessionStore
+    from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
     from editd.wire.messages import OnStale, Unread
 

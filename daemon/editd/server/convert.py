@@ -17,11 +17,10 @@ from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index_tables import LogQuery
-from editd.store.session_store import Bounds
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
 from editd.values.content import FileState, Text, line_end_of
-from editd.values.glob import Glob, check_count, parse_all
+from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.wire import messages
 

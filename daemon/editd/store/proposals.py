@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
 from editd.values.content import FileState, Version, version_of
-from editd.values.glob import Glob
+from editd.values.glob import Bounds, Glob
 from editd.values.path import WorkspacePath
 from editd.values.proposal import (
     Comment,
@@ -32,7 +32,6 @@ from editd.values.proposal import (
     ProposedFile,
     ProposedHunk,
 )
-from editd.values.session import Bounds
 from editd.values.transaction import Authorship, Seq
 
 if TYPE_CHECKING:

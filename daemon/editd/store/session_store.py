@@ -13,7 +13,7 @@ from msgspec import Struct
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.values.content import Version
-from editd.values.glob import Glob, Meter, could_both_match, is_among, path_outside
+from editd.values.glob import Bounds, Glob, Meter, could_both_match, is_among
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Base, Published, ReadMark
 
@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from editd.wire.messages import OnStale, Unread
-
-
-class Bounds(Struct, frozen=True):
-    """The paths that a session may write and read; None is all of them."""
-
-    write: tuple[Glob, ...] | None = None
-    read: tuple[Glob, ...] | None = None
-
-    def may_write(self, path: WorkspacePath) -> bool:
-        return self.write is None or is_among(path, self.write)
-
-    def unwritable(self, glob: Glob) -> str | None:
-        """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
-        return None if self.write is None else path_outside(glob, self.write, Meter())
-
-    def may_read(self, path: WorkspacePath) -> bool:
-        return self.read is None or is_among(path, self.read)
 
 
 class Session(Struct, frozen=True):

@@ -458,3 +458,20 @@ def _way_to(state: _Step, came: dict[_Step, tuple[_Step, str] | None]) -> str:
         found.append(character)
         step = came[state]
     return "".join(reversed(found))
+
+
+class Bounds(Struct, frozen=True):
+    """The paths that a session may write and read; None is all of them."""
+
+    write: tuple[Glob, ...] | None = None
+    read: tuple[Glob, ...] | None = None
+
+    def may_write(self, path: WorkspacePath) -> bool:
+        return self.write is None or is_among(path, self.write)
+
+    def unwritable(self, glob: Glob) -> str | None:
+        """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
+        return None if self.write is None else path_outside(glob, self.write, Meter())
+
+    def may_read(self, path: WorkspacePath) -> bool:
+        return self.read is None or is_among(path, self.read)

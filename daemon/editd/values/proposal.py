@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from editd.values.content import FileState
+    from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
-    from editd.values.session import Bounds
     from editd.values.transaction import Authorship, Seq
 
 ProposalNumber = NewType("ProposalNumber", int)
