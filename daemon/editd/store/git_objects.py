@@ -8,6 +8,7 @@ Formats: git's Documentation/gitformat-index, `tree` and `commit` as git-hash-ob
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -28,6 +29,7 @@ ObjectKind = Literal["blob", "tree", "commit"]
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+_ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
 _FOLDER_MODE = 0o040000
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
 
@@ -89,16 +91,17 @@ class GitTree(Struct, eq=False):
 
     @classmethod
     def decode(cls, raw: bytes) -> GitTree:
+        """Parse a tree object. Raises ValueError if `raw` is no tree."""
+        return cls.of(_parse_entries(raw))
+
+    @classmethod
+    def of(cls, parsed: Iterable[_ParsedEntry]) -> GitTree:
+        """Return a folder with these entries, which are in git's order."""
         keys: list[bytes] = []
         entries: list[bytes] = []
-        at = 0
-        while at < len(raw):
-            space = raw.index(b" ", at)
-            end = raw.index(b"\0", space)
-            name = raw[space + 1 : end]
-            keys.append(name + b"/" if raw[at:space] == b"40000" else name)
-            entries.append(raw[at : end + 21])
-            at = end + 21
+        for entry, is_folder, name in parsed:
+            keys.append(name + b"/" if is_folder else name)
+            entries.append(entry)
         return cls(keys, entries)
 
     def __len__(self) -> int:
@@ -114,13 +117,6 @@ class GitTree(Struct, eq=False):
         key = name + b"/"
         at = bisect_left(self.keys, key)
         return self.entries[at][-20:] if at < len(self.keys) and self.keys[at] == key else None
-
-    def without(self, other: GitTree) -> GitTree:
-        """Return this folder without the entries that the other has too: most of them in successive trees."""
-        shared = set(other.entries)
-        pairs = zip(self.keys, self.entries, strict=True)
-        rest = [(key, entry) for key, entry in pairs if entry not in shared]
-        return GitTree([key for key, _ in rest], [entry for _, entry in rest])
 
     def files(self) -> dict[bytes, Entry]:
         """Return the files and symlinks by name."""
@@ -315,8 +311,7 @@ def tree_changes(
         prefix, before, after = waiting.pop()
         if before == after:
             continue
-        old, new = _decoded(read, before), _decoded(read, after)
-        old, new = old.without(new), new.without(old)
+        old, new = _differing(read, before, after)
         old_files, new_files = old.files(), new.files()
         for name in sorted(old_files.keys() | new_files.keys()):
             yield prefix + name, old_files.get(name), new_files.get(name)
@@ -325,6 +320,27 @@ def tree_changes(
             (prefix + name + b"/", old_folders.get(name, EMPTY_TREE), new_folders.get(name, EMPTY_TREE))
             for name in sorted(old_folders.keys() | new_folders.keys(), reverse=True)
         )
+
+
+_ParsedEntry = tuple[bytes, bytes, bytes]
+"""An entry of a tree object: all of it, the mode if it is a folder's, and the name."""
+
+
+def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
+    parsed: list[_ParsedEntry] = _ENTRY.findall(raw)
+    if sum([len(entry) for entry, _, _ in parsed]) != len(raw):
+        raise ValueError("not a tree object")
+    return parsed
+
+
+def _differing(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> tuple[GitTree, GitTree]:
+    """Return two folders without the entries that both have: most of them in successive trees."""
+    old, new = (_parse_entries(b"" if oid == EMPTY_TREE else read(oid)) for oid in (before, after))
+    shared = {entry for entry, _, _ in old} & {entry for entry, _, _ in new}
+    return (
+        GitTree.of(parsed for parsed in old if parsed[0] not in shared),
+        GitTree.of(parsed for parsed in new if parsed[0] not in shared),
+    )
 
 
 def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:

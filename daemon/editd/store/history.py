@@ -570,7 +570,7 @@ class History:
                 last = -1
         lacking: list[Oid] = []
         oid: Oid | None = self._head
-        while oid is not None and self._written(oid).seq > last:
+        while oid is not None and (last < 0 or self._written(oid).seq > last):
             lacking.append(oid)
             oid = self._commit(oid).parent
         for oid in reversed(lacking):
