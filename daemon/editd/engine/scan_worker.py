@@ -60,8 +60,7 @@ class ScanWorker:
         create_store(store)
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted baseline
         blobs = _BlobWriter(PackWriter(made))
-        walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take)
-        walk.report = _Progress(walk).report
+        walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take, _Progress().report)
         try:
             commit, tree = self._write_commit(walk, blobs.writer, time_us)
             indexes = [index for index in walk.indexes.values() if index is not None]
@@ -178,14 +177,13 @@ def counted(files: int, predicate: str) -> str:
 class _Progress(Struct):
     """Progress of a baseline, sent to the daemon now and then."""
 
-    walk: Walk
     reported: float = 0.0
 
-    def report(self) -> None:
+    def report(self, files: int, content_bytes: int) -> None:
         now = time.monotonic()
         if now - self.reported > PROGRESS_SECONDS:
             self.reported = now
-            frame = {"progress": self.walk.files, "bytes": self.walk.content_bytes}
+            frame = {"progress": files, "bytes": content_bytes}
             write_frame(sys.stdout.buffer, frame)
 
 

@@ -70,8 +70,8 @@ class Walk(Struct):
     known: Known  # brought up to date by the walk
     take: Callable[[bytes, bytes], bool] = lambda _path, _content: True
     """Called with path and content of each file read; False leaves the file out."""
-    report: Callable[[], None] = lambda: None
-    """Called after each file read, and now and then between others."""
+    report: Callable[[int, int], None] = lambda _files, _content_bytes: None
+    """Called with the numbers of files and bytes after each file read, and now and then between others."""
     skipped: frozenset[bytes] = frozenset()  # paths to leave unread
     indexes: dict[bytes, GitIndex | None] = field(default_factory=dict)  # by the top of the work tree
     files: int = 0
@@ -195,7 +195,7 @@ class Walk(Struct):
                 return None
             self.files += 1
             if self.files % REPORT_FILES == 1:
-                self.report()
+                self.report(self.files, self.content_bytes)
             identity, known = _identity(status), self.known.get(path)
             if known is not None and known.startswith(identity):
                 self._seen.add(path)
@@ -249,7 +249,7 @@ class Walk(Struct):
         if not self.take(path, content):
             return None
         self.content_bytes += len(content)
-        self.report()
+        self.report(self.files, self.content_bytes)
         return version_of(content)
 
 
