@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
-from editd.store.git_repository import add_pack, borrow, create_store
+from editd.store.git_repository import add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -57,7 +57,8 @@ class ScanWorker:
         """Write the present workspace into the store, durably. Return the answer. Raises OSError."""
         store = os.path.join(self.folder, "store.git")
         made = os.path.join(self.folder, _MADE)
-        create_store(store)
+        if not is_store(store):  # otherwise the daemon may be using it
+            create_store(store)
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted baseline
         blobs = _BlobWriter(PackWriter(made))
         walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take, _Progress().report)

@@ -45,7 +45,7 @@ from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
 from editd.store import first_scan
-from editd.store.git_repository import move_head, write_manifest
+from editd.store.git_repository import create_store, is_store, move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
@@ -77,6 +77,7 @@ GIVE_BACK_SECONDS = 1.0  # after a client has left, before its memory goes back 
 ENCODINGS = ["msgpack-rpc", "json-rpc", "json-rpc-lines"]
 WATCH_SECONDS = 2.0  # for the watcher to be ready before the baseline; after that, a scan follows it
 LONG_FILES = 5_000  # after these, some tenths of a second, edits do not wait for the end of the first scan
+LONG_FOLDERS = 1_000  # the same for the folders that the watch has found, before the scan begins
 LONG_BYTES = 64 * 1024 * 1024  # the same for the bytes of a few large files
 LONG_SECONDS = 3.0  # the same after the first report of the scan, for disks that are slow
 # Requests that need no more of the history than the files that they name.
@@ -87,6 +88,7 @@ MEANWHILE = (
     messages.LeaseRenew, messages.LeaseRelease, messages.LeaseList, messages.Subscribe,
     messages.Unsubscribe, messages.Dialects, messages.ConfigReload,
 )  # fmt: skip
+WATCH_STEP_SECONDS = 0.1  # between two looks at the number of folders meanwhile
 DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
 
 
@@ -338,15 +340,17 @@ class Daemon:
         self._begin = partial(self._open, disk, scanner, searcher)
         is_resumed = self._is_partial  # changes made while no daemon ran are still to be found
         try:
+            store = os.path.join(self._places.state, "store.git")
+            if not is_store(store):
+                create_store(store)
             await scanner.start()  # its interpreter starts while the folders are walked for the watch
-            seen = await self._watching.ready(WATCH_SECONDS)
+            seen = await self._watched()
             taken = await scanner.baseline(self._clock.now_us(), self._count)
             services = self._services
             if self._failed is not None:
                 return
             if services is None:
                 first_scan.end(self._places.state)
-                store = os.path.join(self._places.state, "store.git")
                 write_manifest(store)
                 move_head(store, bytes.fromhex(taken["baseline"]))
                 services = self._begin()
@@ -364,6 +368,16 @@ class Daemon:
             _collect()
             self._served.set()
             self._opened.set()
+
+    async def _watched(self) -> int | None:
+        """Wait for the watch, as `WorkspaceWatcher.ready`. Requests do not wait for a large one."""
+        until = time.monotonic() + WATCH_SECONDS
+        seen = None
+        while seen is None and time.monotonic() < until:
+            seen = await self._watching.ready(WATCH_STEP_SECONDS)
+            self._is_long = self._watching.status()["directories"] > LONG_FOLDERS
+            self._begin_if_long()
+        return seen
 
     def _fail(self, error: Refused | OSError) -> None:
         """Refuse everything from now on, because the baseline failed. The next start takes it again."""
@@ -407,7 +421,7 @@ class Daemon:
         self._counting_since = self._counting_since or now
         self._counted = files
         seconds = now - self._counting_since
-        self._is_long = files > LONG_FILES or content_bytes > LONG_BYTES or seconds > LONG_SECONDS
+        self._is_long |= files > LONG_FILES or content_bytes > LONG_BYTES or seconds > LONG_SECONDS
         self._begin_if_long()
 
     # ── clients ──

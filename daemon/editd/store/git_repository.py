@@ -295,6 +295,11 @@ def open_store(path: str) -> pygit2.Repository:
             search_path[level] = folders
 
 
+def is_store(path: str) -> bool:
+    """Return whether `create_store` was completed there."""
+    return os.path.exists(os.path.join(path, "HEAD"))
+
+
 def create_store(path: str) -> None:
     """Create the repository, durably; existing parts stay. Raises OSError.
 
