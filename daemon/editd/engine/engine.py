@@ -56,7 +56,7 @@ from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf
+from editd.engine.undo_selection import BySession, LastEditOf, LastUndoOf, Latest, newest_of
 from editd.errors import (
     Broken,
     FileMissing,
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
+    from editd.engine.undo_selection import Scope
     from editd.store.git_objects import Oid
     from editd.store.history import History
     from editd.store.journal import JournalPosition
@@ -102,6 +103,7 @@ WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read aga
 PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
 PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
+UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 
 
@@ -284,6 +286,8 @@ class Engine:
 
     def weight(self, request: Write) -> int:
         """Estimate how many bytes a request will read, hash and write, for the scheduling of requests."""
+        if isinstance(request, Undo):
+            return self._weight_of_undo(request.scope)
         if not isinstance(request, Apply):
             return UNDO_BYTES
         total = len(request.edits) * EDIT_BYTES
@@ -298,6 +302,21 @@ class Engine:
                 with contextlib.suppress(Refused, OSError):
                     entry = self.tree.entry(WorkspacePath.parse(edit.path))
                     total += 0 if entry is None else entry.size
+        return total
+
+    def _weight_of_undo(self, scope: Scope) -> int:
+        """Return the weight of an undo of the newest transaction if memory shows that it is small."""
+        newest = None
+        if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):
+            newest = self.history.index.newest_in_force(newest_of(scope))
+        if newest is None or len(newest.touches) > UNDO_TOUCHES_MAX:
+            return UNDO_BYTES
+        total = 0
+        for touch in newest.touches:
+            total += EDIT_BYTES + (0 if touch.before is None else self.history.size_of(touch.before.version))
+            with contextlib.suppress(Refused, OSError):
+                entry = self.tree.entry(touch.path)
+                total += 0 if entry is None else entry.size
         return total
 
     def _check_writable(self, request: Write) -> Result | None:

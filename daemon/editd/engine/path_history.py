@@ -56,6 +56,8 @@ class HistoryWalker:
 
     def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
         """Return when the file that has `path` after `seq` first leaves it, or None."""
+        if self.history.index.has_stayed(path, seq):
+            return None
         departures = self._departures.setdefault(path, [])
         known_after = self._known_after.get(path)
         if known_after is None or seq < known_after:

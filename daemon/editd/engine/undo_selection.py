@@ -155,12 +155,9 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
     before it, one by one, in case an undo of the first one has no effect.
     """
     match scope:
-        case Latest(last=1):
-            single = _matches((), UndoQuery(UNDOABLE, _as_tuple(scope.session)), history, 1)
-            nothing = "Nothing to undo."
-        case LastUndoOf():
-            single = _matches((), UndoQuery(("undo",), _as_tuple(scope.session)), history, 1)
-            nothing = "Nothing to redo."
+        case Latest(last=1) | LastUndoOf():
+            single = _matches((), newest_of(scope), history, 1)
+            nothing = "Nothing to redo." if isinstance(scope, LastUndoOf) else "Nothing to undo."
         case ByFilter(last=1):
             single = _matches(scope.paths, _chosen(scope, history), history, QUERY_SIZE)
             nothing = NO_MATCH
@@ -173,6 +170,13 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
         yield [target]
     if is_empty:
         raise NothingToUndo(nothing, hint="Use `log` to see the history.")
+
+
+def newest_of(scope: Latest | LastUndoOf) -> UndoQuery:
+    """Return the query whose newest result an undo of the newest transaction takes back first."""
+    if isinstance(scope, LastUndoOf):
+        return UndoQuery(("undo",), _as_tuple(scope.session))
+    return UndoQuery(UNDOABLE, _as_tuple(scope.session))
 
 
 def without_effect(targets: Sequence[UndoTarget]) -> NothingToUndo:

@@ -49,6 +49,10 @@ class ObjectSource(Protocol):
         """
         ...
 
+    def size(self, oid: Oid) -> int:
+        """Return the number of an object's bytes. Raises as `read`."""
+        ...
+
     def close(self) -> None: ...
 
 

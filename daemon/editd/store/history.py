@@ -105,6 +105,10 @@ class StoredObjects:
                 raise IoError(error, "The history cannot be read") from error
             return self._repository.odb.read(pygit2.Oid(raw=oid))
 
+    def size(self, oid: Oid) -> int:
+        _, size = self._repository.odb.read_header(pygit2.Oid(raw=oid))
+        return int(size)
+
     def close(self) -> None:
         self._repository.free()
 
@@ -222,6 +226,17 @@ class History:
         except pygit2.GitError as error:
             raise self._damaged(f"the content {version} cannot be read") from error
         return content if kind == pygit2.enums.ObjectType.BLOB else None
+
+    def size_of(self, version: Version) -> int:
+        """Return the number of bytes of a recorded version, without reading them; 0 if it is missing."""
+        oid = oid_of(version)
+        content = self._in_memory(oid)
+        if content is not None:
+            return len(content)
+        try:
+            return self._objects.size(oid)
+        except (KeyError, pygit2.GitError):
+            return 0
 
     def has_folder(self, path: WorkspacePath) -> bool:
         """Return whether there is a file below `path` after the newest transaction, drafts included."""

@@ -35,6 +35,7 @@ from editd.store.index_tables import (
     unstored,
     whole,
 )
+from editd.store.recent_transactions import RecentTransactions
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Seq, Transaction
 
@@ -79,6 +80,7 @@ class Index:
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[_Request, int] = {}
         self._touched: set[bytes] = set()  # a cache, so that an edit needs no query
+        self._recent = RecentTransactions()
         self.flaw: Refused | None = None  # the last failure; new transactions wait in memory meanwhile
 
     def _open(self) -> sqlite3.Connection:
@@ -112,6 +114,7 @@ class Index:
 
     def add(self, transaction: Transaction, notes: bytes = b"") -> None:
         self._waiting.append((transaction, notes))
+        self._recent.add(transaction)
         author = transaction.authorship
         if author.request_id is not None:
             self._requests[author.session, author.request_id] = transaction.seq
@@ -170,6 +173,7 @@ class Index:
             mark_all(self._database, transaction)
 
         self.flush()
+        self._recent.clear()  # the transactions of the trial are not among them
         with contextlib.suppress(_Forgotten), self._writing():
             yield add
             raise _Forgotten
@@ -177,6 +181,7 @@ class Index:
     def clear(self) -> None:
         """Remove everything, before a rebuild."""
         self._waiting.clear()
+        self._recent.clear()
         self._requests.clear()
         self._touched.clear()
         with self._writing():
@@ -191,6 +196,7 @@ class Index:
         )
         until = below if row is None else row[0]
         self._touched.clear()
+        self._recent.clear()
         with self._writing():
             self._database.execute("delete from touch where seq < ?", (until,))
             self._database.execute("delete from undoing where seq < ?", (until,))
@@ -201,6 +207,7 @@ class Index:
         """Make `transaction` the baseline of the history, without its changes."""
         self.flush()
         self._touched.clear()
+        self._recent.clear()
         with self._writing():
             self._database.execute("delete from touch where seq = ?", (transaction.seq,))
             insert(self._database, [(transaction, notes)])
@@ -428,6 +435,8 @@ class Index:
 
     def in_force(self, chosen: UndoQuery, limit: int = -1) -> list[Transaction]:
         """Return the newest `limit` transactions (-1: all) that match and are not undone, newest first."""
+        if limit == 1 and (newest := self.newest_in_force(chosen)) is not None:
+            return [newest]
         conditions = [f"kind in ({marks(chosen.kinds)})", "undone_by is null"]
         values: list[Any] = [*chosen.kinds]
         for condition, value in (
@@ -451,6 +460,14 @@ class Index:
             (*values, limit),
         )
         return self._transactions(rows)
+
+    def newest_in_force(self, chosen: UndoQuery) -> Transaction | None:
+        """Return the result of `in_force` with the limit 1 if it is in memory; otherwise None."""
+        return self._recent.newest_in_force(chosen)
+
+    def has_stayed(self, path: WorkspacePath, seq: int) -> bool:
+        """Return whether memory shows that no transaction after `seq` touched `path`."""
+        return self._recent.has_stayed(path, seq)
 
     def sessions(self) -> list[SessionWork]:
         """Return every session with a transaction, by name."""

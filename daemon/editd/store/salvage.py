@@ -84,6 +84,9 @@ class WholeObjects:
         kind, content = pack.read(oid)
         return KIND_NUMBERS[kind], content
 
+    def size(self, oid: Oid) -> int:
+        return len(self.read(oid)[1])
+
     def close(self) -> None:
         self._made.cleanup()
 

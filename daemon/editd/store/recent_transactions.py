@@ -1,0 +1,71 @@
+"""The newest transactions in memory, so that an undo of the newest one needs no query of the index.
+
+They are consecutive and end with the newest one. So what they say about later transactions is complete.
+A question that needs an older transaction has no answer here (None), and the index answers it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from editd.store.index_tables import UndoQuery
+
+if TYPE_CHECKING:
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Seq, Transaction
+
+_PATH = attrgetter("path.raw")  # the order of the index
+KEPT_MAX = 64  # transactions
+TOUCHES_MAX = 1_000  # paths in all of them, some 0.5 MB
+
+
+class RecentTransactions:
+    def __init__(self) -> None:
+        self._kept: deque[Transaction] = deque()
+        self._touches = 0
+
+    def add(self, transaction: Transaction) -> None:
+        """Note the newest transaction, and drop the oldest ones if there are too many."""
+        if self._kept and self._kept[-1].seq + 1 != transaction.seq:
+            self.clear()
+        self._kept.append(transaction)
+        self._touches += len(transaction.touches)
+        while len(self._kept) > KEPT_MAX or self._touches > TOUCHES_MAX:
+            self._touches -= len(self._kept.popleft().touches)
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._touches = 0
+
+    def newest_in_force(self, chosen: UndoQuery) -> Transaction | None:
+        """Return the newest transaction that matches `chosen` and is not undone.
+
+        None also stands for *unknown*: it may be older, only some paths of a transaction may be undone, or
+        `chosen` has other filters than kinds and sessions.
+        """
+        if chosen != UndoQuery(chosen.kinds, chosen.sessions):
+            return None
+        undone: set[Seq] = set()
+        for transaction in reversed(self._kept):
+            if transaction.parts:
+                return None
+            if transaction.seq in undone:
+                continue
+            is_match = not chosen.sessions or transaction.authorship.session in chosen.sessions
+            if is_match and transaction.kind in chosen.kinds:
+                return replace(transaction, touches=tuple(sorted(transaction.touches, key=_PATH)))
+            undone.update(transaction.undoes)
+        return None
+
+    def has_stayed(self, path: WorkspacePath, seq: int) -> bool:
+        """Return whether no transaction after `seq` touched `path`. False also stands for *unknown*."""
+        for transaction in reversed(self._kept):
+            if transaction.seq <= seq:
+                return True
+            if any(path in (touch.path, touch.source) for touch in transaction.touches):
+                return False
+        return False
