@@ -129,9 +129,13 @@ def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool
         return f"Binary files {old.rstrip()} and {new.rstrip()} differ\n"
     whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
     hunks = whole[whole.index(b"\n@@ ") + 1 :]
-    # Git cuts the heading of a hunk after 80 bytes, possibly inside a character.
-    hunks = _HEADING.sub(lambda match: match.group().decode("utf-8", "ignore").encode(), hunks)
-    return f"--- {old}\n+++ {new}\n" + hunks.decode("utf-8", "surrogateescape")
+    try:
+        text = hunks.decode()
+    except UnicodeDecodeError:
+        # Git cuts the heading of a hunk after 80 bytes, possibly inside a character.
+        hunks = _HEADING.sub(lambda match: match.group().decode("utf-8", "ignore").encode(), hunks)
+        text = hunks.decode("utf-8", "surrogateescape")
+    return f"--- {old}\n+++ {new}\n{text}"
 
 
 def _binary_patch(before: bytes, after: bytes) -> str:
