@@ -90,19 +90,21 @@ def test_an_undo_leaves_the_edit_before_it_as_the_newest_in_force() -> None:
     assert recent.newest_in_force(UndoQuery(EDITS, ("two",))) is None
     assert recent.has_stayed(PATHS[0], 1)
     assert not recent.has_stayed(PATHS[1], 2)
-    assert not recent.has_stayed(PATHS[0], 0)  # transaction 0 is not known
+    assert not recent.has_stayed(PATHS[0], 0)
+    assert not recent.has_stayed(PATHS[2], -1)  # transaction 0 is not known
+    assert recent.has_stayed(PATHS[2], 0)
 
 
 def test_no_more_is_kept_than_the_limits_allow() -> None:
     recent = RecentTransactions()
     for seq in range(KEPT_MAX + 1):
         recent.add(transaction(seq, PATHS[:1]))
-    assert not recent.has_stayed(PATHS[1], 0)
-    assert recent.has_stayed(PATHS[1], 1)
+    assert not recent.has_stayed(PATHS[1], -1)
+    assert recent.has_stayed(PATHS[1], 0)
     many = [WorkspacePath(str(number)) for number in range(TOUCHES_MAX + 1)]
     recent.add(transaction(KEPT_MAX + 1, many))
     assert recent.newest_in_force(UndoQuery(EDITS)) is None
-    assert not recent.has_stayed(PATHS[1], KEPT_MAX + 1)
+    assert not recent.has_stayed(PATHS[1], KEPT_MAX + 1)  # transaction of too many paths
 
 
 def test_a_gap_ends_the_memory() -> None:

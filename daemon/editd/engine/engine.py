@@ -82,7 +82,8 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
-    from editd.engine.undo_selection import Scope
+    from editd.engine.undo import UndoPlan
+    from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.git_objects import Oid
     from editd.store.history import History
     from editd.store.journal import JournalPosition
@@ -449,11 +450,16 @@ class Engine:
             raise
 
     def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
-        if request.dry_run:
-            self._record_strangers_of(request)
         scope, view = request.scope, batch.view
         past = HistoryWalker(self.history)
-        targets, inverted, warnings = plan_undo(request, past, view, self.guard)
+        planned = self._plan_undo(request, past, view)
+        if request.dry_run and view.strangers:
+            self._record_strangers(view)
+            past = HistoryWalker(self.history)
+            planned = self._plan_undo(request, past, view)
+        if isinstance(planned, NothingToUndo):
+            raise planned
+        targets, inverted, warnings = planned
         changes = inverted.changes
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
         outcome = Outcome(changes, warnings=warnings, answers=answers)
@@ -485,11 +491,16 @@ class Engine:
         )  # fmt: skip
         return None
 
-    def _record_strangers_of(self, request: Undo) -> None:
+    def _plan_undo(
+        self, request: Undo, past: HistoryWalker, view: DiskSnapshot
+    ) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]] | NothingToUndo:
+        try:
+            return plan_undo(request, past, view, self.guard)
+        except NothingToUndo as refusal:
+            return refusal
+
+    def _record_strangers(self, view: DiskSnapshot) -> None:
         """Record outside changes of the files that an undo would change, so that a dry run can name them."""
-        view = DiskSnapshot(self.tree, self.history)
-        with contextlib.suppress(NothingToUndo):
-            plan_undo(request, HistoryWalker(self.history), view, self.guard)
         is_ours = self._scope()
         known = {
             path: state
@@ -497,6 +508,7 @@ class Engine:
             if self.history.entry(path) is not None or is_ours(path)
         }
         self.adopt(known)
+        view.forget_strangers()
 
     def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq
 
+LOOKED_AHEAD_MIN = 1  # paths; for a single one its own queries are as fast
+LOOKED_AHEAD_SHARE = 4  # transactions to go through for each path
+
 
 class PathLeft(Struct, frozen=True):
     """The transaction `at` which a file leaves its path."""
@@ -47,6 +50,16 @@ class HistoryWalker:
         self._moves_from: dict[WorkspacePath, dict[int, WorkspacePath]] = {}
         self._known_moves_to: dict[WorkspacePath, dict[int, Change[Entry]]] = {}
         self._undoes: dict[int, tuple[Seq, ...]] = {}
+        self._leaving: set[bytes] | None = None  # all paths that files left after `_leaving_after`
+        self._leaving_after = 0
+
+    def look_ahead(self, seq: int, paths: int) -> None:
+        """Find the paths that files left after `seq`, for questions about so many paths, with one query.
+
+        Its time rises with the transactions after `seq`, so do nothing if there are too many of them.
+        """
+        if paths > LOOKED_AHEAD_MIN and self.history.head - seq <= LOOKED_AHEAD_SHARE * paths:
+            self._leaving, self._leaving_after = self.history.index.leaving(seq), seq
 
     def undoes(self, seq: int) -> tuple[Seq, ...]:
         """Return the transactions that `seq` undid, in whole or in part."""
@@ -56,6 +69,8 @@ class HistoryWalker:
 
     def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
         """Return when the file that has `path` after `seq` first leaves it, or None."""
+        if self._leaving is not None and seq >= self._leaving_after and path.raw not in self._leaving:
+            return None
         if self.history.index.has_stayed(path, seq):
             return None
         departures = self._departures.setdefault(path, [])

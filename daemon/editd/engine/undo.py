@@ -345,6 +345,8 @@ def invert(
     Raises HistoryDamaged if old content is missing, and InvalidParams for a hunk that does not exist.
     """
     left: list[ConflictSite] = []
+    oldest = min((int(target.transaction.seq) for target in targets), default=0)
+    past.look_ahead(oldest, sum(len(target.touches) for target in targets))
     while True:
         work = UndoPlanner(
             past, current, {int(target.transaction.seq): target for target in targets}, on_conflict

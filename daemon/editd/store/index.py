@@ -16,6 +16,7 @@ from editd.errors import Refused
 from editd.store import sqlite
 from editd.store.index_tables import (
     NAMES,
+    NOTHING,
     SCHEMA,
     LogQuery,
     SessionWork,
@@ -415,6 +416,19 @@ class Index:
             (path.raw, version, before),
         )
         return None if row is None else cast("int | None", row[0])
+
+    def leaving(self, after: int) -> set[bytes]:
+        """Return all paths that a file may have left after transaction `after`, and perhaps others.
+
+        It may be deleted, moved, overwritten by a move, or put back by an undo.
+        """
+        rows = self._all(
+            "select path from touch where seq > ?1 and (after is null or source is not null)"
+            " union select source from touch where seq > ?1 and source is not null"
+            " union select path from touch join tx using (seq) where seq > ?1 and undoes != ?2",
+            (after, NOTHING),
+        )
+        return {path for (path,) in rows}
 
     def moves_from(self, path: WorkspacePath) -> list[tuple[int, WorkspacePath]]:
         """Return all moves away from `path`, rising: the seq and the target."""

@@ -63,9 +63,11 @@ class RecentTransactions:
 
     def has_stayed(self, path: WorkspacePath, seq: int) -> bool:
         """Return whether no transaction after `seq` touched `path`. False also stands for *unknown*."""
+        if not self._kept or seq + 1 < self._kept[0].seq:
+            return False
         for transaction in reversed(self._kept):
             if transaction.seq <= seq:
                 return True
             if any(path in (touch.path, touch.source) for touch in transaction.touches):
                 return False
-        return False
+        return True
