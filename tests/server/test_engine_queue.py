@@ -11,7 +11,15 @@ import pytest
 
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks
 from editd.errors import Broken, InUse
-from editd.server.engine_queue import PATIENCE_SECONDS, TURN_REQUESTS_MAX, Activity, EngineQueue
+from editd.server.engine_queue import (
+    HEAVY_BYTES,
+    LARGE_BYTES,
+    LARGE_SLICE_SECONDS,
+    PATIENCE_SECONDS,
+    TURN_REQUESTS_MAX,
+    Activity,
+    EngineQueue,
+)
 from editd.values.transaction import Authorship, Outcome
 from editd.wire.messages import Empty
 
@@ -260,3 +268,113 @@ def test_activity_is_noted_in_any_thread_and_wakes_the_loop_only_from_another(
         monkeypatch.undo()
 
     asyncio.run(check())
+
+
+class Slicing(Counting):
+    """An engine whose large request lasts until `slices` are over, and notes who is in it."""
+
+    def __init__(self, slices: int) -> None:
+        super().__init__()
+        self.slices = slices
+        self.log: list[str] = []
+        self.is_inside = False
+
+    def weight(self, request: Write) -> int:
+        return {"large": LARGE_BYTES, "heavy": HEAVY_BYTES}.get(request.authorship.actor, 0)
+
+    def carry_out(self, requests: Sequence[Write]) -> list[Result]:
+        assert not self.is_inside, "two are in the engine"
+        self.is_inside = True
+        self.log += [request.authorship.actor for request in requests]
+        self.is_inside = False
+        return [Outcome(()) for _ in requests]
+
+    def run_large(self, _request: Write, breathe: Callable[[], None]) -> list[Result]:
+        for _ in range(self.slices):
+            assert not self.is_inside, "two are in the engine"
+            self.is_inside = True
+            self.log.append("slice")
+            time.sleep(2 * LARGE_SLICE_SECONDS)  # the slice is over
+            self.is_inside = False
+            breathe()
+        self.log.append("large")
+        return [Outcome(())]
+
+
+async def answered(*requests: Asked) -> None:
+    while not all(request.answers for request in requests):  # noqa: ASYNC110  # rounds of the loop count
+        await asyncio.sleep(0)
+
+
+def sliced(check: Callable[[EngineQueue, Slicing], Any], slices: int = 4) -> Slicing:
+    engine = Slicing(slices)
+
+    async def run() -> None:
+        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None))
+        await check(queue, engine)
+        assert len(queue) == 0
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    return engine
+
+
+def submit_as(queue: EngineQueue, actor: str) -> Asked:
+    asked = Asked()
+    queue.submit(Apply((), Authorship(actor), "r"), lambda _: Empty()).call = cast("MethodCall", asked)
+    return asked
+
+
+def test_others_are_served_after_each_slice_of_a_large_request() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        large = submit_as(queue, "large")
+        for number in range(3):
+            small = submit_as(queue, f"small {number}")
+            await answered(small)
+            assert len(queue) == 1
+        await answered(large)
+
+    log = sliced(check).log
+    assert log[-1] == "large"
+    assert [name for name in log if name.startswith("small")] == ["small 0", "small 1", "small 2"]
+    assert log.index("small 0") < 3
+
+
+def test_a_request_in_the_turn_of_a_large_one_is_served_after_its_first_slice() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        requests = [submit_as(queue, actor) for actor in ("large", "small", "smaller")]
+        await answered(*requests)
+
+    assert sliced(check).log == ["slice", "small", "smaller", "slice", "slice", "slice", "large"]
+
+
+def test_a_heavy_request_and_other_work_get_in_between_two_slices_too() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        large, heavy = submit_as(queue, "large"), submit_as(queue, "heavy")
+        await asyncio.sleep(0)
+        await queue.run(lambda: engine.log.append("work"))
+        await queue.run_in_thread(lambda: engine.log.append("work in a thread"))
+        await answered(heavy)
+        assert not large.answers
+        await answered(large)
+
+    assert set(sliced(check, slices=12).log) == {"slice", "heavy", "work", "work in a thread", "large"}
+
+
+def test_a_second_large_request_waits_for_the_first_and_others_do_not() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        first, second, small = (submit_as(queue, actor) for actor in ("large", "large", "small"))
+        await answered(small)
+        assert not first.answers
+        assert len(queue) == 2
+        await answered(first)
+        assert not second.answers
+        await answered(second)
+
+    assert sliced(check, slices=2).log == ["slice", "small", "slice", "large", "slice", "slice", "large"]
+
+
+def test_a_turn_of_many_requests_that_are_large_together_answers_each() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        await answered(*[submit_as(queue, "heavy") for _ in range(8)])
+
+    assert sliced(check).log == ["heavy"] * 8

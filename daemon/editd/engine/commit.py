@@ -113,19 +113,23 @@ class Batch(Struct):
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
         notes: bytes = b"",
+        staging: StagedFiles | None = None,
     ) -> PendingTransaction:
-        """Write the new contents to temporary files, and draft the transaction. Raises Refused."""
+        """Write the new contents to temporary files, and draft the transaction. Raises Refused.
+
+        `staging` has the contents if they are written already. It is discarded if the draft fails.
+        """
         changes = outcome.changes
-        earlier: list[Change[FileState]] = []
-        for step in self.steps:
-            if step.request is not None:
-                earlier += step.outcome.changes
-        self.files.check(changes, earlier, self.view.kept)
-        token = self.files.token(changes)
-        staging = self.files.stage(changes, token, self.view.kept)
+        if staging is None:
+            earlier: list[Change[FileState]] = []
+            for step in self.steps:
+                if step.request is not None:
+                    earlier += step.outcome.changes
+            self.files.check(changes, earlier, self.view.kept)
+            staging = self.files.stage(changes, self.files.token(changes), self.view.kept)
         try:
             step = self._add(
-                kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, token
+                kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, staging.token
             )
         except BaseException:
             self.files.discard(staging)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -54,6 +55,7 @@ from editd.engine.external_changes import (
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
+from editd.engine.preparation import Preparation
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, LastUndoOf, Latest, newest_of
@@ -103,7 +105,8 @@ ROUNDS_MAX = 50  # attempts to plan an edit of a file that other programs keep c
 WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read again
 PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
-PATCH_BYTES = UNDO_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
+PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
+UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 
@@ -137,6 +140,9 @@ class Engine:
     has_sync_failed = False  # never retried: a second sync would falsely succeed
     last_write = 0.0
     _last_us = 0
+    _prepared: Preparation | None = None
+    _breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
+    _is_between_slices = False  # of a large request
 
     def __init__(
         self,
@@ -247,6 +253,76 @@ class Engine:
             self._open = None
         self._remove_replaced()
         self.history.index.flush_if_full()
+
+    def run_large(self, request: Write, breathe: Callable[[], None]) -> list[Result]:
+        """Carry out one large request. Others use the engine meanwhile, in each call of `breathe`.
+
+        Planning, staging and the removal of the replaced files are done in slices. The commit, with the
+        publishing of all files, is one.
+        """
+
+        def let_others_in() -> None:
+            self._is_between_slices = True
+            try:
+                breathe()
+            finally:
+                self._is_between_slices = False
+
+        self.clean_up()
+        prepared = self._prepare(request, let_others_in)
+        self._prepared, self._breathe = prepared, let_others_in
+        try:
+            results = self.carry_out([request])
+            self.clean_up()
+            return results
+        finally:
+            self._prepared = self._breathe = None
+            if prepared is not None and prepared.staging is not None:
+                self.files.discard(prepared.staging)
+
+    def _prepare(self, request: Write, breathe: Callable[[], None]) -> Preparation | None:
+        """Plan and stage a request. Return None if it must be done in one go, or is to be refused."""
+        is_plain = isinstance(request, Undo) or (
+            isinstance(request, Apply) and not any(isinstance(edit, messages.Tool) for edit in request.edits)
+        )
+        if not is_plain or self.hooks or self.absence() or self._check_writable(request):
+            return None
+        self.history.concluded = meanwhile = list[Transaction]()
+        try:
+            view = DiskSnapshot(self.tree, self.history, breathe=breathe)
+            prepared = Preparation(request, set(), meanwhile)
+            if isinstance(request, Apply):
+                prepared.outcome = self._plan(view, request)
+                changes = prepared.outcome.changes
+            else:
+                assert isinstance(request, Undo)
+                prepared.undo = plan_undo(request, HistoryWalker(self.history), view, self.guard)
+                changes = prepared.undo[1].changes
+            prepared.looked_at = {*view.drafted, *view.strangers}
+            if view.strangers:
+                return None  # they are recorded first, and may change the plan
+            self.files.check(changes, breathe=breathe)
+            if not request.dry_run and changes:
+                prepared.staging = self.files.stage(changes, secrets.token_hex(8), breathe=breathe)
+            return prepared
+        except Exception:  # noqa: BLE001  # the turn meets it again, and answers it
+            return None
+        finally:
+            self.history.concluded = None
+
+    def _take_prepared(self, request: Write) -> Preparation | None:
+        """Return the preparation of the request if it is still valid. It serves once."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared.request is not request or self.hooks or not prepared.is_valid():
+            return None
+        if isinstance(request, Undo) and prepared.undo is not None and self.guard is not None:
+            try:
+                targets, _ = self.guard.spare_published(request.scope, prepared.undo[0])
+            except Refused:
+                return None
+            if targets != prepared.undo[0]:  # some were published meanwhile
+                return None
+        return prepared
 
     def _with_details(self, result: Result, session: str | None) -> Result:
         """Add the facts of the history to a refusal or to an outcome whose reader was not up to date."""
@@ -374,6 +450,10 @@ class Engine:
             batch.view.forget_strangers()
             return NeedsHooks(need.job)
         except Refused as refusal:
+            if isinstance(refusal, NotAFile) and self._is_between_slices:
+                batch.roll_back(steps)  # the temporaries of a request in slices may be in that folder
+                batch.view.forget_strangers()
+                return NeedsDelay(refusal, WRITER_WAIT_SECONDS)
             if isinstance(refusal, Unread):
                 self._note_sights(refusal.sights, request.reader, {})
             with contextlib.suppress(Refused):
@@ -386,12 +466,17 @@ class Engine:
             return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
     def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
-        outcome = self._plan(batch.view, request, batch.expected)
+        prepared = None if self._prepared is None else self._take_prepared(request)
+        if prepared is None or prepared.outcome is None:
+            outcome = self._plan(batch.view, request, batch.expected)
+        else:
+            outcome = prepared.outcome
         self._permit(request, outcome, batch.expected)
         if self.hooks:
             outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
-            self.files.check(outcome.changes)
+            if prepared is None:
+                self.files.check(outcome.changes)
             return outcome
         self._adopt_into(batch, request, changes=outcome.changes)
         if outdated := self._outdated(request.reader, outcome.changes, batch.expected):
@@ -404,6 +489,7 @@ class Engine:
         authorship = request.authorship
         batch.stage(
             "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
+            staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
 
@@ -452,7 +538,9 @@ class Engine:
     def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
         scope, view = request.scope, batch.view
         past = HistoryWalker(self.history)
-        planned = self._plan_undo(request, past, view)
+        prepared = None if self._prepared is None else self._take_prepared(request)
+        known = None if prepared is None else prepared.undo
+        planned = self._plan_undo(request, past, view) if known is None else known
         if request.dry_run and view.strangers:
             self._record_strangers(view)
             past = HistoryWalker(self.history)
@@ -488,6 +576,7 @@ class Engine:
             undoes=[target.transaction.seq for target in inverted.targets],
             parts=[part for target in inverted.targets for part in target.parts],
             notes=_notes(outcome, request),
+            staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
 
@@ -686,13 +775,14 @@ class Engine:
                     inspection.record()
 
     def _remove_replaced(self) -> None:
-        """Remove the replaced files, or put them into the quarantine."""
-        for staging in self._unfinished:
+        """Remove the replaced files, or put them into the quarantine; those of a large request in slices."""
+        breathe, self._breathe = self._breathe, None  # others do this, too, while it breathes
+        unfinished, self._unfinished = self._unfinished, []
+        for staging in unfinished:
             try:
-                self.files.finish(staging)
+                self.files.finish(staging, breathe)
             except OSError as error:
                 log.warning("a replaced file could not be removed: %s", error)
-        self._unfinished.clear()
 
     # ── asking ──
 

@@ -9,7 +9,8 @@ waiting for its answer, then share one sync instead of two. A single client wait
 turn begins as soon as its requests are read (`begin`).
 
 A turn of much content runs in the engine's thread, because hashing, writing and syncing release Python's
-lock, so that the loop goes on answering. A small turn is faster on the loop's own thread.
+lock, so that the loop goes on answering. A small turn is faster on the loop's own thread. A large request is
+prepared in slices, and others use the engine in between.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import logging
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Result, Write
-from editd.errors import Broken, Overloaded, Refused
+from editd.errors import Broken, Overloaded, Refused, ShuttingDown
 from editd.server.connection import PendingAnswer
 
 if TYPE_CHECKING:
@@ -45,6 +48,9 @@ SEARCHES_MAX = 10_000  # for one request; a file that keeps changing would need 
 HOOKINGS_MAX = 20  # of one request; files that keep changing would need the hooks again each time
 PATIENCE_SECONDS = 2.0  # for a file that another program has open for writing, or for packing to catch up
 
+LARGE_BYTES = 2 * 1024 * 1024  # of a request: above this, it is planned and staged in slices
+LARGE_SLICE_SECONDS = 0.01  # of the engine's time; then others are served
+REST_SECONDS_MAX = 1.0  # between two looks whether the loop has ended, while a large request waits
 SLICE_SECONDS = 0.02  # of the engine's time in one go; then others are served
 
 Done = TypeVar("Done")
@@ -88,13 +94,17 @@ class EngineQueue:
         self._called: asyncio.Handle | None = None  # the next turn
         self._is_in_company = False  # the last turn had more than one request
         self._counted = 0  # requests that waited when the round of the loop began
-        self._thread = ThreadPoolExecutor(1, "engine")
+        self._thread = ThreadPoolExecutor(2, "engine")  # the second one while the first waits in `_breathe`
         self._is_away = False  # the engine works in its thread
+        self._is_sliced = False  # a large request is under way, in slices
+        self._is_resting = False  # between two of its slices
+        self._held: deque[QueuedRequest] = deque()  # large requests that wait for the one under way
         self._deferred: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
         """Return the number of requests that are not answered yet."""
-        return len(self._waiting) + self._postponed + len(self._deferred) + self._is_away
+        waiting = len(self._waiting) + len(self._held) + self._postponed + len(self._deferred)
+        return waiting + self._is_away + self._is_resting
 
     def submit(self, request: Write, render: Callable[[Outcome], Message]) -> QueuedRequest:
         """Carry out `request` in the next turn, and answer with the rendered outcome."""
@@ -181,13 +191,84 @@ class EngineQueue:
         if self._is_away:
             return
         self._is_in_company = len(self._waiting) > 1
-        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), TURN_REQUESTS_MAX))]
+        taken, weight, is_large = self._take()
         requests = [waiting.request for waiting in taken]
-        if sum(self._engine.weight(request) for request in requests) < HEAVY_BYTES:
+        if not taken:
+            return
+        if weight < HEAVY_BYTES:
             self._answer(taken, self._carried_out(requests))
-        else:
+        elif not is_large:
             future = self._send_away(lambda: self._carried_out(requests))
             future.add_done_callback(lambda done: self._answer(taken, done.result()))
+        else:
+            self._is_sliced = True
+            future = self._send_away(lambda: self._carried_out_in_slices(requests[0]))
+            future.add_done_callback(lambda done: self._answer_large(taken, done.result()))
+
+    def _take(self) -> tuple[list[QueuedRequest], int, bool]:
+        """Take the requests of the next turn; return them with their weight, and whether it is a large one.
+
+        A large request is alone, and waits until the one before it is done.
+        """
+        taken, total = list[QueuedRequest](), 0
+        while self._waiting and len(taken) < TURN_REQUESTS_MAX:
+            weight = self._engine.weight(self._waiting[0].request)
+            is_large = weight >= LARGE_BYTES
+            if is_large and self._is_sliced:
+                self._held.append(self._waiting.popleft())
+                continue
+            if is_large and taken:
+                break
+            taken.append(self._waiting.popleft())
+            total += weight
+            if is_large:
+                return taken, total, True
+        return taken, total, False
+
+    def _answer_large(self, taken: list[QueuedRequest], results: list[Result]) -> None:
+        self._is_sliced = False
+        while self._held:
+            held = self._held.popleft()
+            held.until = self._loop.time() + PATIENCE_SECONDS
+            self._waiting.append(held)
+        self._answer(taken, results)
+
+    def _carried_out_in_slices(self, request: Write) -> list[Result]:
+        """Carry out a large request in the engine's thread, and let others in after each slice of it."""
+        until = monotonic() + LARGE_SLICE_SECONDS
+
+        def breathe() -> None:
+            nonlocal until
+            if monotonic() > until:
+                self._rest()
+                until = monotonic() + LARGE_SLICE_SECONDS
+
+        return self._guarded(lambda: self._engine.run_large(request, breathe), 1)
+
+    def _rest(self) -> None:
+        """Leave the engine to those who wait for it, and wait until it is free again. In its thread."""
+        free = threading.Event()
+        self._loop.call_soon_threadsafe(self._let_others_in, free)
+        while not free.wait(REST_SECONDS_MAX):
+            if self._loop.is_closed():
+                raise ShuttingDown(
+                    "The daemon is ending.", hint="Connect again and retry: nothing was changed."
+                )
+
+    def _let_others_in(self, free: threading.Event) -> None:
+        self._is_resting = True
+        self._come_back(None)
+        self._loop.call_soon(self._end_rest, free)  # a round later: requests that have arrived are read in it
+
+    def _end_rest(self, free: threading.Event) -> None:
+        if self._called is not None and not self._is_away:
+            self._is_in_company = False  # the turn does not wait for more requests
+            self.begin()
+        self.when_idle(partial(self._go_on, free))
+
+    def _go_on(self, free: threading.Event) -> None:
+        self._is_away, self._is_resting = True, False
+        free.set()
 
     def _is_gathering(self) -> bool:
         """Whether the last round of the loop brought more requests, so that the next may, too."""
@@ -195,13 +276,16 @@ class EngineQueue:
         return self._is_in_company and before < self._counted < TURN_REQUESTS_MAX
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
+        return self._guarded(lambda: self._engine.carry_out(requests), len(requests))
+
+    def _guarded(self, work: Callable[[], list[Result]], number: int) -> list[Result]:
         try:
-            return self._engine.carry_out(requests)
+            return work()
         except Exception:  # our bug: the state in memory cannot be trusted any more
             log.exception("the engine failed")
             fault = Broken("The engine failed.", hint="See the daemon's log, and restart the daemon.")
             self._engine.broken = fault
-            return [fault for _ in requests]
+            return [fault] * number
 
     def _tell(self, waiting: QueuedRequest, result: Outcome | Refused) -> None:
         try:
@@ -271,7 +355,7 @@ class EngineQueue:
         future.add_done_callback(self._come_back)
         return future
 
-    def _come_back(self, _done: asyncio.Future[Done]) -> None:
+    def _come_back(self, _done: asyncio.Future[Done] | None) -> None:
         self._is_away = False
         while self._deferred and not self._is_away:
             try:

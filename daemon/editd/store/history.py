@@ -141,6 +141,7 @@ class History:
         self.unsynced: tuple[Committed, ...] = ()
         """All transactions, packed or not, that may not be durable in the files."""
         self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
+        self.concluded: list[Transaction] | None = None  # gets each transaction while a request is prepared
         self._objects = objects
         self._tried: dict[Oid, bytes] = {}  # the objects of a trial
         self._packed_bytes = 0
@@ -372,6 +373,8 @@ class History:
     def conclude(self, draft: TransactionDraft) -> None:
         """Index a draft that is committed and in the files, so that queries find it."""
         self.index.add(draft.transaction, draft.notes)
+        if self.concluded is not None:
+            self.concluded.append(draft.transaction)
 
     def note_published(self, draft: TransactionDraft) -> None:
         """Write down that all transactions up to this one are in the files."""

@@ -23,7 +23,7 @@ from editd.values.path import TEMPORARY_PREFIX, split_path
 from editd.workspace.reader import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from editd.system.filesystem import Disk, OpenFolder
@@ -155,6 +155,7 @@ def check_publishable(
     changes: Sequence[Change[FileState]],
     pending: Iterable[Change[FileState]] = (),
     kept: OpenFiles | None = None,
+    breathe: Callable[[], None] | None = None,
 ) -> None:
     """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`."""
     deleted: set[bytes] = set()
@@ -165,7 +166,7 @@ def check_publishable(
     for change in changes:
         (deleted.add if change.after is None else deleted.discard)(change.path.raw)
     checker = _Checker(disk, deleted)
-    for change in changes:
+    for change in changes if breathe is None else in_slices(changes, breathe):
         if change.path in pending_paths:
             continue  # By then the file at this path is our own.
         try:
@@ -176,6 +177,15 @@ def check_publishable(
                 checker.check_target(change, file.name, file.status, file.folder)
         except OSError as error:
             raise refusal_of(error, change.path, "could not be accessed") from error
+
+
+def in_slices(
+    changes: Iterable[Change[FileState]], breathe: Callable[[], None]
+) -> Iterator[Change[FileState]]:
+    """Yield the changes, and call `breathe` before each."""
+    for change in changes:
+        breathe()
+        yield change
 
 
 def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:

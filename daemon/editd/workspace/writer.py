@@ -38,6 +38,7 @@ from editd.workspace.staged_change import (
     TransactionState,
     check_publishable,
     folder_that_stays,
+    in_slices,
     is_folder,
     is_kept_out,
     is_temporary,
@@ -108,14 +109,16 @@ class WorkspaceWriter:
         changes: Sequence[Change[FileState]],
         pending: Iterable[Change[FileState]] = (),
         kept: OpenFiles | None = None,
+        breathe: Callable[[], None] | None = None,
     ) -> None:
         """Refuse changes that cannot be published, before anything is done.
 
         `pending` are changes of transactions that will be published first. `kept` has files that are still
-        open since they were read. Raises IoError, PermissionDenied for a file that is hard-linked, unless it
-        is deleted, or read-only, and NotAFile if a folder is in the way, or a file in the place of a folder.
+        open since they were read. Calls `breathe` before each file. Raises IoError, PermissionDenied for a
+        file that is hard-linked, unless it is deleted, or read-only, and NotAFile if a folder is in the way,
+        or a file in the place of a folder.
         """
-        check_publishable(self._disk, changes, pending, kept)
+        check_publishable(self._disk, changes, pending, kept, breathe)
 
     def is_kept_out(self, path: WorkspacePath) -> bool:
         """Return whether `check` refuses every change at `path`, because its mount ignores case or form."""
@@ -146,12 +149,17 @@ class WorkspaceWriter:
         return self._spares.token()
 
     def stage(
-        self, changes: Sequence[Change[FileState]], token: str, kept: OpenFiles | None = None
+        self,
+        changes: Sequence[Change[FileState]],
+        token: str,
+        kept: OpenFiles | None = None,
+        breathe: Callable[[], None] | None = None,
     ) -> StagedFiles:
         """Create folders, and write new content into temporaries beside their targets or into spares.
 
         Nothing is synced. `token` is from the method `token`; the temporary of `changes[i]` is
         `.editd-{token}-{i}`. A file in `kept` stays open until the caller closes `kept`, after `publish`.
+        Calls `breathe` before each file. Others may stage meanwhile, so the token is then a random one.
         On an error all of it is removed: PermissionDenied if the owner cannot be kept or the file system does
         not allow it, otherwise IoError, as on a full disk.
         """
@@ -164,7 +172,7 @@ class WorkspaceWriter:
             moved.add(change.source)
             if change.after is not None:
                 created.add(change.path.text)
-        for index, change in enumerate(changes):
+        for index, change in enumerate(changes if breathe is None else in_slices(changes, breathe)):
             item = item_of(change, temporary_name(token, index))
             staging.items.append(item)
             try:
@@ -235,17 +243,22 @@ class WorkspaceWriter:
                     raise
                 raise refusal_of(error, item.change.path, "could not be put in place") from error
 
-    def finish(self, staging: StagedFiles) -> None:
+    def finish(self, staging: StagedFiles, breathe: Callable[[], None] | None = None) -> None:
         """Remove or quarantine the replaced files, and remove the folders that deletions emptied.
 
         Call it once the transaction is certain to be committed; a second call does nothing.
+        Calls `breathe` before each file if no file was deleted. Otherwise others might need the room of an
+        emptied folder.
         """
         staging.enter(TransactionState.FINISHED)
         if staging not in self._unfinished:
             return  # A later staging of the batch needed a folder that this one had emptied.
         self._unfinished.remove(staging)
         emptied: set[bytes] = set()
+        if breathe is None or any(item.change.after is None for item in staging.items):
+            breathe = _go_on
         for item in staging.items:
+            breathe()
             if item.change.before is None or item.is_mode_only:
                 continue
             if self._replaced is None or not self._replaced.keep(self._disk, item):
@@ -498,3 +511,7 @@ class WorkspaceWriter:
                     break
             path = parent
         self._mounts[device] = path
+
+
+def _go_on() -> None:
+    """Let nobody in between two files."""
