@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import edit_messages
 from crash_checks import wait_until
@@ -18,7 +19,7 @@ from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
 from editd.store.verify import verify_quick
 from editd.values.content import Change, FileState, version_of
-from editd.values.transaction import Authorship, Base, Outcome
+from editd.values.transaction import Approval, Authorship, Base, Outcome
 from editd.workspace.reader import OPEN_MAX
 from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
 from racing_disk import DiskWithoutSyncfs, MeddlingDisk, failing
@@ -502,3 +503,26 @@ def test_a_turn_that_reads_many_files_makes_nobody_wait(
 
         monkeypatch.setattr(engine.history, "commit", write_first)
         done(engine, apply(*[write(name, "new\n") for name in names]))
+
+
+def test_the_approval_of_a_transaction_is_in_the_journal_in_git_and_in_the_index(tmp_path: Path) -> None:
+    """The index finds what a proposal has landed, also after it is rebuilt from either of the others."""
+    approval = Approval(7, 2, (1, 3), "ann", "ann's page", None, is_modified=True)
+    by_rule = Approval(rule="small, in tests")
+    harness = Harness(tmp_path)
+    harness.baseline({"a": "one\n"})
+    approved, landed = (
+        replace(apply(write("a", text)), authorship=Authorship("somebody", approval=made))
+        for text, made in (("two\n", approval), ("three\n", by_rule))
+    )
+    harness.crash(approved, landed, apply(write("a", "four\n")))
+    for is_packed in (False, True):
+        for file in harness.state.glob("index.db*"):
+            file.unlink()
+        with harness.engine() as engine:
+            index = engine.history.index
+            assert (index.of_proposal(7), index.of_proposal(8)) == ([1], [])
+            found = [engine.history.find(seq).authorship.approval for seq in (1, 2, 3)]
+            assert found == [approval, by_rule, None]
+            assert not is_packed or engine.packing_due() is None
+            pack(engine)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from editd.store import transaction_record
 from editd.values.content import Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship
+from editd.values.transaction import Approval, Authorship
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)
@@ -36,6 +36,47 @@ def test_whatever_an_author_writes_is_read_back(
     assert (written.seq, written.kind, written.undoes) == (7, "undo", (3, 5))
     assert written.time_us == 1_700_000_000_123_456
     assert written.notes == '{"a":1}'
+
+
+@given(
+    proposal=st.none() | st.integers(1, 10**9),
+    hunks=st.lists(st.integers(1, 5000), max_size=5),
+    actor=st.none() | names,
+    session=st.none() | names,
+    rule=names,
+    is_modified=st.booleans(),
+)
+def test_an_approval_is_read_back(
+    proposal: int | None,
+    hunks: list[int],
+    actor: str | None,
+    session: str | None,
+    rule: str,
+    is_modified: bool,
+) -> None:
+    approval = Approval(
+        proposal,
+        None if proposal is None else 2,
+        () if proposal is None else tuple(hunks),
+        actor,
+        session,
+        rule if actor is None else None,
+        is_modified,
+    )
+    author = Authorship("me", approval=approval)
+    text = transaction_record.compose(7, "edit", author, 0, [touch("a")], [])
+    assert transaction_record.parse(text).authorship == author
+
+
+def test_a_person_can_read_who_approved() -> None:
+    approval = Approval(7, 2, (1, 3), "ann", "ann's page", None, is_modified=True)
+    text = transaction_record.compose(1, "edit", Authorship("me", approval=approval), 0, [touch("a")], [])
+    assert [line for line in text.splitlines() if line.startswith(("Proposal", "Approved", "Modified"))] == [
+        "Proposal: 7 2 1,3",
+        "Approved-By: ann",
+        "Approved-Session: ann's page",
+        "Modified: by the reviewer",
+    ]
 
 
 def test_moves_and_odd_permissions_are_kept() -> None:

@@ -53,6 +53,7 @@ from editd.store.transaction_record import (
     Aborted,
     ChangeRecord,
     Committed,
+    approval_record,
     change_record,
     commit_of,
     commit_oid,
@@ -343,6 +344,7 @@ class History:
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
             authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
             published_through, *(part_records(parts) if parts else ((), ())),
+            approval_record(authorship.approval),
         )  # fmt: skip
         transaction = Transaction(
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),

@@ -248,6 +248,12 @@ class Index:
         row = self._one("select notes from tx where seq = ?", (seq,))
         return b"" if row is None else cast("bytes", row[0])
 
+    def of_proposal(self, proposal: int) -> list[int]:
+        """Return the seqs of the transactions that landed hunks of a proposal, in order."""
+        return [
+            row[0] for row in self._all("select seq from tx where proposal = ? order by seq", (proposal,))
+        ]
+
     def by_id(self, prefix: str) -> list[int]:
         """Return the seqs of at most two transactions whose id begins with `prefix`, hex digits."""
         rows = self._all(

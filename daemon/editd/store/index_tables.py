@@ -15,7 +15,7 @@ from editd.errors import HistoryDamaged
 from editd.store import sqlite
 from editd.values.content import Change, Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Approval, Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 5
+SCHEMA = 6
 
 _TABLES = """
 create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
-    undone_by integer, notes blob not null
+    undone_by integer, notes blob not null, proposal integer, approval blob
 );
 create unique index tx_by_id on tx(id);
 create index tx_by_request on tx(request_id) where request_id is not null;
@@ -38,6 +38,7 @@ create index tx_by_session on tx(session, seq) where session is not null;
 create index tx_by_actor on tx(actor, seq);
 create index tx_by_kind on tx(kind, seq);
 create index tx_by_time on tx(time_us);
+create index tx_by_proposal on tx(proposal, seq) where proposal is not null;
 create table touch (
     path blob not null, seq integer not null, before_mode integer, before text, before_permissions integer,
     after_mode integer, after text, after_permissions integer, source blob,
@@ -118,11 +119,12 @@ def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
 
 def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
                 transaction.time_us, written(transaction), transaction.undone_by, notes,
+                *_approval_columns(transaction.authorship.approval),
             )
             for transaction, notes in batch
         ),
@@ -144,6 +146,10 @@ def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
     return map(stored, (author.actor, author.session, author.message, author.request_id))
 
 
+def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | None]:
+    return (None, None) if approval is None else (approval.proposal, sqlite.encoded(approval))
+
+
 def touching(paths: Sequence[WorkspacePath]) -> str:
     """Return the condition for touches of these paths, or of paths below them."""
     return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
@@ -163,13 +169,19 @@ def marks(values: Sequence[object]) -> str:
 
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
-    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _ = row
+    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, approval = row
     undoes_seqs, parts = read(undoes)
     return Transaction(
         Seq(seq),
         CommitId(oid),
         kind,
-        Authorship(unstored(actor), unstored(session), unstored(message), unstored(request_id)),
+        Authorship(
+            unstored(actor),
+            unstored(session),
+            unstored(message),
+            unstored(request_id),
+            None if approval is None else sqlite.decoded(approval, Approval),
+        ),
         time_us,
         tuple(touches),
         undoes_seqs,

@@ -48,6 +48,7 @@ from editd.store.state_files import read_acknowledged
 from editd.store.transaction_record import (
     ChangeRecord,
     Committed,
+    approval_record,
     change_record,
     commit_of,
     entries_of,
@@ -362,7 +363,7 @@ class Repair:
         record = Committed(
             seq, made.commit, transaction.kind, author.actor, author.session, author.message,
             author.request_id, transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
-            parts=parts, hunks=hunks,
+            parts=parts, hunks=hunks, approval=approval_record(author.approval),
         )  # fmt: skip
         return record, made
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
 from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Approval, Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.values.content import State
     from editd.wire.messages import Kind
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
 _IDENT = re.compile(r"[<>\n\r\0]")
 _FIRST_SCAN = "First-Scan"
+_APPROVED = ("Approved-By", "Approved-Session", "Approved-Rule")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERBS = {"added": "add", "modified": "edit", "deleted": "delete", "renamed": "move", "mode": "chmod"}
 EDITD = "editd <editd@editd.invalid>"  # the committer of all; the author is the actor
@@ -75,6 +76,8 @@ def compose(
         lines.append(f"Session: {_value(authorship.session)}")
     if authorship.request_id is not None:
         lines.append(f"Request: {_value(authorship.request_id)}")
+    if authorship.approval is not None:
+        lines += _approved(authorship.approval)
     if undoes:
         lines += _undone(undoes, parts)
     lines.append(f"Time: {rfc3339(time_us)}")
@@ -109,6 +112,7 @@ def parse(message: str) -> ParsedMessage:
                 _read(fields["Session"][0]) if "Session" in fields else None,
                 text,
                 _read(fields["Request"][0]) if "Request" in fields else None,
+                _approval(fields),
             ),
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
@@ -189,6 +193,32 @@ def microseconds(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _approved(approval: Approval) -> list[str]:
+    """Return the trailers of an approval."""
+    lines = []
+    if approval.proposal is not None:
+        hunks = ",".join(map(str, approval.hunks))
+        lines.append(f"Proposal: {approval.proposal} {approval.revision} {hunks}")
+    for key, text in zip(_APPROVED, (approval.actor, approval.session, approval.rule), strict=True):
+        if text is not None:
+            lines.append(f"{key}: {_value(text)}")
+    if approval.is_modified:
+        lines.append("Modified: by the reviewer")
+    return lines
+
+
+def _approval(fields: Mapping[str, Sequence[str]]) -> Approval | None:
+    """Parse the trailers of an approval; None if there are none."""
+    actor, session, rule = (_read(fields[key][0]) if key in fields else None for key in _APPROVED)
+    is_modified = "Modified" in fields
+    if "Proposal" not in fields:
+        is_approved = actor is not None or rule is not None
+        return Approval(None, None, (), actor, session, rule, is_modified) if is_approved else None
+    number, revision, hunks = fields["Proposal"][0].split(" ")
+    numbers = tuple(map(int, hunks.split(","))) if hunks else ()
+    return Approval(int(number), int(revision), numbers, actor, session, rule, is_modified)
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
@@ -304,6 +334,18 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     source: bytes | None = None
 
 
+class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An `Approval`, with the same fields."""
+
+    proposal: int | None
+    revision: int | None
+    hunks: tuple[int, ...]
+    actor: str | None
+    session: str | None
+    rule: str | None
+    is_modified: bool
+
+
 class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """A transaction, committed once its frame is synced (C1)."""
 
@@ -323,6 +365,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     published_through: int = 0  # all transactions up to this seq were in the files at that time
     parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: only these paths of that one in `undoes`
     hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # only these hunks of paths in `parts`
+    approval: ApprovalRecord | None = None
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -376,12 +419,23 @@ def transaction_of(record: Committed) -> Transaction:
         Seq(record.seq),
         CommitId(record.commit.hex()),
         cast("Kind", record.kind),
-        Authorship(record.actor, record.session, record.message, record.request_id),
+        Authorship(
+            record.actor,
+            record.session,
+            record.message,
+            record.request_id,
+            None if record.approval is None else Approval(*astuple(record.approval)),
+        ),
         record.time_us,
         tuple(touch_of(change) for change in record.changes),
         tuple(Seq(seq) for seq in record.undoes),
         parts=parts_of(record),
     )
+
+
+def approval_record(approval: Approval | None) -> ApprovalRecord | None:
+    """Return the `approval` of a record."""
+    return None if approval is None else ApprovalRecord(*astuple(approval))
 
 
 def part_records(

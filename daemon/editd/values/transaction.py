@@ -111,6 +111,7 @@ class Outcome(Struct, frozen=True):
     based: frozenset[WorkspacePath] = frozenset()
     guarded: frozenset[WorkspacePath] = frozenset()
     warnings: tuple[str, ...] = ()  # of the whole
+    proposal: int | None = None  # the number of the proposal that the edit became, without a transaction
     answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
     conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
@@ -129,6 +130,21 @@ CommitId = NewType("CommitId", str)
 """The git commit's id, 40 hex digits."""
 
 
+class Approval(Struct, frozen=True):
+    """The decision that let a transaction land: of a reviewer, or of a rule.
+
+    `hunks` are the numbers of the landed hunks in this revision of the proposal.
+    """
+
+    proposal: int | None = None  # None if a rule let the edit land at once
+    revision: int | None = None
+    hunks: tuple[int, ...] = ()
+    actor: str | None = None  # of the reviewer, as is the session
+    session: str | None = None
+    rule: str | None = None
+    is_modified: bool = False  # the reviewer changed the text
+
+
 class Authorship(Struct, frozen=True):
     """The author of a transaction, and the reason."""
 
@@ -136,6 +152,7 @@ class Authorship(Struct, frozen=True):
     session: str | None = None
     message: str = ""
     request_id: str | None = None
+    approval: Approval | None = None
 
 
 class Published(Struct, frozen=True):
