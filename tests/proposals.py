@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from editd.edits.proposed_hunks import proposed_files
 from editd.values.content import Change, FileState
-from editd.values.glob import Bounds
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Proposal, ProposalNumber
 from editd.values.transaction import Authorship, Seq
@@ -45,4 +44,4 @@ def ids(file: ProposedFile) -> list[HunkId]:
 def proposal_of(actor: str = "them", session: str | None = None) -> Proposal:
     """An open proposal that the store has not numbered yet."""
     author = Authorship(actor, session, "why", "request")
-    return Proposal(ProposalNumber(0), "open", "edit", author, Bounds(), "request", Seq(3), 1, 1)
+    return Proposal(ProposalNumber(0), "open", "edit", author, None, "request", Seq(3), 1, 1)

@@ -199,3 +199,11 @@ class HistoryDamaged(EditdError):
 
 class NoChange(EditdError):
     """The refusal `no_change`."""
+
+
+class UnknownProposal(EditdError):
+    """The refusal `unknown_proposal`."""
+
+
+class Decided(EditdError):
+    """The refusal `decided`."""

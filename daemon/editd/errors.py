@@ -1,7 +1,7 @@
 """The tree of errors, by who must act.
 
     Refused                      the sender: nothing has changed, and the hint has the next step
-    ├── Stale                      read again, or ask for a merge
+    ├── Stale, ViewChanged         read again, or ask for a merge
     ├── Conflict                   somebody must decide between two texts
     ├── NoMatch, Ambiguous,
     │   CountMismatch              the search text does not name one place
@@ -21,6 +21,7 @@
     ├── UnknownSession             open the session, or give its token
     ├── UnknownTransaction,
     │   NothingToUndo              the history has no such transaction
+    ├── UnknownProposal, Decided   no such proposal waits for a decision
     ├── InvalidParams              an argument that makes no sense
     ├── InUse                      wait until the other program has finished writing
     └── IoError                    the operator: the disk failed; nothing was changed
@@ -204,6 +205,24 @@ class UnknownTransaction(Refused):
 
 class NothingToUndo(Refused):
     code = "nothing_to_undo"
+
+
+class ViewChanged(Refused):
+    """A proposal is not what the reviewer was shown. `data` holds `proposal`, `view` and `changed`."""
+
+    code = "stale"
+
+
+class UnknownProposal(Refused):
+    """No proposal has this number. `data` holds `proposal`."""
+
+    code = "unknown_proposal"
+
+
+class Decided(Refused):
+    """The proposal is settled. `data` holds `proposal`, `state`, and `by` and `seq` of the last decision."""
+
+    code = "decided"
 
 
 class IoError(Refused):

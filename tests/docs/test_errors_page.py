@@ -11,7 +11,9 @@ from refusals import PAGE, REFUSALS, answers, rendered
 if TYPE_CHECKING:
     from workplace import Workplace
 
-NOT_SHOWN = {"internal_error", "io_error", "shutting_down", "history_damaged"}
+NOT_SHOWN = {
+    "internal_error", "io_error", "shutting_down", "history_damaged", "unknown_proposal", "decided",
+}  # fmt: skip
 
 
 def test_the_page_shows_what_the_daemon_answers(place: Workplace) -> None:

@@ -17,7 +17,7 @@ from editd.errors import IoError, Overloaded
 from editd.store import proposals as proposals_module
 from editd.store.proposals import OPEN_OF_ONE_MAX, ProposalStore
 from editd.values.content import EXECUTABLE, Change, FileState, version_of
-from editd.values.glob import Bounds, Glob
+from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Seq
@@ -63,8 +63,10 @@ def test_a_proposal_comes_back_whole_after_a_kill(store: ProposalStore, tmp_path
             Change(WorkspacePath("new\udcff"), None, FileState(b"\0\xff")),
         ]
     )
-    bounds = Bounds((Glob.parse("src/**"),), None)
-    draft = replace(proposal_of("them", "claude-1"), bounds=bounds, state="draft", expires_us=9, kind="undo")
+    scope = (Glob.parse("src/**"),)
+    draft = replace(
+        proposal_of("them", "claude-1"), may_write=scope, state="draft", expires_us=9, kind="undo"
+    )
     added = store.add(draft, files)
     assert added == replace(draft, number=NUMBER)
     with closing(reopened(store, tmp_path)) as later:

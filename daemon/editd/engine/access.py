@@ -138,6 +138,11 @@ class AccessControl(Struct, frozen=True):
             unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
             self._check_read(session, request, unguarded, expected, outcome.based)
 
+    def scope_of(self, session: str | None) -> tuple[Glob, ...] | None:
+        """Return the paths that a session may write; None is all, also if no such session is open."""
+        known = None if session is None else self.sessions.get(session)
+        return None if known is None else known.bounds.write
+
     def spare_published(
         self, scope: Scope, targets: list[UndoTarget]
     ) -> tuple[list[UndoTarget], tuple[str, ...]]:

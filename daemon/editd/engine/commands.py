@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
+    from editd.values.content import Version
     from editd.values.path import WorkspacePath
+    from editd.values.proposal import HunkId, ProposalNumber, Reviewer
     from editd.values.transaction import Transaction
     from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
 
@@ -42,6 +44,7 @@ class Apply(Struct, frozen=True):
     fingerprint: str = ""  # of the whole request, to detect that its id is used for a different one
     found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)
     hooked: Hooked | None = None  # the results of the hooks for the last plan
+    propose: str | None = None  # the rule for which the edit must wait for a reviewer
 
 
 UndoKind = Literal["undo", "redo", "rollback"]
@@ -74,7 +77,36 @@ class Restore(Struct, frozen=True):
     fingerprint: str = ""
 
 
-Write = Apply | Undo | Restore
+class ReviewedText(Struct, frozen=True):
+    """A reviewer's own text of a file, written for the version `base` that was shown."""
+
+    path: WorkspacePath
+    content: bytes
+    base: Version | None  # None is "no such file"
+
+
+class Land(Struct, frozen=True):
+    """Land hunks of a proposal as a transaction of its author.
+
+    The `authorship` is the reviewer's. Its message, if there is one, replaces that of the proposal.
+    `hunks` are ids; None is all that fit in the view with the token `view`. A text stands for all hunks of
+    its file. `rejects_rest` rejects the hunks that are left; otherwise they stay open.
+    """
+
+    authorship: Authorship
+    reader: Reader
+    proposal: ProposalNumber
+    by: Reviewer
+    hunks: frozenset[HunkId] | None = None
+    view: str | None = None
+    texts: tuple[ReviewedText, ...] = ()
+    rejects_rest: bool = False
+    comment: str = ""
+    dry_run: bool = False
+    fingerprint: str = ""
+
+
+Write = Apply | Undo | Restore | Land
 
 
 class NeedsRegex(Struct, frozen=True):

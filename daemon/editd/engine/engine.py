@@ -31,6 +31,7 @@ from editd.engine.answers import (
 )
 from editd.engine.commands import (
     Apply,
+    Land,
     NeedsDelay,
     NeedsHooks,
     NeedsRegex,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
+    from editd.engine.proposals import Landing, Proposals
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.git_objects import Oid
@@ -132,6 +134,7 @@ class _Knowledge(Struct, frozen=True):
 class Engine:
     broken: Refused | None = None
     guard: AccessControl | None = None
+    proposals: Proposals | None = None
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
     outside_authorship: OutsideAuthorship | None = None
@@ -182,6 +185,7 @@ class Engine:
         self._boot = boot and boot + mount
         self._unfinished: list[StagedFiles] = []
         self._open: Batch | None = None  # the last batch, if its files are still open
+        self._landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
         self.check_in_place()
         self.adopt(recover(history, tree, files, self._boot))
 
@@ -209,6 +213,7 @@ class Engine:
             if rounds:
                 self._remove_replaced()  # so that emptied folders are gone for the next batch
             taken: dict[int, Write] = {}
+            self._landings.clear()
             batch, is_last = self._batch(), False
             try:
                 while (
@@ -415,6 +420,8 @@ class Engine:
         """Return whether the request can be planned behind the batch's steps, without a commit before it."""
         if batch.is_closed or not isinstance(request, Apply) or request.dry_run:
             return False
+        if request.propose is not None:  # its base must not be a draft that may be aborted
+            return False
         authorship = request.authorship
         key = (authorship.session, authorship.request_id)
         return authorship.request_id is None or all(
@@ -425,7 +432,7 @@ class Engine:
         """Plan and stage one request. Return None if its result depends on the commit."""
         steps = len(batch.steps)
         try:
-            has_id = request.authorship.request_id is not None
+            has_id = request.authorship.request_id is not None and not isinstance(request, Land)
             if has_id and (repeated := first_answer(request, self.history)) is not None:
                 self._note_seen(request.reader, repeated, is_news=False)
                 return repeated
@@ -434,6 +441,8 @@ class Engine:
             try:
                 if isinstance(request, Restore):
                     return self._stage_restore(batch, index, request)
+                if isinstance(request, Land):
+                    return self._stage_landing(batch, index, request)
                 return self._stage_undo(batch, index, request)
             except NotAFile as refusal:
                 raise NoRoom(refusal, self.history) from refusal
@@ -466,6 +475,10 @@ class Engine:
             return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
     def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
+        if request.propose is not None and not request.dry_run:
+            first = self._proposals().first_proposal(request.authorship, request.fingerprint)
+            if first is not None:
+                return Outcome((), proposal=first.number)
         prepared = None if self._prepared is None else self._take_prepared(request)
         if prepared is None or prepared.outcome is None:
             outcome = self._plan(batch.view, request, batch.expected)
@@ -487,10 +500,44 @@ class Engine:
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
         authorship = request.authorship
+        if request.propose is not None:
+            may_write = None if self.guard is None else self.guard.scope_of(authorship.session)
+            made = self._proposals().propose(
+                outcome.changes, authorship, may_write, request.propose, request.fingerprint
+            )
+            return replace(outcome, proposal=made.number)
         batch.stage(
             "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
+        return None
+
+    def _proposals(self) -> Proposals:
+        """Return the proposals. Raises Broken if this engine was opened without them."""
+        if self.proposals is None:
+            raise Broken("The proposals are not open.", hint="Restart the daemon.")
+        return self.proposals
+
+    def _stage_landing(self, batch: Batch, index: int, request: Land) -> Result | None:
+        """Stage the landing of hunks, as a transaction of the proposal's author."""
+        landing = self._proposals().landing(request, batch.view.file_at)
+        outcome = Outcome(landing.changes)
+        proposal = landing.view.proposal
+        author = replace(request, authorship=landing.authorship, fingerprint=proposal.fingerprint)
+        self._permit(author, outcome)
+        if request.dry_run:
+            self.files.check(outcome.changes)
+            return outcome
+        self._adopt_into(batch, request, changes=outcome.changes)
+        if not outcome.changes:
+            self._proposals().landed(landing, None)
+            return outcome
+        if self.rules.quota is not None:
+            self.rules.check_room(self.history.disk_bytes)
+        step = batch.stage(
+            "edit", landing.authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, author),
+        )  # fmt: skip
+        self._landings[step.draft.transaction.seq] = landing
         return None
 
     def _outdated(
@@ -709,6 +756,9 @@ class Engine:
         if step.request is None:
             return
         self._unfinished.append(step.staging)
+        landing = self._landings.pop(step.draft.transaction.seq, None) if self._landings else None
+        if landing is not None:
+            self._proposals().landed(landing, step.draft.transaction.seq)
         results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
         self._note_seen(taken[step.request].reader, step.outcome)
 

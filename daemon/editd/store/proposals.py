@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
 from editd.values.content import FileState, Version, version_of
-from editd.values.glob import Bounds, Glob
+from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
 from editd.values.proposal import (
     Comment,
@@ -47,9 +47,10 @@ OPEN_OF_ONE_MAX = 200  # of one session, so that no agent takes the whole queue
 CONTENT_BYTES_MAX = 256 * 1024 * 1024  # of all bases and proposed files together
 PROPOSAL_TABLES = """
 create table if not exists proposal (
-    number integer primary key autoincrement, state text not null, session text,
+    number integer primary key autoincrement, state text not null, session text, request_id text,
     revision integer not null, changed_us integer not null, written blob not null);
 create index if not exists proposal_state on proposal (state, number);
+create index if not exists proposal_request on proposal (request_id) where request_id is not null;
 create table if not exists revision (
     proposal integer not null, revision integer not null, seq integer not null, time_us integer not null,
     primary key (proposal, revision)) without rowid;
@@ -74,7 +75,7 @@ create table if not exists comment (
     primary key (proposal, number)) without rowid;
 """
 _COLUMNS = {  # of each table: a flipped bit may have renamed one
-    "proposal": "number, state, session, revision, changed_us, written",
+    "proposal": "number, state, session, request_id, revision, changed_us, written",
     "revision": "proposal, revision, seq, time_us",
     "file": (
         "proposal, revision, position, path, source, base_version, base_mode, base_permissions, "
@@ -99,14 +100,13 @@ class _Proposal(Struct, frozen=True):
     kind: str
     actor: str
     message: str
-    request_id: str | None
-    write: list[str] | None
-    read: list[str] | None
+    may_write: list[str] | None
     rule: str
     at: int
     created_us: int
     expires_us: int | None
     landed: list[int]
+    fingerprint: str = ""
 
 
 class ProposalStore:
@@ -140,7 +140,8 @@ class ProposalStore:
         self._check_count(proposal.authorship.session)
         with self._writing():
             added = self._execute(
-                "insert into proposal (state, session, revision, changed_us, written) values (?, ?, ?, ?, ?)",
+                "insert into proposal (state, session, request_id, revision, changed_us, written) "
+                "values (?, ?, ?, ?, ?, ?)",
                 *_row(proposal),
             )
             proposal = replace(proposal, number=ProposalNumber(cast("int", added.lastrowid)))
@@ -183,6 +184,15 @@ class ProposalStore:
         """Return a proposal, open or settled, or None."""
         with self._reading():
             row = self._execute("select * from proposal where number = ?", number).fetchone()
+            return None if row is None else _proposal(*row)
+
+    def by_request(self, session: str | None, request_id: str) -> Proposal | None:
+        """Return the newest proposal that a session's request with this id became, or None."""
+        with self._reading():
+            row = self._execute(
+                "select * from proposal where request_id = ? and session is ? order by number desc limit 1",
+                request_id, session,
+            ).fetchone()  # fmt: skip
             return None if row is None else _proposal(*row)
 
     def find(
@@ -299,8 +309,8 @@ class ProposalStore:
 
     def _put(self, proposal: Proposal) -> None:
         self._execute(
-            "update proposal set state = ?, session = ?, revision = ?, changed_us = ?, written = ? "
-            "where number = ?",
+            "update proposal set state = ?, session = ?, request_id = ?, revision = ?, changed_us = ?, "
+            "written = ? where number = ?",
             *_row(proposal), proposal.number,
         )  # fmt: skip
 
@@ -396,29 +406,35 @@ def _state_row(state: FileState | None) -> tuple[str | None, int | None, int | N
     return (None, None, None) if state is None else (state.version, state.mode, state.permissions)
 
 
-def _row(proposal: Proposal) -> tuple[str, str | None, int, int, bytes]:
+def _row(proposal: Proposal) -> tuple[str, str | None, str | None, int, int, bytes]:
     """Return the columns of a proposal but for its number."""
-    author, bounds = proposal.authorship, proposal.bounds
+    author = proposal.authorship
     written = _Proposal(
-        proposal.kind, author.actor, author.message, author.request_id, _texts(bounds.write),
-        _texts(bounds.read), proposal.rule, proposal.at, proposal.created_us, proposal.expires_us,
-        list(proposal.landed),
+        proposal.kind, author.actor, author.message, _texts(proposal.may_write), proposal.rule, proposal.at,
+        proposal.created_us, proposal.expires_us, list(proposal.landed), proposal.fingerprint,
     )  # fmt: skip
     return (
-        proposal.state, author.session, proposal.revision, proposal.changed_us, sqlite.encoded(written),
+        proposal.state, author.session, author.request_id, proposal.revision, proposal.changed_us,
+        sqlite.encoded(written),
     )  # fmt: skip
 
 
 def _proposal(
-    number: int, state: str, session: str | None, revision: int, changed_us: int, written: bytes
+    number: int,
+    state: str,
+    session: str | None,
+    request_id: str | None,
+    revision: int,
+    changed_us: int,
+    written: bytes,
 ) -> Proposal:
     kept = sqlite.decoded(written, _Proposal)
     return Proposal(
         ProposalNumber(number),
         cast("ProposalState", state),
         cast("ProposalKind", kept.kind),
-        Authorship(kept.actor, session, kept.message, kept.request_id),
-        Bounds(_globs(kept.write), _globs(kept.read)),
+        Authorship(kept.actor, session, kept.message, request_id),
+        _globs(kept.may_write),
         kept.rule,
         Seq(kept.at),
         kept.created_us,
@@ -426,6 +442,7 @@ def _proposal(
         kept.expires_us,
         revision,
         tuple(map(Seq, kept.landed)),
+        kept.fingerprint,
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from editd.values.content import FileState
-    from editd.values.glob import Bounds
+    from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Seq
 
@@ -63,7 +63,7 @@ class Proposal(Struct, frozen=True):
     state: ProposalState
     kind: ProposalKind
     authorship: Authorship  # that of the transaction, once it lands
-    bounds: Bounds  # of the author's session, which may end first
+    may_write: tuple[Glob, ...] | None  # the scope of the author's session, which may end first; None is all
     rule: str  # the rule that asked for a review, or `request`, or `session`
     at: Seq  # the newest transaction when the current revision was made
     created_us: int  # microseconds since the epoch, UTC
@@ -71,6 +71,7 @@ class Proposal(Struct, frozen=True):
     expires_us: int | None = None
     revision: int = 1
     landed: tuple[Seq, ...] = ()
+    fingerprint: str = ""  # of the author's request, to detect that its id is used for a different one
 
     @property
     def is_settled(self) -> bool:

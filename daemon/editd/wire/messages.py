@@ -879,6 +879,8 @@ ERROR_CODES: dict[str, int] = {
     "overloaded": 27,
     "history_damaged": 28,
     "no_change": 29,
+    "unknown_proposal": 30,
+    "decided": 31,
 }
 
 
