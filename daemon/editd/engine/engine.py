@@ -438,14 +438,7 @@ class Engine:
                 return repeated
             if isinstance(request, Apply):
                 return self._stage_apply(batch, index, request)
-            try:
-                if isinstance(request, Restore):
-                    return self._stage_restore(batch, index, request)
-                if isinstance(request, Land):
-                    return self._stage_landing(batch, index, request)
-                return self._stage_undo(batch, index, request)
-            except NotAFile as refusal:
-                raise NoRoom(refusal, self.history) from refusal
+            return self._stage_recorded(batch, index, request)
         except InUse as refusal:
             batch.roll_back(steps)
             batch.view.forget_strangers()
@@ -511,6 +504,17 @@ class Engine:
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
+
+    def _stage_recorded(self, batch: Batch, index: int, request: Undo | Restore | Land) -> Result | None:
+        """Stage changes that were planned before: those of the history, or of a proposal."""
+        try:
+            if isinstance(request, Restore):
+                return self._stage_restore(batch, index, request)
+            if isinstance(request, Land):
+                return self._stage_landing(batch, index, request)
+            return self._stage_undo(batch, index, request)
+        except NotAFile as refusal:
+            raise NoRoom(refusal, self.history) from refusal
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""

@@ -15,23 +15,21 @@ from typing import TYPE_CHECKING, Any, cast
 from editd.errors import Refused
 from editd.store import sqlite
 from editd.store.index_tables import (
-    NAMES,
+    FILE_COUNTS,
     NOTHING,
-    SCHEMA,
     LogQuery,
     SessionWork,
     TransactionInfo,
     UndoQuery,
-    bounds,
-    connect,
-    create,
     insert,
     mark_all,
     marks,
+    matching_log,
+    matching_undo,
+    open_database,
     refusal_of,
     stored,
     touch_in,
-    touching,
     transaction_in,
     unstored,
     whole,
@@ -59,14 +57,6 @@ LOT = 500  # transactions in one write, which takes some 10 ms
 BACKLOG_MAX = 20_000  # transactions in memory while writes fail; some 50 MB
 
 
-_FILE_COUNTS = """
-select touch.seq, count(distinct touch.path), min(touch.path) from touch
-left join touch as target on target.source = touch.path and target.seq = touch.seq and target.before is null
-where touch.seq in ({}) and (touch.after is not null or target.seq is null)
-group by touch.seq
-"""
-
-
 class _Forgotten(Exception):
     """The end of a trial, which rolls back the database."""
 
@@ -76,35 +66,12 @@ class Index:
 
     def __init__(self, path: str) -> None:
         """Open the index at `path`; replace a damaged one, or one of another version, by an empty one."""
-        self._path = path
-        self._database = self._open()
+        self._database = open_database(path)
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[_Request, int] = {}
         self._touched: set[bytes] = set()  # a cache, so that an edit needs no query
         self._recent = RecentTransactions()
         self.flaw: Refused | None = None  # the last failure; new transactions wait in memory meanwhile
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            opened = self._known() or create(self._path)
-            sqlite.is_open(opened)
-        except (OSError, sqlite3.DatabaseError) as error:
-            raise sqlite.refusal(error, "The index of the history cannot be made") from error
-        return opened
-
-    def _known(self) -> sqlite3.Connection | None:
-        """Open an existing index; None for a damaged one or another version, which is only a cache."""
-        if not os.path.exists(self._path):
-            return None
-        with contextlib.suppress(sqlite3.DatabaseError):
-            opened = connect(self._path)
-            version = opened.execute("pragma user_version").fetchone()[0]
-            held = {name for (name,) in opened.execute("select name from sqlite_master")}
-            if version == SCHEMA and held >= NAMES:
-                return opened
-            opened.close()
-        sqlite.put_aside(self._path)
-        return None
 
     def close(self) -> None:
         with contextlib.suppress(Refused):  # the next start adds the missing transactions from the history
@@ -281,13 +248,13 @@ class Index:
 
         Without `files`, the transactions have no touches.
         """
-        matching, values = self._matching(wanted)
+        matching, values = matching_log(wanted, *self._between(wanted.since_us, wanted.until_us))
         rows = self._all(f"select tx.* from {matching} order by tx.seq desc limit ?", (*values, limit))  # noqa: S608  # no user input
         return self._transactions(rows) if files else [transaction_in(row, ()) for row in rows]
 
     def count_matching(self, wanted: LogQuery) -> int:
         """Return the number of transactions that match `wanted`."""
-        matching, values = self._matching(wanted)
+        matching, values = matching_log(wanted, *self._between(wanted.since_us, wanted.until_us))
         return cast("int", self._all(f"select count(*) from {matching}", values)[0][0])  # noqa: S608  # no user input
 
     def file_counts(self, seqs: Sequence[int]) -> dict[int, tuple[int, str]]:
@@ -295,38 +262,10 @@ class Index:
         counts: dict[int, tuple[int, str]] = {}
         for start in range(0, len(seqs), ASKED_AT_ONCE):
             few = seqs[start : start + ASKED_AT_ONCE]
-            rows = self._all(_FILE_COUNTS.format(marks(few)), few)
+            rows = self._all(FILE_COUNTS.format(marks(few)), few)
             for seq, count, path in rows:
                 counts[seq] = count, os.fsdecode(path)
         return counts
-
-    def _matching(self, wanted: LogQuery) -> tuple[str, list[Any]]:
-        """Return what follows `from` in a query of the matching transactions, and its values."""
-        conditions, values = ["1"], list[Any]()
-        first, last = self._between(wanted.since_us, wanted.until_us)
-        for column, operator, value in (
-            ("seq", "<", wanted.before),
-            ("seq", ">", wanted.after),
-            ("seq", ">=", first),
-            ("seq", "<=", last),
-        ):
-            if value is not None:
-                conditions.append(f"tx.{column} {operator} ?")
-                values.append(value)
-        for column, names in (
-            ("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)
-        ):  # fmt: skip
-            if names:
-                conditions.append(f"tx.{column} in ({marks(names)})")
-                values += map(stored, names)
-        if wanted.grep is not None:
-            conditions.append("instr(lower(tx.message), lower(?))")
-            values.append(stored(wanted.grep))
-        source = "tx"
-        if wanted.paths:
-            source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
-            values[:0] = bounds(wanted.paths)
-        return f"{source} where {' and '.join(conditions)}", values
 
     def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
         """Convert two times to the first and last seq between them: time rises with seq. None: no bound."""
@@ -457,26 +396,9 @@ class Index:
         """Return the newest `limit` transactions (-1: all) that match and are not undone, newest first."""
         if limit == 1 and (newest := self.newest_in_force(chosen)) is not None:
             return [newest]
-        conditions = [f"kind in ({marks(chosen.kinds)})", "undone_by is null"]
-        values: list[Any] = [*chosen.kinds]
-        for condition, value in (
-            ("seq >= ?", chosen.since),
-            ("seq <= ?", chosen.until),
-            ("time_us >= ?", chosen.since_us),
-            ("time_us <= ?", chosen.until_us),
-        ):
-            if value is not None:
-                conditions.append(condition)
-                values.append(value)
-        for column, names in (("session", chosen.sessions), ("actor", chosen.actors)):
-            if names:
-                conditions.append(f"{column} in ({marks(names)})")
-                values += map(stored, names)
-        if chosen.below is not None:
-            conditions.append(f"seq in (select seq from touch where {touching(chosen.below)})")  # noqa: S608
-            values += bounds(chosen.below)
+        condition, values = matching_undo(chosen)
         rows = self._all(
-            f"select * from tx where {' and '.join(conditions)} order by seq desc limit ?",  # noqa: S608  # ours
+            f"select * from tx where {condition} order by seq desc limit ?",  # noqa: S608  # ours
             (*values, limit),
         )
         return self._transactions(rows)

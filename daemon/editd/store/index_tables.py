@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import sqlite3
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +20,6 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Approval, Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.errors import Refused
@@ -101,6 +102,34 @@ def connect(path: str) -> sqlite3.Connection:
     return sqlite.connect(path, journal="wal", synchronous="off")
 
 
+def open_database(path: str) -> sqlite3.Connection:
+    """Open the index at `path`; replace a damaged one, or one of another version, by an empty one.
+
+    Raises IoError.
+    """
+    try:
+        opened = _known(path) or create(path)
+        sqlite.is_open(opened)
+    except (OSError, sqlite3.DatabaseError) as error:
+        raise sqlite.refusal(error, "The index of the history cannot be made") from error
+    return opened
+
+
+def _known(path: str) -> sqlite3.Connection | None:
+    """Open an existing index; None for a damaged one or another version, which is only a cache."""
+    if not os.path.exists(path):
+        return None
+    with contextlib.suppress(sqlite3.DatabaseError):
+        opened = connect(path)
+        version = opened.execute("pragma user_version").fetchone()[0]
+        held = {name for (name,) in opened.execute("select name from sqlite_master")}
+        if version == SCHEMA and held >= NAMES:
+            return opened
+        opened.close()
+    sqlite.put_aside(path)
+    return None
+
+
 def create(path: str) -> sqlite3.Connection:
     made = connect(path)
     made.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
@@ -150,6 +179,15 @@ def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | No
     return (None, None) if approval is None else (approval.proposal, sqlite.encoded(approval))
 
 
+# The number of files of each transaction, and the first; a file that was moved counts at its new path.
+FILE_COUNTS = """
+select touch.seq, count(distinct touch.path), min(touch.path) from touch
+left join touch as target on target.source = touch.path and target.seq = touch.seq and target.before is null
+where touch.seq in ({}) and (touch.after is not null or target.seq is null)
+group by touch.seq
+"""
+
+
 def touching(paths: Sequence[WorkspacePath]) -> str:
     """Return the condition for touches of these paths, or of paths below them."""
     return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
@@ -166,6 +204,58 @@ def _columns(entry: Entry | None) -> tuple[int | None, str | None, int | None]:
 
 def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
+
+
+def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple[str, list[Any]]:
+    """Return what follows `from` in a query of the matching transactions, and its values.
+
+    `first` and `last` are the seqs that its times mean, both included; None is no bound.
+    """
+    conditions, values = ["1"], list[Any]()
+    for column, operator, value in (
+        ("seq", "<", wanted.before),
+        ("seq", ">", wanted.after),
+        ("seq", ">=", first),
+        ("seq", "<=", last),
+    ):
+        if value is not None:
+            conditions.append(f"tx.{column} {operator} ?")
+            values.append(value)
+    for column, names in (("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)):
+        if names:
+            conditions.append(f"tx.{column} in ({marks(names)})")
+            values += map(stored, names)
+    if wanted.grep is not None:
+        conditions.append("instr(lower(tx.message), lower(?))")
+        values.append(stored(wanted.grep))
+    source = "tx"
+    if wanted.paths:
+        source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
+        values[:0] = bounds(wanted.paths)
+    return f"{source} where {' and '.join(conditions)}", values
+
+
+def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
+    """Return the condition for the transactions that match and are in force, and its values."""
+    conditions = [f"kind in ({marks(chosen.kinds)})", "undone_by is null"]
+    values: list[Any] = [*chosen.kinds]
+    for condition, value in (
+        ("seq >= ?", chosen.since),
+        ("seq <= ?", chosen.until),
+        ("time_us >= ?", chosen.since_us),
+        ("time_us <= ?", chosen.until_us),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    for column, names in (("session", chosen.sessions), ("actor", chosen.actors)):
+        if names:
+            conditions.append(f"{column} in ({marks(names)})")
+            values += map(stored, names)
+    if chosen.below is not None:
+        conditions.append(f"seq in (select seq from touch where {touching(chosen.below)})")  # noqa: S608
+        values += bounds(chosen.below)
+    return " and ".join(conditions), values
 
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
