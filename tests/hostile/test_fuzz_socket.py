@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FUZZER = Path(__file__).with_name("fuzz_socket.py")
-SECONDS, SECONDS_LONG = 12, 600
+SECONDS, SECONDS_LONG = 6, 600
 
 
 @pytest.mark.timeout(SECONDS_LONG + 120)

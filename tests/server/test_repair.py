@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from editd.server.connection import MethodCall
     from workplace import Workplace
 
-AHEAD = 500  # transactions that are packed, while those who edit leave no pause to write the index in
+AHEAD = 200  # transactions that are packed, while those who edit leave no pause to write the index in
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ FILES = [f"shared/{number:02}.txt" for number in range(50)]
 GITS = FILES[40:]  # what git checks out, by removing and writing; it tells nobody what it loses
 OTHERS = FILES[:40]  # what the outside writer writes to
 LINES = 60
-SECONDS, SECONDS_LONG = 6, 60
+SECONDS, SECONDS_LONG = 4, 60
 MAY_BE_SAID = {"stale", "conflict", "no_match", "ambiguous", "io_error", "file_missing"}
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import AnyEdit
     from lineages import FileId, Targets
 
-HISTORIES, HISTORIES_LONG = 40, 3000
+HISTORIES, HISTORIES_LONG = 24, 3000
 A_WRONG_RECIPE = 263  # the history whose recipe once led to a conflict
 CHANGES = 12
 SESSIONS = ("ann", "bob", "cid")
