@@ -50,13 +50,13 @@ def test_what_waits_for_the_engine_is_done_though_the_first_of_it_fails(faulty: 
     with faulty.start() as client, talking(faulty) as stream, talking(faulty) as busy:
         client.apply([write("b", "b\n")])
         say(busy, writing(1, "large", HEAVY))
-        time.sleep(0.05)  # then the engine is away with it; what comes sooner is answered at once
+        time.sleep(0.05)  # then the engine is away with a slice of it
         say(stream, reading(1, "fault"), reading(2, "b"), writing(3, "c", "c\n"))
         answers = heard(stream, 3)
         assert answers[1]["error"]["data"]["name"] == "internal_error"
         assert answers[2]["result"]["content"] == "b\n"
-        assert answers[3]["result"]["transaction"]["seq"] == 3
-        assert heard(busy, 1)[1]["result"]["transaction"]["seq"] == 2
+        answers |= {4: heard(busy, 1)[1]}  # The small write may land between two slices of the large one.
+        assert {answers[number]["result"]["transaction"]["seq"] for number in (3, 4)} == {2, 3}
 
 
 def test_a_search_that_fails_is_told(faulty: Workplace) -> None:
