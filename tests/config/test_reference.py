@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from editd.config.load import check_text, keys, reference, template, toml
+from editd.config.schema import in_units
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
@@ -38,6 +39,8 @@ def test_the_file_has_every_key_with_its_default_or_an_example() -> None:
     assert list(given) == [key.name for key in keys()]
     for key in keys():
         shown = key.default if key.default not in (None, ()) else key.example
+        if key.form in ("duration", "term") and isinstance(shown, float):
+            shown = in_units(shown)
         assert given[key.name] == (list(shown) if isinstance(shown, tuple) else shown)
     check_text(uncommented(), "template")
 

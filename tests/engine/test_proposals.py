@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from editd.engine.commands import Land, ReviewedText, Undo
+from editd.engine.commands import ReviewedText, Undo
 from editd.engine.proposals import Proposals
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Conflict, Decided, InvalidParams, IoError, UnknownProposal, ViewChanged
@@ -19,21 +18,10 @@ from editd.values.content import version_of
 from editd.values.proposal import ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome, Seq
 from harness import Harness, answer, apply, done, path_of, refused, write
+from reviews import ANN, BASE, FIRST, PROPOSED, ids, land, opened, proposals, propose, proposing, states, view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from editd.engine.commands import Apply
-    from editd.engine.engine import Engine
-    from editd.engine.proposals import View
-    from editd.values.proposal import HunkId, Proposal
-    from editd.wire import messages
-
-FIRST = ProposalNumber(1)
-ANN = Reviewer("ann", "ann's page")
-BASE = "a\nb\nc\nd\ne\n"
-PROPOSED = "A\nb\nC\nd\nE\n"
 
 
 @pytest.fixture
@@ -41,50 +29,6 @@ def harness(tmp_path: Path) -> Harness:
     made = Harness(tmp_path)
     made.baseline({"f": BASE, "other": "x\n"})
     return made
-
-
-@contextmanager
-def opened(harness: Harness) -> Iterator[Engine]:
-    """An engine with its proposals; what it leaves is as after a SIGKILL."""
-    with harness.killed() as engine, closing(ProposalStore(str(harness.state), 1)) as store:
-        engine.proposals = Proposals(store, engine.history, engine.clock)
-        yield engine
-
-
-def proposals(engine: Engine) -> Proposals:
-    assert engine.proposals is not None
-    return engine.proposals
-
-
-def proposing(*edits: messages.AnyEdit, request_id: str | None = None) -> Apply:
-    request = apply(*edits, session="claude-1", request_id=request_id, message="better")
-    return replace(request, propose="request", fingerprint="one")
-
-
-def propose(engine: Engine, *edits: messages.AnyEdit) -> Proposal:
-    outcome = answer(engine, proposing(*(edits or (write("f", PROPOSED),))))
-    assert isinstance(outcome, Outcome), outcome
-    assert outcome.transaction is None
-    assert outcome.proposal is not None
-    return proposals(engine).get(ProposalNumber(outcome.proposal))
-
-
-def view(engine: Engine, number: ProposalNumber = FIRST) -> View:
-    return proposals(engine).view(number, lambda path: engine.tree.find(path) and engine.look(path))
-
-
-def ids(engine: Engine) -> list[HunkId]:
-    return [one.hunk.id for fitted in view(engine).files for one in fitted.hunks]
-
-
-def states(engine: Engine) -> list[str]:
-    return [one.state for fitted in view(engine).files for one in fitted.hunks]
-
-
-def land(*hunks: HunkId, token: str | None = None, texts: tuple[ReviewedText, ...] = ()) -> Land:
-    author = Authorship("ann", "ann's page")
-    chosen = frozenset(hunks) if hunks else None
-    return Land(author, "session ann's page", FIRST, ANN, chosen, token, texts)
 
 
 def test_a_proposal_touches_no_file_and_makes_no_transaction(harness: Harness) -> None:

@@ -18,9 +18,10 @@ from editd.store import proposals as proposals_module
 from editd.store.proposals import OPEN_OF_ONE_MAX, ProposalStore
 from editd.values.content import EXECUTABLE, Change, FileState, version_of
 from editd.values.glob import Glob
+from editd.values.grant import Grant
 from editd.values.path import WorkspacePath
-from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer
-from editd.values.transaction import Seq
+from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer, TrialResult
+from editd.values.transaction import Part, Seq
 from proposals import OTHER, PATH, ids, proposal_of, split
 
 if TYPE_CHECKING:
@@ -248,3 +249,51 @@ def test_a_list_of_1000_open_proposals_of_ten_files_takes_no_time_that_anybody_n
         found, has_more = store.find(["open"], path=path)
         assert time.thread_time() - began < 0.1
         assert (len(found), has_more) == ((1, False) if path else (50, True))
+
+
+def test_a_grant_comes_back_after_a_kill_with_what_is_left_of_it(
+    store: ProposalStore, tmp_path: Path
+) -> None:
+    granted = store.add_grant(Grant(0, "s", (Glob.parse("src/**"),), 9, 2, 50, "ann", "ann-1"))
+    other = store.add_grant(Grant(0, None, (Glob.parse("**"),), 9, None, None, "ann", None))
+    assert (granted.number, other.number) == (1, 2)
+    left = granted.after(10)
+    assert left is not None
+    assert (left.uses, left.lines) == (1, 40)
+    store.put_grants([left], [other.number])
+    with closing(reopened(store, tmp_path)) as later:
+        assert later.grants == store.grants == {1: left}
+        assert later.add_grant(other).number == 3, "numbers are never used again"
+    assert left.after(10) is None, "it was the last use"
+    assert replace(left, uses=None).after(40) is None, "there are no lines left"
+
+
+def test_results_of_checks_are_kept_with_their_view(store: ProposalStore, tmp_path: Path) -> None:
+    added = store.add(proposal_of(), [split(b"a\n", b"b\n")])
+    results = [TrialResult(at, ANN, "pytest", f"view {at}", at, 0.5, "no\udcff") for at in (1, 2)]
+    for result in results:
+        store.check(replace(added, changed_us=result.time_us), result)
+    with closing(reopened(store, tmp_path)) as later:
+        assert later.checks(NUMBER) == results
+        assert later.open[NUMBER].changed_us == 2
+
+
+def test_an_undo_comes_back_with_what_it_undoes(store: ProposalStore, tmp_path: Path) -> None:
+    parts = (Part(Seq(3), PATH, (1, 2)), Part(Seq(3), WorkspacePath("x\udcff")))
+    undo = replace(proposal_of(), kind="undo", undoes=(Seq(3), Seq(4)), parts=parts)
+    added = store.add(undo, [split(b"a\n", b"b\n")])
+    with closing(reopened(store, tmp_path)) as later:
+        assert later.get(NUMBER) == added
+        assert added.parts == parts
+
+
+def test_a_damaged_database_costs_the_grants_too(store: ProposalStore, tmp_path: Path) -> None:
+    store.add_grant(Grant(0, None, (Glob.parse("**"),), 9, None, None, "ann", None))
+    store.close()
+    for name in ("proposals.db-wal", "proposals.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "proposals.db").write_bytes(b"damaged" * 1_000)
+    with closing(ProposalStore(str(tmp_path), 5_000_000)) as later:
+        assert not later.is_whole
+        assert later.grants == {}
+        assert later.add_grant(Grant(0, None, (Glob.parse("a"),), 9, None, None, "ann", None)).number == 6

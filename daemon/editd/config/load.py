@@ -23,7 +23,19 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
-from editd.config.schema import FORMS, Config, ConfigSection, HistoryKeys, HookKeys, Keep, Serena, Wcgw
+from editd.config.schema import (
+    FORMS,
+    Config,
+    ConfigSection,
+    HistoryKeys,
+    HookKeys,
+    Keep,
+    ReviewKeys,
+    ReviewRuleKeys,
+    Serena,
+    Wcgw,
+    in_units,
+)
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
@@ -398,7 +410,7 @@ def _shown(value: Any) -> str:
 WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
     "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
-    "[hook]": HookKeys,
+    "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.
@@ -420,17 +432,19 @@ def template() -> str:
 def reference() -> str:
     """Return the keys as Markdown, a list for each table."""
     lines: list[str] = []
-    hooks = ("[hook]", list(keys(HookKeys)))  # a table that may occur any number of times
-    for table, of_table in (*_tables(), hooks):
+    # The tables that may occur any number of times.
+    repeated = [(name, list(keys(section))) for name, section in _SECTIONS.items() if name.startswith("[")]
+    for table, of_table in (*_tables(), *repeated):
         lines += ["", f"### `[{table}]`" if table else "### At the top", ""]
         if table:
             lines += [_about(table), ""]
         lines += ["| key | default | |", "|---|---|---|"]
         for key in of_table:
             example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
-            default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{toml(key.default)}`"
+            default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{_default(key)}`"
             said = _said(key).replace("|", "\\|")
-            lines.append(f"| `{_own_name(key)}` | {default} | {said}{example} |")
+            name = key.name if table.startswith("[") else _own_name(key)
+            lines.append(f"| `{name}` | {default} | {said}{example} |")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -473,7 +487,11 @@ def _said(key: Key) -> str:
 def _assigned(key: Key) -> str:
     if key.default is None or key.default == ():
         return toml(key.example)
-    return toml(key.default)
+    return _default(key)
+
+
+def _default(key: Key) -> str:
+    return toml(in_units(key.default) if key.form in ("duration", "term") else key.default)
 
 
 def _commented(text: str) -> Iterator[str]:

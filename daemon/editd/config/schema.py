@@ -43,6 +43,19 @@ def duration(value: object) -> float:
     return number * _SECONDS[unit]
 
 
+def in_units(seconds: float) -> str:
+    """Return the shortest text that `duration` reads as so many seconds, all of them whole."""
+    unit, length = next(
+        (unit, length) for unit, length in reversed(_SECONDS.items()) if seconds % length == 0
+    )
+    return f"{seconds / length:g}{unit}"
+
+
+def term(value: object) -> float:
+    """Return the seconds of `"14d"`, or 0, which is "never". Raises ValueError."""
+    return 0.0 if value == 0 and not isinstance(value, bool) else duration(value)
+
+
 def size(value: object) -> int:
     """Return the bytes of `"2GiB"`, or of a plain number of them. Raises ValueError."""
     expected = 'a number of bytes, or a size such as "2GiB"'
@@ -113,6 +126,7 @@ def _split(value: object, expected: str) -> tuple[float, str]:
 
 FORMS: Mapping[str, Callable[[object], Any]] = {
     "duration": duration,
+    "term": term,
     "size": size,
     "encoding": encoding,
     "globs": globs,
@@ -120,7 +134,7 @@ FORMS: Mapping[str, Callable[[object], Any]] = {
     "command": command,
 }
 Extra = dict[str, object]
-DURATION, SIZE, ENCODING, GLOBS, PATHS, COMMAND = (Extra(form=name) for name in FORMS)
+DURATION, TERM, SIZE, ENCODING, GLOBS, PATHS, COMMAND = (Extra(form=name) for name in FORMS)
 
 
 RESTART = Extra(restart=True)
@@ -284,6 +298,98 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
     ] = ()
 
 
+class AtMost(ConfigSection, frozen=True, kw_only=True):
+    """Limits on what a rule lets land; beyond any of them, the edit waits for a reviewer."""
+
+    lines: Annotated[int | None, Meta(ge=0, description="Lines added and deleted, in one edit.")] = None
+    files: Annotated[int | None, Meta(ge=0, description="Files, in one edit.")] = None
+    new_files: Annotated[int | None, Meta(ge=0, description="New files, in one edit.")] = None
+    deletes: Annotated[int | None, Meta(ge=0, description="Deleted files, in one edit.")] = None
+    per_hour: Annotated[int | None, Meta(ge=0, description="Edits, within an hour.")] = None
+
+
+class ReviewRuleKeys(ConfigSection, frozen=True, kw_only=True):
+    """What happens to an edit of certain paths. The first rule that fits a path decides for that path."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[^\x00-\x1f]{1,80}$",
+            description="Its name in proposals, in transactions and in refusals.",
+            examples=["lock files"],
+        ),
+    ]
+    paths: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Globs of the paths, as they are on the disk; a move is judged at both ends.",
+            examples=[["**/*.lock", "migrations/**"]],
+            extra=GLOBS,
+        ),
+    ]
+    action: Annotated[
+        Literal["ask", "land", "refuse"],
+        Meta(
+            description=(
+                "`ask` makes the edit a proposal, `land` lets it land, `refuse` refuses it "
+                "(`permission_denied`). Of all paths of an edit, the strictest action holds."
+            )
+        ),
+    ] = "ask"
+    at_most: Annotated[
+        AtMost,
+        Meta(
+            description=(
+                "For `land`: `{ lines = …, files = …, new_files = …, deletes = …, per_hour = … }`, beyond "
+                "any of which the edit waits."
+            ),
+            examples=[{"lines": 40, "files": 3}],
+        ),
+    ] = AtMost()
+    sessions: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "The sessions that it is for, by name, with `*` and `?`; without the key, all. An agent "
+                "chooses its own name, so a rule that lets edits land should not rest on this alone."
+            ),
+            examples=[["claude-*"]],
+        ),
+    ] = ()
+
+
+class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
+    """Settings of proposals: which edits wait for a reviewer, see docs/reviewing.md."""
+
+    default: Annotated[
+        Literal["land", "ask"],
+        Meta(description="What happens to an edit that no rule is about: it lands, or it waits."),
+    ] = "land"
+    expire: Annotated[
+        float,
+        Meta(
+            description="Time after which an open proposal expires; 0 is never.",
+            examples=["14d"],
+            extra=TERM,
+        ),
+    ] = 14 * 86400.0
+    keep: Annotated[
+        float,
+        Meta(
+            description="Time for which a decided proposal is kept.",
+            examples=["30d"],
+            extra=DURATION,
+        ),
+    ] = 30 * 86400.0
+    rule: Annotated[
+        tuple[ReviewRuleKeys, ...],
+        Meta(
+            description="Rules by path, a table `[[review.rule]]` for each.",
+            examples=[[{"name": "lock files", "paths": ["**/*.lock"], "action": "ask"}]],
+        ),
+    ] = ()
+
+
 class Config(ConfigSection, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
@@ -357,5 +463,6 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         ),
     ] = ()
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
+    review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()
     wcgw: Annotated[Wcgw, Meta(description="")] = Wcgw()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.errors import FileMissing
     from editd.store.history import History
+    from editd.values.proposal import Decision
     from editd.values.transaction import Transaction
 
 
@@ -97,6 +98,15 @@ def first_answer(request: Write, history: History) -> Outcome | None:
         warnings=tuple(kept.warnings),
         answers=tuple(kept.answers),
     )
+
+
+def first_landing(decision: Decision, history: History) -> Outcome:
+    """Return the answer to the approval that made this decision, for a reviewer's repeated request."""
+    if decision.seq is None:
+        return Outcome((), reviewer_diff=decision.reviewer_diff)
+    transaction = history.find(decision.seq)
+    changes = changes_of(transaction, history)
+    return Outcome(changes, transaction, reviewer_diff=decision.reviewer_diff)
 
 
 def request_of(request_id: str, fingerprint: str, history: History) -> Transaction | None:

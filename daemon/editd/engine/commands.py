@@ -33,6 +33,10 @@ def reader_of(session: str) -> Reader:
     return f"session {session}"
 
 
+Wish = Literal["request", "session"]
+"""The source of a wish for a review: the request itself, or its session. It is noted as the rule."""
+
+
 class Apply(Struct, frozen=True):
     """Ask for a changeset to become a transaction."""
 
@@ -44,7 +48,9 @@ class Apply(Struct, frozen=True):
     fingerprint: str = ""  # of the whole request, to detect that its id is used for a different one
     found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)
     hooked: Hooked | None = None  # the results of the hooks for the last plan
-    propose: str | None = None  # the rule for which the edit must wait for a reviewer
+    propose: Wish | None = None  # ask for a review, whatever the rules say
+    proposal: ProposalNumber | None = None  # the open proposal whose next revision this is
+    is_collected: bool = False  # the session collects all its edits in one proposal
 
 
 UndoKind = Literal["undo", "redo", "rollback"]
@@ -61,6 +67,7 @@ class Undo(Struct, frozen=True):
     is_own_only: bool = False  # refuse to undo another session's transactions
     dry_run: bool = False
     fingerprint: str = ""
+    propose: Wish | None = None
 
 
 class Restore(Struct, frozen=True):
@@ -75,6 +82,7 @@ class Restore(Struct, frozen=True):
     paths: tuple[WorkspacePath, ...] | None = None
     dry_run: bool = False
     fingerprint: str = ""
+    propose: Wish | None = None
 
 
 class ReviewedText(Struct, frozen=True):
@@ -104,6 +112,7 @@ class Land(Struct, frozen=True):
     comment: str = ""
     dry_run: bool = False
     fingerprint: str = ""
+    hooked: Hooked | None = None  # as in `Apply`, for bytes that are not as proposed
 
 
 Write = Apply | Undo | Restore | Land
@@ -116,7 +125,7 @@ class NeedsRegex(Struct, frozen=True):
 
 
 class NeedsHooks(Struct, frozen=True):
-    """Planning needs this hook job. Send the request again with the result in `Apply.hooked`."""
+    """Planning needs this hook job. Send the request again with the result in its `hooked`."""
 
     job: HookJob
 
@@ -188,6 +197,7 @@ class OpenChangeset(OpenItem):
 
     authorship: Authorship
     on_stale: OnStale | None = None
+    must_propose: bool = False  # its commit makes a proposal
     edits: list[AnyEdit] = field(default_factory=list)
     bytes: int = 0
     found: dict[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)  # matches for its tools
@@ -200,7 +210,13 @@ class Changesets(OpenItems[OpenChangeset]):
     hint = "Open one with `begin`. It ends with `commit`, `abort` or the connection."
 
     def begin(
-        self, owner: int, reader: Reader, authorship: Authorship, on_stale: OnStale | None = None
+        self,
+        owner: int,
+        reader: Reader,
+        authorship: Authorship,
+        on_stale: OnStale | None = None,
+        *,
+        must_propose: bool = False,
     ) -> str:
         """Open a changeset and return its id. Raises TooLarge or Overloaded if too many are open."""
         if len(self.of(owner)) >= OPEN_OF_ONE_MAX:
@@ -211,7 +227,7 @@ class Changesets(OpenItems[OpenChangeset]):
         if len(self.open) >= OPEN_MAX:
             raise TooLarge(f"{OPEN_MAX} changesets are open.", hint="Commit or abort some of them first.")
         name = secrets.token_hex(8)
-        self.open[name] = OpenChangeset(owner, reader, authorship, on_stale)
+        self.open[name] = OpenChangeset(owner, reader, authorship, on_stale, must_propose)
         return name
 
     def add(self, name: str, owner: int, edits: tuple[AnyEdit, ...]) -> None:

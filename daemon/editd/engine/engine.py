@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,11 +24,13 @@ from editd.engine.answers import (
     encode_notes,
     explain,
     first_answer,
+    first_landing,
     folder_missing,
     kept_changing,
     suggest,
     with_changes_since,
 )
+from editd.engine.collection import CollectedFiles, collected, overlay_of
 from editd.engine.commands import (
     Apply,
     Land,
@@ -57,6 +59,8 @@ from editd.engine.external_changes import (
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.preparation import Preparation
+from editd.engine.review import LANDS, NeedsCommit, approved, collect, is_asked_for, judge, propose
+from editd.engine.review_policy import ReviewPolicy
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, LastUndoOf, Latest, newest_of
@@ -85,7 +89,9 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
-    from editd.engine.proposals import Landing, Proposals
+    from editd.engine.proposal_view import Landing
+    from editd.engine.proposals import Proposals
+    from editd.engine.review_policy import Ruling
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.git_objects import Oid
@@ -135,6 +141,7 @@ class Engine:
     broken: Refused | None = None
     guard: AccessControl | None = None
     proposals: Proposals | None = None
+    review = ReviewPolicy()  # never asks
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
     outside_authorship: OutsideAuthorship | None = None
@@ -212,20 +219,10 @@ class Engine:
         while waiting:
             if rounds:
                 self._remove_replaced()  # so that emptied folders are gone for the next batch
-            taken: dict[int, Write] = {}
             self._landings.clear()
             batch, is_last = self._batch(), False
             try:
-                while (
-                    waiting
-                    and not (is_alone and taken)
-                    and (not batch.steps or self._can_join(batch, waiting[0][1], taken.values()))
-                ):
-                    index, request = waiting.popleft()
-                    taken[index] = request
-                    results[index] = self._stage(batch, index, request)
-                    if results[index] is None:
-                        batch.expect(request.reader)
+                taken = self._fill(batch, waiting, results, is_alone=is_alone)
                 again = self._commit(batch, results, taken)
                 is_last = not waiting and batch.is_published
             finally:
@@ -250,6 +247,32 @@ class Engine:
             is_detailed = isinstance(result, Outcome) and not result.outdated
             answers.append(result if is_detailed else self._with_details(result, request.authorship.session))
         return answers
+
+    def _fill(
+        self,
+        batch: Batch,
+        waiting: deque[tuple[int, Write]],
+        results: list[Result | None],
+        *,
+        is_alone: bool,
+    ) -> dict[int, Write]:
+        """Stage the waiting requests that can be one batch, or only the first. Return those taken."""
+        taken: dict[int, Write] = {}
+        while (
+            waiting
+            and not (is_alone and taken)
+            and (not batch.steps or self._can_join(batch, waiting[0][1], taken.values()))
+        ):
+            index, request = waiting[0]
+            try:
+                results[index] = self._stage(batch, index, request)
+            except NeedsCommit:
+                break
+            waiting.popleft()
+            taken[index] = request
+            if results[index] is None:
+                batch.expect(request.reader)
+        return taken
 
     def clean_up(self) -> None:
         """Close the files of the last batch, put the replaced ones aside, and write a full index."""
@@ -307,7 +330,8 @@ class Engine:
             if view.strangers:
                 return None  # they are recorded first, and may change the plan
             self.files.check(changes, breathe=breathe)
-            if not request.dry_run and changes:
+            may_land = self.review.never_asks and not is_asked_for(request)
+            if may_land and not request.dry_run and changes:
                 prepared.staging = self.files.stage(changes, secrets.token_hex(8), breathe=breathe)
             return prepared
         except Exception:  # noqa: BLE001  # the turn meets it again, and answers it
@@ -364,6 +388,7 @@ class Engine:
         return Undo(
             authorship, request.reader, LastEditOf(path, authorship.session), dry_run=request.dry_run,
             fingerprint=request.fingerprint if isinstance(request, Apply) else "",
+            propose=request.propose if isinstance(request, Apply) else None,
         )  # fmt: skip
 
     def weight(self, request: Write) -> int:
@@ -433,8 +458,7 @@ class Engine:
         steps = len(batch.steps)
         try:
             has_id = request.authorship.request_id is not None and not isinstance(request, Land)
-            if has_id and (repeated := first_answer(request, self.history)) is not None:
-                self._note_seen(request.reader, repeated, is_news=False)
+            if has_id and (repeated := self._first_answer(request)) is not None:
                 return repeated
             if isinstance(request, Apply):
                 return self._stage_apply(batch, index, request)
@@ -447,6 +471,9 @@ class Engine:
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return NeedsRegex(need.search)
+        except NeedsCommit:
+            batch.view.forget_strangers()
+            raise
         except HooksNotRun as need:
             batch.roll_back(steps)
             batch.view.forget_strangers()
@@ -467,11 +494,55 @@ class Engine:
             batch.view.forget_strangers()
             return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
-    def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
-        if request.propose is not None and not request.dry_run:
-            first = self._proposals().first_proposal(request.authorship, request.fingerprint)
+    def _first_answer(self, request: Write) -> Outcome | None:
+        """Return the first answer to a repeated request: its transaction, or the proposal that it became."""
+        repeated = first_answer(request, self.history)
+        if repeated is not None:
+            self._note_seen(request.reader, repeated, is_news=False)
+        elif self.proposals is not None and not request.dry_run:
+            first = self.proposals.first_proposal(request.authorship, request.fingerprint)
             if first is not None:
                 return Outcome((), proposal=first.number)
+        return repeated
+
+    def _judge(self, batch: Batch, request: Apply | Undo | Restore, outcome: Outcome) -> Ruling:
+        """Return whether the planned changes land. Raises NeedsCommit, or Refused."""
+        if not outcome.changes or (self.review.never_asks and not is_asked_for(request)):
+            return LANDS
+        return judge(request, outcome.changes, self.review, self._proposals(), is_first=not batch.steps)
+
+    def overlay(self, session: str | None) -> CollectedFiles:
+        """Return the files of the proposal that collects a session's edits, as it would leave them."""
+        proposals = self._proposals()
+        known = proposals.collecting(session)
+        snapshot = DiskSnapshot(self.tree, self.history, quiet=False)
+        return (
+            CollectedFiles() if known is None else overlay_of(proposals.view(known.number, snapshot.file_at))
+        )
+
+    def _stage_collected(self, batch: Batch, request: Apply) -> Result:
+        """Plan an edit on top of its session's open proposal, and make it part of that."""
+        if batch.steps:
+            raise NeedsCommit
+        below = self.overlay(request.authorship.session)
+        view = DiskSnapshot(self.tree, self.history, quiet=False, drafted=dict(below.states))
+        outcome = self._plan(view, request)
+        self._permit(request, outcome)
+        if self.hooks:
+            outcome = hooked(outcome, self.hooks, request.hooked, view.file_at)
+        outcome = replace(outcome, warnings=outcome.warnings + below.warnings)
+        wish = replace(request, propose=request.propose or "session", proposal=None)
+        ruling = self._judge(batch, wish, outcome)
+        if request.dry_run or not outcome.changes:
+            return _would_propose(outcome, ruling) if request.dry_run else outcome
+        changes = collected(below, outcome.changes, batch.view.file_at)
+        self.files.check(changes)
+        self._adopt_into(batch, request, changes=changes)
+        return collect(request, outcome, changes, ruling, self._proposals(), self.guard)
+
+    def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
+        if request.is_collected and request.proposal is None:
+            return self._stage_collected(batch, request)
         prepared = None if self._prepared is None else self._take_prepared(request)
         if prepared is None or prepared.outcome is None:
             outcome = self._plan(batch.view, request, batch.expected)
@@ -480,10 +551,11 @@ class Engine:
         self._permit(request, outcome, batch.expected)
         if self.hooks:
             outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
+        ruling = self._judge(batch, request, outcome)
         if request.dry_run:
             if prepared is None:
                 self.files.check(outcome.changes)
-            return outcome
+            return _would_propose(outcome, ruling)
         self._adopt_into(batch, request, changes=outcome.changes)
         if outdated := self._outdated(request.reader, outcome.changes, batch.expected):
             outcome = replace(outcome, outdated=outdated)
@@ -492,15 +564,11 @@ class Engine:
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
-        authorship = request.authorship
-        if request.propose is not None:
-            may_write = None if self.guard is None else self.guard.scope_of(authorship.session)
-            made = self._proposals().propose(
-                outcome.changes, authorship, may_write, request.propose, request.fingerprint
-            )
-            return replace(outcome, proposal=made.number)
+        if ruling.action == "ask":
+            return self._propose(request, outcome, ruling)
         batch.stage(
-            "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
+            "edit", approved(request.authorship, ruling, self.proposals), self._now_us(), outcome,
+            request=index, notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
@@ -522,24 +590,40 @@ class Engine:
             raise Broken("The proposals are not open.", hint="Restart the daemon.")
         return self.proposals
 
+    def _propose(
+        self, request: Apply | Undo | Restore, outcome: Outcome, ruling: Ruling, *more: Any
+    ) -> Outcome:
+        """Make a proposal of changes that could land, and return the outcome with its number."""
+        self.files.check(outcome.changes)
+        return propose(request, outcome, ruling, self._proposals(), self.guard, *more)
+
     def _stage_landing(self, batch: Batch, index: int, request: Land) -> Result | None:
         """Stage the landing of hunks, as a transaction of the proposal's author."""
-        landing = self._proposals().landing(request, batch.view.file_at)
-        outcome = Outcome(landing.changes)
+        proposals = self._proposals()
+        first = proposals.first_decision(
+            request.proposal, request.by, "approve", request.authorship.request_id, request.fingerprint
+        )
+        if first is not None:
+            return first_landing(first, self.history)
+        landing = proposals.landing(request, batch.view.file_at)
+        outcome = Outcome(landing.changes, reviewer_diff=landing.decision.reviewer_diff)
         proposal = landing.view.proposal
         author = replace(request, authorship=landing.authorship, fingerprint=proposal.fingerprint)
         self._permit(author, outcome)
+        if self.hooks and not landing.is_as_proposed:
+            outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
         if request.dry_run:
             self.files.check(outcome.changes)
             return outcome
         self._adopt_into(batch, request, changes=outcome.changes)
         if not outcome.changes:
-            self._proposals().landed(landing, None)
+            proposals.landed(landing, None)
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
         step = batch.stage(
-            "edit", landing.authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, author),
+            proposal.kind, landing.authorship, self._now_us(), outcome, request=index,
+            undoes=proposal.undoes, parts=proposal.parts, notes=_notes(outcome, author),
         )  # fmt: skip
         self._landings[step.draft.transaction.seq] = landing
         return None
@@ -604,6 +688,7 @@ class Engine:
         outcome = Outcome(changes, warnings=warnings, answers=answers)
         self._permit(request, outcome)
         is_partial = request.on_conflict == "skip"
+        ruling = self._judge(batch, request, outcome)
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             if is_partial or not in_the_way:  # otherwise the changes are incomplete and may clash
@@ -611,7 +696,7 @@ class Engine:
                     self.files.check(changes)
                 except NotAFile as refusal:
                     in_the_way = NoRoom(refusal, self.history).files
-            return replace(outcome, conflicts=in_the_way)
+            return _would_propose(replace(outcome, conflicts=in_the_way), ruling)
         if inverted.places and not (is_partial and changes):
             raise UndoConflict(inverted.places, targets, scope)
         if is_partial:
@@ -622,10 +707,13 @@ class Engine:
         authorship = request.authorship
         if isinstance(scope, BySession) and not authorship.message:
             authorship = replace(authorship, message=f"Roll back session {scope.session}")
+        undoes = [target.transaction.seq for target in inverted.targets]
+        parts = [part for target in inverted.targets for part in target.parts]
+        if ruling.action == "ask":
+            return self._propose(request, outcome, ruling, authorship, undoes, parts)
         batch.stage(
-            request.kind, authorship, self._now_us(), outcome, request=index,
-            undoes=[target.transaction.seq for target in inverted.targets],
-            parts=[part for target in inverted.targets for part in target.parts],
+            request.kind, approved(authorship, ruling, self.proposals), self._now_us(), outcome,
+            request=index, undoes=undoes, parts=parts,
             notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
@@ -654,9 +742,10 @@ class Engine:
         seq, changes = restore(request, self.history, batch.view.file_at)
         outcome = Outcome(changes)
         self._permit(request, outcome)
+        ruling = self._judge(batch, request, outcome)
         if request.dry_run:
             self.files.check(changes)
-            return outcome
+            return _would_propose(outcome, ruling)
         self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
@@ -665,8 +754,11 @@ class Engine:
         authorship = request.authorship
         if not authorship.message:
             authorship = replace(authorship, message=f"Restore transaction {seq}")
+        if ruling.action == "ask":
+            return self._propose(request, outcome, ruling, authorship)
         batch.stage(
-            "restore", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
+            "restore", approved(authorship, ruling, self.proposals), self._now_us(), outcome, request=index,
+            notes=_notes(outcome, request),
         )  # fmt: skip
         return None
 
@@ -1033,6 +1125,10 @@ class Engine:
 
 def _ignore(_transaction: Transaction) -> None:
     """Serve as `on_recorded` until the server sets one."""
+
+
+def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:
+    return replace(outcome, would_propose=ruling.rule) if ruling.action == "ask" else outcome
 
 
 def _notes(outcome: Outcome, request: Write) -> bytes:

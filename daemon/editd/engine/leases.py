@@ -80,6 +80,10 @@ class Leases:
         self._waiting.remove(wait)
         return True
 
+    def is_waiting(self, session: str) -> bool:
+        """Return whether a request of the session waits for a lease."""
+        return any(wait.session == session for wait in self._waiting)
+
     def grant_waiting(self, now_us: int) -> list[Lease]:
         """Grant queued requests whose paths are free, in order. Return the granted leases.
 

@@ -1,8 +1,8 @@
-"""Proposals: planned edits that wait for a reviewer, and the landing of their hunks.
+"""Proposals: planned edits that wait for a reviewer, from the first request to the last decision.
 
-The store has what was proposed and decided, and the history what has landed. A landing is one transaction
+The store has the proposals and the decisions, and the history has the landings. A landing is one transaction
 with an `Approval`, and the verdicts are stored after its commit point. If that fails, or the daemon is killed
-in between, `recover` takes the verdicts from the history. So no hunk lands twice.
+in between, `_catch_up` takes the verdicts from the history. So no hunk lands twice.
 
 A proposal never touches a file before its decision. Nothing of it is stored anew when others commit: its view
 is computed when somebody asks for it.
@@ -16,101 +16,131 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.proposed_hunks import proposed_files
-from editd.edits.rebase import (
-    FittedFile,
-    Present,
-    land,
-    land_text,
-    rebase,
-    reviewer_diff,
-    state_with,
-    view_token,
+from editd.edits.proposed_hunks import landed_base, proposed_files
+from editd.engine.grants import Grants
+from editd.engine.proposal_view import (
+    Landing,
+    View,
+    check_is_whole,
+    plan_landing,
+    view_changed,
+    view_of,
 )
-from editd.errors import (
-    Conflict,
-    Decided,
-    InvalidParams,
-    IoError,
-    PermissionDenied,
-    Stale,
-    UnknownProposal,
-    ViewChanged,
+from editd.errors import Decided, InvalidParams, IoError, PermissionDenied, Refused, UnknownProposal
+from editd.values.content import Change
+from editd.values.proposal import (
+    Comment,
+    Decision,
+    Proposal,
+    ProposalNumber,
+    Reviewer,
+    TrialResult,
+    state_after,
 )
-from editd.values.glob import is_among
-from editd.values.proposal import Decision, Proposal, ProposalNumber, Reviewer, state_after
-from editd.values.transaction import Approval, Seq
+from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from editd.engine.access import Clock
-    from editd.engine.commands import Land, ReviewedText
+    from editd.engine.commands import Land
+    from editd.engine.proposal_view import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
-    from editd.values.content import Change, FileState
+    from editd.values.content import FileState
     from editd.values.glob import Glob
-    from editd.values.path import WorkspacePath
-    from editd.values.proposal import DecisionKind, HunkId, ProposalState, ProposedHunk, Verdict
-    from editd.values.transaction import Authorship
-
-    Current = Callable[[WorkspacePath], FileState | None]
+    from editd.values.proposal import (
+        DecisionKind,
+        HunkId,
+        ProposalKind,
+        ProposalState,
+        ProposedFile,
+        ProposedHunk,
+        Verdict,
+    )
+    from editd.values.transaction import Authorship, Part
 
 log = logging.getLogger(__name__)
 
-
-class View(Struct, frozen=True):
-    """A proposal on the present files, and the token of what is shown."""
-
-    proposal: Proposal
-    files: tuple[FittedFile, ...]
-    token: str
-
-    @property
-    def undecided(self) -> dict[HunkId, ProposedHunk]:
-        """The hunks that wait for a decision, by their ids."""
-        return {hunk.id: hunk for fitted in self.files for hunk in fitted.file.undecided}
+OUTPUT_CHARACTERS_MAX = 4_000  # of a check, its last ones
+TEXT_CHARACTERS_MAX = 100_000  # of a comment
+EDITD = Reviewer("editd", via="rule")  # decides when the time is over, or others have made the same
+REOPENED: frozenset[ProposalState] = frozenset({"rejected", "withdrawn", "expired", "partly"})
 
 
-class Landing(Struct, frozen=True):
-    """A planned decision to land hunks: its changes of the files, and its effect on the proposal."""
+class Planned(Struct, frozen=True):
+    """A planned edit or undo that is to become a proposal."""
 
-    view: View
     changes: tuple[Change[FileState], ...]
-    authorship: Authorship  # of the transaction, with the approval
-    decision: Decision
-    verdicts: Mapping[HunkId, Verdict]
-    reviewer_diff: str
+    authorship: Authorship
+    may_write: tuple[Glob, ...] | None
+    rule: str
+    fingerprint: str
+    kind: ProposalKind = "edit"
+    undoes: tuple[Seq, ...] = ()
+    parts: tuple[Part, ...] = ()
+    is_collecting: bool = False
 
 
-class Proposals:
-    """All proposals of a workspace. Used by the engine's thread."""
+class Proposals(Grants):
+    """All proposals of a workspace, and its grants. Used by the engine's thread."""
 
     def __init__(self, store: ProposalStore, history: History, clock: Clock) -> None:
-        """Take over the store, and mark what has landed. Raises IoError or HistoryDamaged."""
-        self.store = store
-        self._history = history
-        self._clock = clock
+        """Take over the store, and mark what has landed. If that fails, the first question does it."""
+        super().__init__(store, history, clock)
+        self.lifetime_us = 0  # after which an open proposal expires; 0 is never
+        self.on_changed: Callable[[Proposal, str], None] = _ignore  # called when the change is durable
         self._is_behind = True  # the history may have landed hunks that the store has no verdict of
-        self._catch_up()
+        try:
+            self._catch_up()
+        except Refused as refusal:
+            log.error("the proposals could not be compared with the history: %s", refusal.text())
 
     # ── the author ──
 
-    def propose(
-        self,
-        changes: Iterable[Change[FileState]],
-        authorship: Authorship,
-        may_write: tuple[Glob, ...] | None,
-        rule: str,
-        fingerprint: str,
-    ) -> Proposal:
+    def propose(self, planned: Planned) -> Proposal:
         """Store planned changes as a new proposal; durable on return. Raises Overloaded or IoError."""
+        return self._add(planned, proposed_files(planned.changes))
+
+    def revise(self, number: ProposalNumber, planned: Planned) -> Proposal:
+        """Replace what an open proposal proposes by planned changes; durable on return.
+
+        Raises UnknownProposal, Decided, PermissionDenied if it is another author's, Overloaded or IoError.
+        """
+        proposal = self.revisable(number, planned.authorship)
         now_us = self._clock.now_us()
-        proposal = Proposal(
-            ProposalNumber(0), "open", "edit", authorship, may_write, rule, self._history.head,
-            now_us, now_us, fingerprint=fingerprint,
+        message = planned.authorship.message or proposal.authorship.message
+        after = replace(
+            proposal, authorship=replace(planned.authorship, message=message),
+            may_write=planned.may_write, at=self._history.head, changed_us=now_us,
+            expires_us=self._expiry(now_us), revision=proposal.revision + 1, fingerprint=planned.fingerprint,
         )  # fmt: skip
-        return self.store.add(proposal, proposed_files(changes))
+        self.store.revise(after, proposed_files(planned.changes))
+        return self._changed(after, "revised")
+
+    def revisable(self, number: ProposalNumber, author: Authorship) -> Proposal:
+        """Return a proposal that this author may revise.
+
+        Raises UnknownProposal, Decided, or PermissionDenied if it is another author's.
+        """
+        proposal = self._waiting(number)
+        theirs = proposal.authorship
+        is_own = author.session == theirs.session and (
+            author.session is not None or author.actor == theirs.actor
+        )
+        if not is_own:
+            raise PermissionDenied(
+                f"Proposal {number} is by {theirs.session or theirs.actor}.",
+                hint="Propose an edit of your own, or comment on it.",
+                data={"proposal": number, "session": author.session},
+            )
+        if proposal.is_decided_whole:
+            raise InvalidParams(
+                f"Proposal {number} is no edit, so no edit can replace it.",
+                hint="Withdraw it, and propose anew.",
+                data={"proposal": number, "kind": proposal.kind},
+            )
+        return proposal
 
     def first_proposal(self, authorship: Authorship, fingerprint: str) -> Proposal | None:
         """Return the proposal that a repeated request became, or None if its id is new (C7).
@@ -119,17 +149,59 @@ class Proposals:
         """
         key = authorship.request_id
         first = None if key is None else self.store.by_request(authorship.session, key)
-        if first is not None and first.fingerprint != fingerprint:
+        if first is None:
+            return None
+        proposal, first_fingerprint = first
+        if first_fingerprint != fingerprint:
             raise InvalidParams(
-                f"request_id {key!r} was used for a different request, which became proposal {first.number}.",
+                f"request_id {key!r} was used for a different request, "
+                f"which became proposal {proposal.number}.",
                 hint="Use a new id for a new request.",
-                data={"request_id": key, "proposal": first.number},
+                data={"request_id": key, "proposal": proposal.number},
             )
-        return first
+        return proposal
+
+    def collecting(self, session: str | None) -> Proposal | None:
+        """Return the open proposal that collects the edits of a session, or None. Raises IoError."""
+        self._catch_up()
+        for proposal in self.store.open.values():
+            if proposal.is_collecting and proposal.authorship.session == session:
+                return None if self.get(proposal.number).is_settled else proposal
+        return None
+
+    def submit(self, number: ProposalNumber, by: Reviewer) -> Proposal:
+        """Open a draft for review. Raises UnknownProposal, Decided, InvalidParams if it is no draft."""
+        proposal = self._waiting(number)
+        if proposal.state != "draft":
+            raise InvalidParams(f"Proposal {number} is open already.", data={"proposal": number})
+        return self._settle(proposal, "open", "submit", by, "opened")
 
     def withdraw(self, number: ProposalNumber, by: Reviewer) -> Proposal:
         """Take a proposal back, which its author's session has verified. Raises Decided, UnknownProposal."""
-        return self._settle(self._waiting(number), "withdrawn", "withdraw", by)
+        return self._settle(self._waiting(number), "withdrawn", "withdraw", by, "withdrawn")
+
+    def reopen(self, number: ProposalNumber, authorship: Authorship, by: Reviewer) -> Proposal:
+        """Make a new proposal of `authorship` from all that has not landed of a settled one.
+
+        It waits on the same base, so its hunks fit as those of the settled one would.
+        Raises UnknownProposal, Decided if nothing of it was rejected, InvalidParams if it still waits.
+        """
+        proposal = self.get(number)
+        if not proposal.is_settled:
+            raise InvalidParams(
+                f"Proposal {number} is {proposal.state}.",
+                hint="Only a settled proposal can be reopened.",
+                data={"proposal": number, "state": proposal.state},
+            )
+        if proposal.state not in REOPENED:
+            raise self._decided(proposal)
+        files = self.store.files(number, proposal.revision)
+        changes = [change for file in files for change in _left(file)]
+        planned = Planned(
+            tuple(changes), authorship, proposal.may_write, proposal.rule, proposal.fingerprint,
+            proposal.kind, proposal.undoes, proposal.parts,
+        )  # fmt: skip
+        return self._add(planned, proposed_files(changes), at=proposal.at, by=by, reopened=proposal)
 
     # ── the reviewer ──
 
@@ -143,19 +215,28 @@ class Proposals:
                 hint="List the proposals.",
                 data={"proposal": number},
             )
-        return proposal
+        return self._expire(proposal) if _is_over(proposal, self._clock.now_us()) else proposal
 
-    def view(self, number: ProposalNumber, current: Current) -> View:
-        """Return a proposal on the present files. `current` returns the state of a path.
+    def view(self, number: ProposalNumber, current: Current, revision: int | None = None) -> View:
+        """Return a proposal, or an earlier revision of it, on the present files.
 
-        Raises UnknownProposal, IoError, or what `current` raises.
+        `current` returns the state of a path. Raises UnknownProposal, IoError, or what `current` raises.
         """
         proposal = self.get(number)
-        files = tuple(
-            rebase(file, Present(current(file.path), None if file.source is None else current(file.source)))
-            for file in self.store.files(number, proposal.revision)
-        )
-        return View(proposal, files, view_token(files))
+        wanted = proposal.revision if revision is None else revision
+        if not 0 < wanted <= proposal.revision:
+            raise UnknownProposal(
+                f"Proposal {number} has no revision {wanted}; the newest is {proposal.revision}.",
+                data={"proposal": number, "revision": proposal.revision},
+            )
+        return view_of(proposal, self.store.files(number, wanted), current, self._history)
+
+    def settle_moot(self, view: View) -> View:
+        """Settle an open proposal if others have made all that is undecided. Return it as it is then."""
+        known = self.store.open.get(view.proposal.number)
+        if known is None or known != view.proposal or known.state != "open" or not view.is_moot:
+            return view
+        return replace(view, proposal=self._settle(known, "moot", "moot", EDITD, "moot"))
 
     def landing(self, request: Land, current: Current) -> Landing:
         """Plan the landing that a reviewer asks for.
@@ -163,37 +244,9 @@ class Proposals:
         Raises UnknownProposal, Decided, ViewChanged, Conflict, PermissionDenied if the
         author's session could not write a path, and InvalidParams.
         """
-        self._waiting(request.proposal)
+        self._reviewable(request.proposal)
         view = self.view(request.proposal, current)
-        texts = {text.path: text for text in request.texts}
-        chosen = _chosen(view, request, texts)
-        changes: list[Change[FileState]] = []
-        diffs = []
-        is_modified = False
-        for fitted in view.files:
-            text = texts.pop(fitted.file.path, None)
-            if text is None:
-                theirs = land(fitted, chosen)
-                landed = state_with(fitted, chosen)
-            else:
-                theirs = land_text(fitted, text.content, self._shown(text, fitted))
-                landed = theirs[-1].after if theirs else fitted.now
-                is_modified |= landed != state_with(fitted, fitted.fitting)
-            if theirs or text is not None:
-                diffs.append(reviewer_diff(fitted, landed))
-            changes += theirs
-        if texts:
-            path = next(iter(texts))
-            raise InvalidParams(f"Proposal {request.proposal} has no file {path}.", data={"path": path.text})
-        scope = view.proposal.may_write
-        for change in changes:
-            if scope is not None and not is_among(change.path, scope):
-                raise PermissionDenied(
-                    f"The session of proposal {request.proposal} may not write {change.path}.",
-                    hint="Leave the hunks of this file out.",
-                    data={"path": change.path.text, "proposal": request.proposal},
-                )
-        return self._planned(view, request, chosen, changes, "".join(diffs), is_modified=is_modified)
+        return plan_landing(view, request, self._history, self._clock.now_us())
 
     def landed(self, landing: Landing, seq: Seq | None) -> None:
         """Store the verdicts of a landing, once its transaction is committed.
@@ -202,10 +255,10 @@ class Proposals:
         history, and each later question takes them from there first.
         """
         proposal = landing.view.proposal
-        hunks = _after(landing.view, landing.verdicts)
+        files = (fitted.file for fitted in landing.view.files)
         after = replace(
             proposal,
-            state=state_after(hunks),
+            state=state_after(_decided(files, landing.verdicts)),
             changed_us=landing.decision.time_us,
             landed=proposal.landed if seq is None else (*proposal.landed, seq),
         )
@@ -216,6 +269,8 @@ class Proposals:
                 raise
             log.error("the verdicts on proposal %s could not be stored: %s", proposal.number, refusal)
             self._is_behind = True
+        else:
+            self._changed(after, "landed")
 
     def reject(
         self,
@@ -227,20 +282,118 @@ class Proposals:
     ) -> Proposal:
         """Reject these hunks, or all that are undecided. Return the proposal; durable on return.
 
-        Raises UnknownProposal, Decided, ViewChanged if a hunk is not undecided, and IoError.
+        Raises UnknownProposal, Decided, ViewChanged if a hunk is not undecided, InvalidParams and IoError.
         """
-        proposal = self._waiting(number)
+        if self.first_decision(number, by, "reject", request_id) is not None:
+            return self.get(number)
+        proposal = self._reviewable(number)
         files = self.store.files(number, proposal.revision)
         undecided = {hunk.id for file in files for hunk in file.undecided}
         chosen = undecided if hunks is None else hunks
         if not chosen <= undecided:
-            raise _changed(number, None, chosen - undecided)
-        verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, _REJECTED)
-        state = state_after(_decided(hunk, verdicts) for file in files for hunk in file.hunks)
+            raise view_changed(number, None, chosen - undecided)
+        check_is_whole(proposal, chosen, undecided)
+        verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "rejected")
+        state = state_after(_decided(files, verdicts))
         after = replace(proposal, state=state, changed_us=self._clock.now_us())
-        decision = Decision(after.changed_us, by, "reject", _sorted(chosen), comment, request_id=request_id)
+        decision = Decision(
+            after.changed_us, by, "reject", tuple(sorted(chosen)), comment, request_id=request_id
+        )
         self.store.decide(after, decision, verdicts)
-        return after
+        return self._changed(after, "rejected")
+
+    def first_decision(
+        self,
+        number: ProposalNumber,
+        by: Reviewer,
+        what: DecisionKind,
+        request_id: str | None,
+        fingerprint: str = "",
+    ) -> Decision | None:
+        """Return the decision that a reviewer's repeated request made, or None if its id is new.
+
+        Raises InvalidParams if the id was used for a different request.
+        """
+        if request_id is None:
+            return None
+        self._catch_up()
+        for decision in self.store.decisions(number):
+            if decision.request_id == request_id and _is_same(decision.by, by):
+                if decision.what != what or decision.fingerprint != fingerprint:
+                    raise InvalidParams(
+                        f"request_id {request_id!r} was used for a different decision on proposal {number}.",
+                        hint="Use a new id for a new request.",
+                        data={"request_id": request_id, "proposal": number},
+                    )
+                return decision
+        return None
+
+    def comment(
+        self,
+        number: ProposalNumber,
+        by: Reviewer,
+        text: str,
+        hunk: HunkId | None = None,
+        path: str | None = None,
+        line: int | None = None,
+    ) -> Proposal:
+        """Add words to a proposal, to a hunk of it, or to a line of a file of it; durable on return.
+
+        A settled one takes them, too. Raises UnknownProposal, InvalidParams and IoError.
+        """
+        proposal = self.get(number)
+        if not text.strip() or len(text) > TEXT_CHARACTERS_MAX:
+            raise InvalidParams(f"`text` has 1 to {TEXT_CHARACTERS_MAX} characters.")
+        files = self.store.files(number, proposal.revision)
+        if hunk is not None and all(hunk != one.id for file in files for one in file.hunks):
+            raise InvalidParams(
+                f"Proposal {number} has no hunk {hunk}.", data={"proposal": number, "hunk": hunk}
+            )
+        if path is not None and all(path != file.path.text for file in files):
+            raise InvalidParams(
+                f"Proposal {number} has no file {path}.", data={"proposal": number, "path": path}
+            )
+        if line is not None and (path is None or line < 1):
+            raise InvalidParams("`line` needs `path`, and is counted from 1.")
+        after = replace(proposal, changed_us=self._clock.now_us())
+        self.store.comment(after, Comment(after.changed_us, by, proposal.revision, text, hunk, path, line))
+        return self._changed(after, "commented")
+
+    def check(
+        self,
+        number: ProposalNumber,
+        view: str,
+        name: str,
+        exit: int,  # noqa: A002  # as on the wire
+        seconds: float,
+        output: str,
+        by: Reviewer,
+    ) -> Proposal:
+        """Note the result of a command on a view of a proposal, with the end of its output.
+
+        Raises UnknownProposal, Decided and IoError.
+        """
+        proposal = self._waiting(number)
+        after = replace(proposal, changed_us=self._clock.now_us())
+        end = output[-OUTPUT_CHARACTERS_MAX:]
+        self.store.check(after, TrialResult(after.changed_us, by, name, view, exit, seconds, end))
+        return self._changed(after, "checked")
+
+    # ── time ──
+
+    def expire(self, now_us: int) -> list[Proposal]:
+        """Settle the proposals whose time is over. Return them. Raises IoError."""
+        self._catch_up()
+        return [self._expire(one) for one in list(self.store.open.values()) if _is_over(one, now_us)]
+
+    def tidy(self, keep_us: int) -> int:
+        """Expire what is over, and forget the proposals that were settled so long ago. Raises IoError.
+
+        Return the bytes of content that this frees.
+        """
+        now_us = self._clock.now_us()
+        self.expire(now_us)
+        return self.store.forget_settled(now_us - keep_us)
 
     # ── after a crash ──
 
@@ -261,140 +414,120 @@ class Proposals:
         approval = transaction.authorship.approval
         assert approval is not None, "the index names it as an approved one"
         files = self.store.files(number, approval.revision or proposal.revision)
-        hunks = [hunk for file in files for hunk in file.hunks]
         verdicts: dict[HunkId, Verdict] = {
-            hunk.id: "landed" for hunk in hunks if hunk.number in approval.hunks
+            hunk.id: "landed" for file in files for hunk in file.hunks if hunk.number in approval.hunks
         }
-        state = state_after(_decided(hunk, verdicts) for hunk in hunks)
+        state = state_after(_decided(files, verdicts))
         after = replace(proposal, state=state, changed_us=transaction.time_us, landed=(*proposal.landed, seq))
         by = Reviewer(approval.actor or approval.rule or "", approval.session)
         decision = Decision(
-            transaction.time_us, by, "approve", _sorted(verdicts), seq=seq, is_modified=approval.is_modified
-        )
+            transaction.time_us, by, "approve", tuple(sorted(verdicts)), seq=seq,
+            is_modified=approval.is_modified,
+        )  # fmt: skip
         self.store.decide(after, decision, verdicts)
         log.warning("transaction %s had landed hunks of proposal %s before the daemon ended", seq, number)
+        self._changed(after, "landed")
 
     # ── parts ──
 
+    def _add(
+        self,
+        planned: Planned,
+        files: tuple[ProposedFile, ...],
+        *,
+        at: Seq | None = None,
+        by: Reviewer | None = None,
+        reopened: Proposal | None = None,
+    ) -> Proposal:
+        now_us = self._clock.now_us()
+        proposal = Proposal(
+            ProposalNumber(0), "open", planned.kind, planned.authorship, planned.may_write, planned.rule,
+            self._history.head if at is None else at, now_us, now_us, self._expiry(now_us),
+            fingerprint=planned.fingerprint, undoes=planned.undoes, parts=planned.parts,
+            is_collecting=planned.is_collecting,
+        )  # fmt: skip
+        made = self.store.add(proposal, files)
+        if by is not None and reopened is not None:
+            self.store.decide(made, Decision(now_us, by, "reopen", comment=f"P{reopened.number}"))
+        return self._changed(made, "opened")
+
+    def _expire(self, proposal: Proposal) -> Proposal:
+        return self._settle(proposal, "expired", "expire", EDITD, "expired")
+
+    def _expiry(self, now_us: int) -> int | None:
+        return now_us + self.lifetime_us if self.lifetime_us else None
+
+    def _changed(self, proposal: Proposal, word: str) -> Proposal:
+        self.on_changed(proposal, word)
+        return proposal
+
     def _waiting(self, number: ProposalNumber) -> Proposal:
-        """Return a proposal that can be decided. Raises UnknownProposal, or Decided."""
+        """Return a proposal that is not settled. Raises UnknownProposal, or Decided."""
         proposal = self.get(number)
-        if not proposal.is_settled:
-            return proposal
-        decisions = self.store.decisions(number)
+        if proposal.is_settled:
+            raise self._decided(proposal)
+        return proposal
+
+    def _reviewable(self, number: ProposalNumber) -> Proposal:
+        """Return a proposal that can be decided. Raises UnknownProposal, Decided or PermissionDenied."""
+        proposal = self._waiting(number)
+        if proposal.state == "draft":
+            raise PermissionDenied(
+                f"Proposal {number} is a draft.",
+                hint="Wait until its author submits it.",
+                data={"proposal": number, "state": proposal.state},
+            )
+        return proposal
+
+    def _decided(self, proposal: Proposal) -> Decided:
+        decisions = self.store.decisions(proposal.number)
         by = decisions[-1].by.actor if decisions else None
-        raise Decided(
-            f"Proposal {number} is {proposal.state}" + (f", by {by}." if by else "."),
+        return Decided(
+            f"Proposal {proposal.number} is {proposal.state}" + (f", by {by}." if by else "."),
             hint="Nothing was changed. Look at what it has become.",
             data={
-                "proposal": number,
+                "proposal": proposal.number,
                 "state": proposal.state,
                 "by": by,
                 "seq": decisions[-1].seq if decisions else None,
             },
         )
 
-    def _settle(self, proposal: Proposal, state: ProposalState, what: DecisionKind, by: Reviewer) -> Proposal:
+    def _settle(
+        self, proposal: Proposal, state: ProposalState, what: DecisionKind, by: Reviewer, word: str
+    ) -> Proposal:
         after = replace(proposal, state=state, changed_us=self._clock.now_us())
         assert proposal.may_become(state)
         self.store.decide(after, Decision(after.changed_us, by, what))
-        return after
-
-    def _shown(self, text: ReviewedText, fitted: FittedFile) -> FileState | None:
-        """Return the file that the reviewer edited. Raises Stale if its content is nowhere."""
-        if text.base is None:
-            return None
-        for state in (fitted.now, fitted.file.base):
-            if state is not None and state.version == text.base:
-                return state
-        content = self._history.content(text.base)
-        model = fitted.now or fitted.file.base
-        if content is None or model is None:
-            raise Stale(text.path.text, text.base, None if fitted.now is None else fitted.now.version)
-        return model.with_content(content)
-
-    def _planned(
-        self,
-        view: View,
-        request: Land,
-        chosen: Collection[HunkId],
-        changes: Iterable[Change[FileState]],
-        diff: str,
-        *,
-        is_modified: bool,
-    ) -> Landing:
-        """Return the landing of the chosen hunks, which may be there already."""
-        proposal = view.proposal
-        undecided = view.undecided
-        verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "landed")
-        if request.rejects_rest:
-            verdicts |= dict.fromkeys(undecided.keys() - verdicts.keys(), _REJECTED)
-        decision = Decision(
-            self._clock.now_us(), request.by, "approve", _sorted(chosen), request.comment,
-            is_modified=is_modified, request_id=request.authorship.request_id,
-        )  # fmt: skip
-        numbers = sorted(undecided[hunk].number for hunk in chosen)
-        approval = Approval(
-            proposal.number, proposal.revision, tuple(numbers), request.by.actor, request.by.session,
-            is_modified=is_modified,
-        )  # fmt: skip
-        message = request.authorship.message or proposal.authorship.message
-        authorship = replace(proposal.authorship, approval=approval, message=message)
-        return Landing(view, tuple(changes), authorship, decision, verdicts, diff)
+        return self._changed(after, word)
 
 
-_REJECTED: Verdict = "rejected"
+def _is_over(proposal: Proposal, now_us: int) -> bool:
+    """Return whether the time of an unsettled proposal is over."""
+    return not proposal.is_settled and proposal.expires_us is not None and proposal.expires_us <= now_us
 
 
-def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedText]) -> frozenset[HunkId]:
-    """Return the hunks to land, with all of each file that has the reviewer's text.
-
-    Raises ViewChanged if they are not those that were shown, and InvalidParams if the request names none.
-    """
-    number = view.proposal.number
-    undecided = view.undecided
-    replaced = {
-        hunk.id for fitted in view.files if fitted.file.path in texts for hunk in fitted.file.undecided
-    }
-    if request.hunks is not None:
-        if missing := request.hunks - undecided.keys():
-            raise _changed(number, view, missing)
-        chosen = request.hunks
-    elif request.view is not None:
-        if request.view.partition("-")[0] != view.token.partition("-")[0]:
-            raise _changed(number, view, ())
-        chosen = frozenset(
-            one.hunk.id for fitted in view.files for one in fitted.hunks if one.state in ("fits", "there")
-        )
-    elif texts:
-        chosen = frozenset()
-    else:
-        raise InvalidParams("`hunks` or `view` is required.", hint="Show the proposal first.")
-    chosen |= replaced
-    if not chosen:
-        raise Conflict(
-            f"No hunk of proposal {number} fits the present files.",
-            hint="Reject it, or give the text that a file should have.",
-            data={"proposal": number, "view": view.token},
-        )
-    return chosen
+def _decided(files: Iterable[ProposedFile], verdicts: Mapping[HunkId, Verdict]) -> Iterator[ProposedHunk]:
+    """Yield the hunks of files with these verdicts."""
+    for file in files:
+        for hunk in file.hunks:
+            yield replace(hunk, verdict=verdicts.get(hunk.id, hunk.verdict))
 
 
-def _changed(number: ProposalNumber, view: View | None, changed: Collection[HunkId]) -> ViewChanged:
-    return ViewChanged(
-        f"Proposal {number} has changed since it was shown.",
-        hint="Show it again, and decide on what it is now.",
-        data={"proposal": number, "view": view and view.token, "changed": sorted(changed)},
-    )
+def _left(file: ProposedFile) -> list[Change[FileState]]:
+    """Return the hunks of a file that have not landed, as changes of the landed ones; none if all have."""
+    if all(hunk.verdict == "landed" for hunk in file.hunks):
+        return []
+    base = landed_base(file)
+    move = file.move
+    if file.source is None or move is None or move.verdict == "landed":
+        return [Change(file.path, base, file.proposed)]
+    return [Change(file.source, base, None), Change(file.path, None, file.proposed, file.source)]
 
 
-def _after(view: View, verdicts: Mapping[HunkId, Verdict]) -> list[ProposedHunk]:
-    return [_decided(hunk, verdicts) for fitted in view.files for hunk in fitted.file.hunks]
+def _is_same(one: Reviewer, other: Reviewer) -> bool:
+    return (one.actor, one.session) == (other.actor, other.session)
 
 
-def _decided(hunk: ProposedHunk, verdicts: Mapping[HunkId, Verdict]) -> ProposedHunk:
-    return replace(hunk, verdict=verdicts.get(hunk.id, hunk.verdict))
-
-
-def _sorted(hunks: Iterable[HunkId]) -> tuple[HunkId, ...]:
-    return tuple(sorted(hunks))
+def _ignore(_proposal: Proposal, _word: str) -> None:
+    """Serve as `on_changed` until the server sets one."""

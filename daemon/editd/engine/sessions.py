@@ -170,6 +170,8 @@ class Sessions:
         unread: Unread,
         ttl: float | None,
         now_us: int,
+        always_proposes: bool = False,
+        is_collected: bool = False,
     ) -> tuple[Session, str]:
         """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
         if name in self._open:
@@ -184,7 +186,10 @@ class Sessions:
         if not 0 < seconds <= TTL_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, above 0 and at most a year.")
         token = secrets.token_urlsafe(24)
-        session = Session(name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us)
+        session = Session(
+            name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us,
+            always_proposes=always_proposes, is_collected=is_collected,
+        )  # fmt: skip
         self._registry.put_session(session)
         self._open[name] = OpenSession(session, now_us)
         self._forget(name)  # read versions of an earlier session of this name

@@ -36,7 +36,7 @@ from editd.store.index_tables import (
 )
 from editd.store.recent_transactions import RecentTransactions
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Seq, Transaction
+from editd.values.transaction import Approval, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -220,6 +220,14 @@ class Index:
         return [
             row[0] for row in self._all("select seq from tx where proposal = ? order by seq", (proposal,))
         ]
+
+    def count_landed_by(self, rule: str, since_us: int) -> int:
+        """Return the number of transactions that a review rule has let land since then."""
+        approvals = self._all(
+            "select approval from tx where time_us > ? and approval is not null and proposal is null",
+            (since_us,),
+        )
+        return sum(sqlite.decoded(row[0], Approval).rule == rule for row in approvals)
 
     def by_id(self, prefix: str) -> list[int]:
         """Return the seqs of at most two transactions whose id begins with `prefix`, hex digits."""

@@ -64,6 +64,7 @@ class LogQuery(Struct, frozen=True):
     since_us: int | None = None  # at this time or after it
     until_us: int | None = None
     grep: str | None = None  # text in the message; the case of ASCII letters does not matter
+    is_in_force: bool = False  # only those that are not undone
 
 
 class TransactionInfo(Struct, frozen=True):
@@ -225,6 +226,8 @@ def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple
         if names:
             conditions.append(f"tx.{column} in ({marks(names)})")
             values += map(stored, names)
+    if wanted.is_in_force:
+        conditions.append("tx.undone_by is null")
     if wanted.grep is not None:
         conditions.append("instr(lower(tx.message), lower(?))")
         values.append(stored(wanted.grep))

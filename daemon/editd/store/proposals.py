@@ -1,5 +1,7 @@
 """The durable store of proposals: what waits for a reviewer, with its content, and what was decided.
 
+It has the grants as well, which let edits land without a decision.
+
 A write is durable on return, as in `session_store`. The database has the bytes of every base and of every
 proposed file, so that neither a compaction nor the loss of the user's repository reaches it.
 
@@ -22,6 +24,7 @@ from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
 from editd.values.content import FileState, Version, version_of
 from editd.values.glob import Glob
+from editd.values.grant import Grant
 from editd.values.path import WorkspacePath
 from editd.values.proposal import (
     Comment,
@@ -31,8 +34,9 @@ from editd.values.proposal import (
     ProposalNumber,
     ProposedFile,
     ProposedHunk,
+    TrialResult,
 )
-from editd.values.transaction import Authorship, Seq
+from editd.values.transaction import Authorship, Part, Seq
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,10 +54,11 @@ create table if not exists proposal (
     number integer primary key autoincrement, state text not null, session text, request_id text,
     revision integer not null, changed_us integer not null, written blob not null);
 create index if not exists proposal_state on proposal (state, number);
-create index if not exists proposal_request on proposal (request_id) where request_id is not null;
 create table if not exists revision (
     proposal integer not null, revision integer not null, seq integer not null, time_us integer not null,
+    request_id text, fingerprint text not null,
     primary key (proposal, revision)) without rowid;
+create index if not exists revision_request on revision (request_id) where request_id is not null;
 create table if not exists file (
     proposal integer not null, revision integer not null, position integer not null,
     path blob not null, source blob,
@@ -73,10 +78,14 @@ create table if not exists decision (
 create table if not exists comment (
     proposal integer not null, number integer not null, written blob not null,
     primary key (proposal, number)) without rowid;
+create table if not exists check_result (
+    proposal integer not null, number integer not null, written blob not null,
+    primary key (proposal, number)) without rowid;
+create table if not exists "grant" (number integer primary key autoincrement, written blob not null);
 """
 _COLUMNS = {  # of each table: a flipped bit may have renamed one
     "proposal": "number, state, session, request_id, revision, changed_us, written",
-    "revision": "proposal, revision, seq, time_us",
+    "revision": "proposal, revision, seq, time_us, request_id, fingerprint",
     "file": (
         "proposal, revision, position, path, source, base_version, base_mode, base_permissions, "
         "proposed_version, proposed_mode, proposed_permissions"
@@ -87,11 +96,14 @@ _COLUMNS = {  # of each table: a flipped bit may have renamed one
     "content": "version, size, bytes",
     "decision": "proposal, number, written",
     "comment": "proposal, number, written",
+    "check_result": "proposal, number, written",
+    '"grant"': "number, written",
 }
-_PARTS = ("revision", "file", "hunk", "decision", "comment")  # the tables with rows of a proposal
+# The tables with rows of a proposal:
+_PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result")
 
 
-Note = TypeVar("Note", Decision, Comment)
+Note = TypeVar("Note", Decision, Comment, TrialResult)
 
 
 class _Proposal(Struct, frozen=True):
@@ -107,19 +119,35 @@ class _Proposal(Struct, frozen=True):
     expires_us: int | None
     landed: list[int]
     fingerprint: str = ""
+    undoes: list[int] = []
+    parts: list[tuple[int, str, list[int]]] = []
+    is_collecting: bool = False
+
+
+class _Grant(Struct, frozen=True):
+    """The stored form of a grant. New fields come last, with a default."""
+
+    session: str | None
+    paths: list[str]
+    expires_us: int
+    uses: int | None
+    lines: int | None
+    actor: str
+    by_session: str | None
 
 
 class ProposalStore:
     """The proposals of one workspace. Used by one thread at a time.
 
-    `open` has the drafts and the open proposals by number, always as they are on the disk. `is_whole` is
-    False if the content of a damaged database is gone.
+    `open` has the drafts and the open proposals by number, and `grants` the grants, always as they are on
+    the disk. `is_whole` is False if the content of a damaged database is gone.
     """
 
     def __init__(self, folder: str, now_us: int) -> None:
         """Open the database in the state folder, or create it. Raises IoError."""
         self._path = os.path.join(folder, PROPOSALS_FILE)
         self.open: dict[ProposalNumber, Proposal] = {}
+        self.grants: dict[int, Grant] = {}
         self.content_bytes = 0
         with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
             self._database, self.is_whole = sqlite.open_or_replace(
@@ -127,9 +155,10 @@ class ProposalStore:
             )
             if not self.is_whole:
                 # As for tokens of leases: higher than any number that was ever given.
-                self.open, self.content_bytes = {}, 0
+                self.open, self.grants, self.content_bytes = {}, {}, 0
                 with sqlite.writing(self._database):
-                    self._execute("insert into sqlite_sequence values ('proposal', ?)", now_us // 1_000_000)
+                    for table in ("proposal", "grant"):
+                        self._execute("insert into sqlite_sequence values (?, ?)", table, now_us // 1_000_000)
             sqlite.is_open(self._database)
 
     def add(self, proposal: Proposal, files: Sequence[ProposedFile]) -> Proposal:
@@ -180,20 +209,54 @@ class ProposalStore:
             self._add_note("comment", proposal.number, comment)
         self._keep(proposal)
 
+    def check(self, proposal: Proposal, result: TrialResult) -> None:
+        """Store the result of a check, and the proposal with the time of it."""
+        with self._writing():
+            self._put(proposal)
+            self._add_note("check_result", proposal.number, result)
+        self._keep(proposal)
+
+    def add_grant(self, grant: Grant) -> Grant:
+        """Store a new grant under the next number, which replaces its own. Return it."""
+        with self._writing():
+            added = self._execute('insert into "grant" (written) values (?)', _grant_row(grant))
+        grant = replace(grant, number=cast("int", added.lastrowid))
+        self.grants[grant.number] = grant
+        return grant
+
+    def put_grants(self, grants: Iterable[Grant], ended: Iterable[int] = ()) -> None:
+        """Store what is left of these grants, and delete those that have `ended`."""
+        left, over = list(grants), list(ended)
+        with self._writing():
+            for grant in left:
+                self._execute(
+                    'update "grant" set written = ? where number = ?', _grant_row(grant), grant.number
+                )
+            for number in over:
+                self._execute('delete from "grant" where number = ?', number)
+        self.grants.update((grant.number, grant) for grant in left)
+        for number in over:
+            self.grants.pop(number, None)
+
     def get(self, number: ProposalNumber) -> Proposal | None:
         """Return a proposal, open or settled, or None."""
         with self._reading():
             row = self._execute("select * from proposal where number = ?", number).fetchone()
             return None if row is None else _proposal(*row)
 
-    def by_request(self, session: str | None, request_id: str) -> Proposal | None:
-        """Return the newest proposal that a session's request with this id became, or None."""
+    def by_request(self, session: str | None, request_id: str) -> tuple[Proposal, str] | None:
+        """Return the newest proposal that a session's request with this id made or revised, or None.
+
+        The fingerprint of the request comes with it.
+        """
         with self._reading():
             row = self._execute(
-                "select * from proposal where request_id = ? and session is ? order by number desc limit 1",
+                "select fingerprint, proposal.* from revision join proposal on proposal.number = proposal "
+                "where revision.request_id = ? and session is ? order by number desc, revision.revision desc "
+                "limit 1",
                 request_id, session,
             ).fetchone()  # fmt: skip
-            return None if row is None else _proposal(*row)
+            return None if row is None else (_proposal(*row[1:]), row[0])
 
     def find(
         self,
@@ -259,12 +322,19 @@ class ProposalStore:
         """Return the comments on a proposal, in their order."""
         return self._notes("comment", number, Comment)
 
+    def checks(self, number: ProposalNumber) -> list[TrialResult]:
+        """Return the results of checks of a proposal, in their order."""
+        return self._notes("check_result", number, TrialResult)
+
     def forget_settled(self, before_us: int) -> int:
         """Delete the settled proposals that have not changed since `before_us`.
 
         Return the bytes of content that this frees.
         """
         old = "select number from proposal where state not in ('draft', 'open') and changed_us < ?"
+        with self._reading():
+            if self._execute(f"{old} limit 1", before_us).fetchone() is None:
+                return 0
         with self._writing():
             for table in _PARTS:
                 self._execute(f"delete from {table} where proposal in ({old})", before_us)  # noqa: S608  # ours
@@ -288,6 +358,7 @@ class ProposalStore:
             database.execute(f"select {columns} from {table} limit 0")  # noqa: S608  # ours
         proposals = [_proposal(*row) for row in database.execute("select * from proposal")]
         self.open = {one.number: one for one in proposals if not one.is_settled}
+        self.grants = {row[0]: _grant(*row) for row in database.execute('select * from "grant"')}
         self.content_bytes = _content_bytes(database)
 
     def _check_count(self, session: str | None) -> None:
@@ -317,7 +388,10 @@ class ProposalStore:
     def _add_revision(self, proposal: Proposal, files: Sequence[ProposedFile]) -> int:
         """Write the rows of a new revision. Return the bytes of new content. Raises Overloaded."""
         key = proposal.number, proposal.revision
-        self._execute("insert into revision values (?, ?, ?, ?)", *key, proposal.at, proposal.changed_us)
+        self._execute(
+            "insert into revision values (?, ?, ?, ?, ?, ?)",
+            *key, proposal.at, proposal.changed_us, proposal.authorship.request_id, proposal.fingerprint,
+        )  # fmt: skip
         more = sum(map(self._add_content, _states(files)))
         if self.content_bytes + more > CONTENT_BYTES_MAX:
             raise Overloaded(
@@ -348,7 +422,7 @@ class ProposalStore:
         )
         return size if added.rowcount else 0
 
-    def _add_note(self, table: str, number: ProposalNumber, note: Decision | Comment) -> None:
+    def _add_note(self, table: str, number: ProposalNumber, note: Decision | Comment | TrialResult) -> None:
         self._execute(
             f"insert into {table} select ?, count(*) + 1, ? from {table} where proposal = ?",  # noqa: S608  # ours
             number, sqlite.encoded(note), number,
@@ -412,6 +486,8 @@ def _row(proposal: Proposal) -> tuple[str, str | None, str | None, int, int, byt
     written = _Proposal(
         proposal.kind, author.actor, author.message, _texts(proposal.may_write), proposal.rule, proposal.at,
         proposal.created_us, proposal.expires_us, list(proposal.landed), proposal.fingerprint,
+        list(proposal.undoes), [(part.seq, part.path.text, list(part.hunks)) for part in proposal.parts],
+        proposal.is_collecting,
     )  # fmt: skip
     return (
         proposal.state, author.session, author.request_id, proposal.revision, proposal.changed_us,
@@ -443,7 +519,26 @@ def _proposal(
         revision,
         tuple(map(Seq, kept.landed)),
         kept.fingerprint,
+        tuple(map(Seq, kept.undoes)),
+        tuple(Part(Seq(seq), WorkspacePath(path), tuple(hunks)) for seq, path, hunks in kept.parts),
+        kept.is_collecting,
     )
+
+
+def _grant_row(grant: Grant) -> bytes:
+    written = _Grant(
+        grant.session, [glob.text for glob in grant.paths], grant.expires_us, grant.uses, grant.lines,
+        grant.actor, grant.by_session,
+    )  # fmt: skip
+    return sqlite.encoded(written)
+
+
+def _grant(number: int, written: bytes) -> Grant:
+    kept = sqlite.decoded(written, _Grant)
+    return Grant(
+        number, kept.session, tuple(map(Glob.parse, kept.paths)), kept.expires_us, kept.uses, kept.lines,
+        kept.actor, kept.by_session,
+    )  # fmt: skip
 
 
 def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:

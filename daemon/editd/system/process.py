@@ -28,6 +28,7 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 KILL_SECONDS = 5.0  # then processes that fork as fast as they are killed, or that we may not kill, are left
 PAUSE_SECONDS = 0.002
+LINE_MAX = 100  # processes above one; a line changes while it is read, and may then seem to have no end
 
 
 def set_subreaper() -> bool:
@@ -122,6 +123,34 @@ def has_hung_up(connected: Socket) -> bool:
     poll = select.poll()
     poll.register(connected.fileno(), 0)  # POLLHUP is reported without being requested
     return bool(poll.poll(0))
+
+
+# The line of processes above one: its parent, the parent of that, and so on.
+
+
+class Process(Struct, frozen=True):
+    """A process as /proc shows it. Its number may be used again, but not with the same start."""
+
+    pid: int
+    start: int  # clock ticks since the boot
+    session: int  # the number of the process that leads its terminal session
+    program: str  # the kernel's name for it: at most 15 bytes
+
+
+def line_above(pid: int) -> tuple[Process, ...]:
+    """Return the process and those above it, the nearest first, as far as /proc shows them."""
+    line: list[Process] = []
+    while pid > 0 and len(line) < LINE_MAX:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                before, _, after = file.read().rpartition(b")")
+        except OSError:
+            break
+        fields = after.split()
+        program = before.partition(b"(")[2].decode("utf-8", "replace")
+        line.append(Process(pid, int(fields[19]), int(fields[3]), program))
+        pid = int(fields[1])
+    return tuple(line)
 
 
 # The free memory of this process.

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Authorship, Seq
+    from editd.values.transaction import Authorship, Part, Seq
 
 ProposalNumber = NewType("ProposalNumber", int)
 """A proposal's number in its workspace: 1, 2, 3 …, never used again."""
 
 ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
 ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
-DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot"]
+DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
 Via = Literal["socket", "review socket", "web", "rule"]
 
 TRANSITIONS: Mapping[ProposalState, frozenset[ProposalState]] = {
@@ -72,6 +72,14 @@ class Proposal(Struct, frozen=True):
     revision: int = 1
     landed: tuple[Seq, ...] = ()
     fingerprint: str = ""  # of the author's request, to detect that its id is used for a different one
+    undoes: tuple[Seq, ...] = ()  # the transactions that an undo takes back, once it lands
+    parts: tuple[Part, ...] = ()  # of them, those that it takes back in part
+    is_collecting: bool = False  # it takes all edits of its session, `batch: "session"`
+
+    @property
+    def is_decided_whole(self) -> bool:
+        """Whether all hunks land or none: half of an undo would undo nothing."""
+        return self.kind != "edit"
 
     @property
     def is_settled(self) -> bool:
@@ -88,6 +96,8 @@ class Reviewer(Struct, frozen=True):
     actor: str
     session: str | None = None
     via: Via = "socket"
+    pid: int | None = None  # of the process that sent the request, if it could be seen, and its name
+    program: str | None = None
 
 
 class Decision(Struct, frozen=True):
@@ -101,6 +111,20 @@ class Decision(Struct, frozen=True):
     seq: int | None = None  # of the transaction that landed
     is_modified: bool = False  # the reviewer changed the text
     request_id: str | None = None
+    fingerprint: str = ""  # of the reviewer's request
+    reviewer_diff: str = ""  # from the proposed text to the landed one
+
+
+class TrialResult(Struct, frozen=True):
+    """The result of a command that was run on the files as a view of the proposal would leave them."""
+
+    time_us: int
+    by: Reviewer
+    name: str
+    view: str  # the token
+    exit: int
+    seconds: float
+    output: str
 
 
 class Comment(Struct, frozen=True):

@@ -1,0 +1,158 @@
+"""The review policy: whether an edit lands, waits for a reviewer, or is refused. Pure.
+
+For each path, a grant or the first rule that fits decides, and the default if there is none. For all paths of
+an edit, the strictest decision holds, because the edit is one transaction. Moves are judged at both ends.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from editd.edits.diff import line_counts
+from editd.errors import PermissionDenied
+from editd.values.glob import Glob, is_among
+from editd.values.grant import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from editd.config.schema import AtMost, Config
+    from editd.values.content import Change, FileState
+    from editd.values.path import WorkspacePath
+
+Action = Literal["land", "ask", "refuse"]
+
+BY_DEFAULT = "default"
+"""The name of the rule where `review.default` decides."""
+
+
+class ReviewRule(Struct, frozen=True):
+    """A configured rule. `sessions` are patterns of names; empty means all."""
+
+    name: str
+    globs: tuple[Glob, ...]
+    action: Action
+    at_most: AtMost
+    sessions: tuple[str, ...] = ()
+
+    def fits(self, path: WorkspacePath, session: str | None) -> bool:
+        is_for = not self.sessions or (
+            session is not None and any(fnmatchcase(session, pattern) for pattern in self.sessions)
+        )
+        return is_for and is_among(path, self.globs)
+
+
+class Ruling(Struct, frozen=True):
+    """The decision about an edit. `rule` is the rule's name; None if the edit lands without any rule."""
+
+    action: Action
+    rule: str | None = None
+    grants: tuple[tuple[Grant, int], ...] = ()  # those that let it land, and the lines that each is for
+
+
+class ReviewPolicy(Struct, frozen=True):
+    default: Literal["land", "ask"] = "land"
+    rules: tuple[ReviewRule, ...] = ()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a rule counts the edits of the last hour, so that each needs those before it committed."""
+        return any(rule.at_most.per_hour is not None for rule in self.rules)
+
+    @property
+    def never_asks(self) -> bool:
+        """Whether every edit lands, so that no change needs to be judged."""
+        return self.default == "land" and not self.rules
+
+    def judge(
+        self,
+        changes: Sequence[Change[FileState]],
+        session: str | None,
+        grants: Sequence[Grant],
+        landed_by: Callable[[str], int],
+    ) -> Ruling:
+        """Return the decision about the planned `changes` of a session.
+
+        `grants` are those in force. `landed_by` returns the number of edits that a rule let land within the
+        last hour. Raises PermissionDenied if a rule refuses one of the paths.
+        """
+        parts: dict[str, tuple[ReviewRule | Grant | None, list[Change[FileState]]]] = {}
+        for change in changes:
+            decider = self._decider(change.path, session, grants)
+            name = BY_DEFAULT if decider is None else decider.name
+            if isinstance(decider, ReviewRule) and decider.action == "refuse":
+                raise PermissionDenied(
+                    f"The review rule {name!r} refuses changes of {change.path}.",
+                    hint="Nothing was changed. `editctl config` shows `review.rule`.",
+                    data={"path": change.path.text, "rule": name},
+                )
+            parts.setdefault(name, (decider, []))[1].append(change)
+        rulings = [self._of_part(decider, theirs, landed_by) for decider, theirs in parts.values()]
+        for ruling in rulings:
+            if ruling.action == "ask":
+                return ruling
+        used = tuple(grant for ruling in rulings for grant in ruling.grants)
+        return Ruling("land", next((one.rule for one in rulings if one.rule is not None), None), used)
+
+    def _decider(
+        self, path: WorkspacePath, session: str | None, grants: Iterable[Grant]
+    ) -> ReviewRule | Grant | None:
+        rule = next((rule for rule in self.rules if rule.fits(path, session)), None)
+        if rule is not None and rule.action == "refuse":
+            return rule
+        return next((grant for grant in grants if grant.fits(path, session)), rule)
+
+    def _of_part(
+        self,
+        decider: ReviewRule | Grant | None,
+        changes: Sequence[Change[FileState]],
+        landed_by: Callable[[str], int],
+    ) -> Ruling:
+        if decider is None:
+            return Ruling("land") if self.default == "land" else Ruling("ask", BY_DEFAULT)
+        if isinstance(decider, Grant):
+            lines = _lines(changes)
+            is_enough = (decider.uses is None or decider.uses > 0) and (
+                decider.lines is None or lines <= decider.lines
+            )
+            return Ruling(
+                "land" if is_enough else "ask", decider.name, ((decider, lines),) if is_enough else ()
+            )
+        if decider.action == "land" and _is_within(decider, changes, landed_by):
+            return Ruling("land", decider.name)
+        return Ruling("ask", decider.name)
+
+
+def review_policy_of(config: Config) -> ReviewPolicy:
+    """Return the review policy of the configuration."""
+    rules = tuple(
+        ReviewRule(rule.name, tuple(map(Glob.parse, rule.paths)), rule.action, rule.at_most, rule.sessions)
+        for rule in config.review.rule
+    )
+    return ReviewPolicy(config.review.default, rules)
+
+
+def _is_within(
+    rule: ReviewRule, changes: Sequence[Change[FileState]], landed_by: Callable[[str], int]
+) -> bool:
+    """Return whether one more edit with these changes is within the limits of a rule."""
+    most = rule.at_most
+    new_files = sum(change.before is None for change in changes)
+    deletes = sum(change.after is None for change in changes)
+    counts = (
+        (most.files, len(changes) - sum(change.source is not None for change in changes)),
+        (most.new_files, new_files),
+        (most.deletes, deletes),
+    )
+    if any(limit is not None and count > limit for limit, count in counts):
+        return False
+    if most.per_hour is not None and landed_by(rule.name) >= most.per_hour:
+        return False
+    return most.lines is None or _lines(changes) <= most.lines
+
+
+def _lines(changes: Iterable[Change[FileState]]) -> int:
+    return sum(sum(line_counts(change.before, change.after)) for change in changes)

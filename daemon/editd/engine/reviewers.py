@@ -1,0 +1,79 @@
+"""Who may decide about a proposal: not its author, and its author's kin only with the user's PIN.
+
+Two processes are kin if something started both of them that is no common ground. Common ground is what
+people start programs from: init, sshd, a terminal, a multiplexer, or a shell that leads its terminal session.
+An agent cannot approve from its own shell, then. In an editor the agent, the terminal and the extension
+all descend from the editor, so kin are not refused outright: they are asked for the PIN.
+
+This is a guard rail, as sessions are. A process of the same user can leave its line of processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from editd.errors import Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd.system.process import Process
+
+SHELLS = frozenset(("bash", "zsh", "fish", "sh", "dash", "ksh", "nu", "tcsh"))
+# The kernel cuts a program's name to 15 bytes.
+GROUND = frozenset(
+    (
+        "tmux: server", "screen", "zellij", "sshd", "sshd-session", "login", "systemd", "init", "kitty",
+        "alacritty", "wezterm-gui", "foot", "gnome-terminal-", "konsole", "xterm", "su", "sudo", "runuser",
+    )
+)  # fmt: skip
+
+
+def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> str | None:
+    """Return the program that started both, if it makes them kin; None if they are no kin.
+
+    Each line begins with the process itself, as `system.process.line_above` gives it. An empty line, of a
+    process in another process namespace, is kin to nobody.
+    """
+    starts = {(process.pid, process.start) for process in reviewer}
+    for process in proposer:
+        if (process.pid, process.start) in starts:
+            return None if _is_ground(process) else process.program
+    return None
+
+
+def _is_ground(process: Process) -> bool:
+    is_leader = process.program in SHELLS and process.pid == process.session
+    return process.pid == 1 or is_leader or process.program in GROUND
+
+
+TRIES_MAX = 5  # wrong PINs, within TRIES_SECONDS
+TRIES_SECONDS = 3600.0
+
+
+class PinTries:
+    """The wrong tries of the last hour, of all connections together."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._wrong: deque[float] = deque()
+
+    def check_room(self) -> None:
+        """Raise Overloaded after too many wrong tries."""
+        while self._wrong and self._wrong[0] < self._now() - TRIES_SECONDS:
+            self._wrong.popleft()
+        if len(self._wrong) >= TRIES_MAX:
+            wait = self._wrong[0] + TRIES_SECONDS - self._now()
+            raise Overloaded(
+                f"The PIN was wrong {TRIES_MAX} times within an hour.",
+                hint=f"Wait {wait / 60:.0f} minutes, or decide from a program that the author did not start.",
+            )
+
+    def note_wrong(self) -> None:
+        self._wrong.append(self._now())
+
+    def forget_newest(self) -> None:
+        """Take back the newest note, of a PIN that was right."""
+        self._wrong.pop()
