@@ -11,7 +11,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from editd.wire import messages
 from editd.wire.codec import convert
@@ -28,6 +28,7 @@ Given = ParamSpec("Given")
 Built = TypeVar("Built")
 Result = TypeVar("Result")
 Name = TypeVar("Name", bound=str)
+Value = TypeVar("Value")
 Told = TypeVar("Told", bound=messages.Message)
 
 
@@ -106,6 +107,11 @@ def _check_seconds(name: str, seconds: float | None) -> None:
         )
 
 
+def _given(value: Value | None) -> Value | UnsetType:
+    """Return a field that may be left out; None leaves it out."""
+    return UNSET if value is None else value
+
+
 def _one_or_list(given: Name | Sequence[Name] | None) -> Name | list[Name] | None:
     """Return one name, or several as a list for the message."""
     if given is None or isinstance(given, str):
@@ -163,14 +169,21 @@ def read(
     session: str | None = None,
     start_line: int | None = None,
     end_line: int | None = None,
+    proposal: int | None = None,
 ) -> PreparedCall[messages.ReadResult]:
-    """Return the current file, or as of right after `at`, or with the staged edits of `changeset`.
+    """Return the current file, or as of right after `at`, or as `changeset` or `proposal` would leave it.
 
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
     on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
     """
     asked = messages.Read(
-        path=path, at=at, changeset=changeset, session=session, start_line=start_line, end_line=end_line
+        path=path,
+        at=at,
+        changeset=changeset,
+        session=session,
+        start_line=start_line,
+        end_line=end_line,
+        proposal=_given(proposal),
     )
     return call(asked, messages.ReadResult)
 
@@ -180,9 +193,12 @@ def dialects() -> PreparedCall[messages.DialectsResult]:
     return call(messages.Dialects(), messages.DialectsResult)
 
 
-def stat(paths: Sequence[str]) -> PreparedCall[messages.StatResult]:
-    """Return the version, mode, size (in bytes) and kind of each path, all None for a missing file."""
-    return call(messages.Stat(paths=list(paths)), messages.StatResult)
+def stat(paths: Sequence[str], *, proposal: int | None = None) -> PreparedCall[messages.StatResult]:
+    """Return the version, mode, size (in bytes) and kind of each path, all None for a missing file.
+
+    With `proposal`, as that would leave the files.
+    """
+    return call(messages.Stat(paths=list(paths), proposal=_given(proposal)), messages.StatResult)
 
 
 def settle(timeout: float | None = None) -> PreparedCall[messages.SettleResult]:
@@ -208,11 +224,18 @@ def apply(
     dry_run: bool = False,
     return_content: bool = False,
     diff: bool = False,
+    propose: bool | None = None,
+    proposal: int | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
     """Make all `edits` one transaction, or none of them.
 
     Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others: see the
     protocol's errors. The result's `transaction` is None if nothing changes, and with `dry_run`.
+
+    With `propose`, or if a review rule asks for it, the edit becomes a proposal. The result then has
+    `proposal` and no transaction. With `wait`, in seconds, it comes after the decision if that is made in
+    time, and a rejection is `rejected`. `proposal` is an open proposal that this one replaces.
     """
     asked = messages.Apply(
         edits=list(edits),
@@ -224,8 +247,12 @@ def apply(
         dry_run=dry_run,
         return_content=return_content,
         diff=diff,
+        propose=_given(propose),
+        proposal=_given(proposal),
+        wait=_given(wait),
     )
-    return call(asked, messages.ApplyResult)
+    _check_seconds("wait", wait)
+    return call(asked, messages.ApplyResult, extra=wait or 0.0)
 
 
 def begin(
@@ -234,11 +261,16 @@ def begin(
     actor: str | None = None,
     message: str | None = None,
     on_stale: messages.OnStale | None = None,
+    propose: bool | None = None,
 ) -> PreparedCall[messages.BeginResult]:
-    """Open a changeset to collect edits in steps; `Client.transaction` does this itself."""
-    return call(
-        messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale), messages.BeginResult
+    """Open a changeset to collect edits in steps; `Client.transaction` does this itself.
+
+    With `propose`, its commit makes a proposal.
+    """
+    asked = messages.Begin(
+        session=session, actor=actor, message=message, on_stale=on_stale, propose=_given(propose)
     )
+    return call(asked, messages.BeginResult)
 
 
 def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> PreparedCall[messages.ApplyResult]:
@@ -247,11 +279,28 @@ def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> PreparedCall[mes
 
 
 def commit(
-    changeset: str, *, on_stale: messages.OnStale | None = None, request_id: str | None = None
+    changeset: str,
+    *,
+    on_stale: messages.OnStale | None = None,
+    request_id: str | None = None,
+    propose: bool | None = None,
+    proposal: int | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
-    """Apply the staged edits as one transaction. After a refusal the changeset stays open."""
-    asked = messages.Commit(changeset=changeset, on_stale=on_stale, request_id=request_id)
-    return call(asked, messages.ApplyResult)
+    """Apply the staged edits as one transaction. After a refusal the changeset stays open.
+
+    `propose`, `proposal` and `wait` are as in `apply`.
+    """
+    asked = messages.Commit(
+        changeset=changeset,
+        on_stale=on_stale,
+        request_id=request_id,
+        propose=_given(propose),
+        proposal=_given(proposal),
+        wait=_given(wait),
+    )
+    _check_seconds("wait", wait)
+    return call(asked, messages.ApplyResult, extra=wait or 0.0)
 
 
 def abort(changeset: str) -> PreparedCall[None]:
@@ -276,6 +325,8 @@ def undo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
+    propose: bool | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
 
@@ -297,8 +348,11 @@ def undo(
         dry_run=dry_run,
         on_conflict=on_conflict,
         own_only=own_only,
+        propose=_given(propose),
+        wait=_given(wait),
     )
-    return call(asked, messages.UndoResult)
+    _check_seconds("wait", wait)
+    return call(asked, messages.UndoResult, extra=wait or 0.0)
 
 
 def _hunks(numbers: Mapping[str, Sequence[int]]) -> list[messages.HunksOf]:
@@ -314,6 +368,8 @@ def redo(
     dry_run: bool = False,
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
+    propose: bool | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refusals as for `undo`."""
     asked = messages.Redo(
@@ -324,8 +380,11 @@ def redo(
         dry_run=dry_run,
         on_conflict=on_conflict,
         own_only=own_only,
+        propose=_given(propose),
+        wait=_given(wait),
     )
-    return call(asked, messages.UndoResult)
+    _check_seconds("wait", wait)
+    return call(asked, messages.UndoResult, extra=wait or 0.0)
 
 
 def rollback(
@@ -339,6 +398,8 @@ def rollback(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
     include_published: bool = False,
+    propose: bool | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
@@ -354,8 +415,11 @@ def rollback(
         on_conflict=on_conflict,
         own_only=own_only,
         include_published=include_published,
+        propose=_given(propose),
+        wait=_given(wait),
     )
-    return call(asked, messages.UndoResult)
+    _check_seconds("wait", wait)
+    return call(asked, messages.UndoResult, extra=wait or 0.0)
 
 
 def restore(
@@ -367,6 +431,8 @@ def restore(
     message: str | None = None,
     request_id: str | None = None,
     dry_run: bool = False,
+    propose: bool | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
     """Put the workspace, or `paths`, back to the state right after `to` (a transaction or a time).
 
@@ -380,7 +446,10 @@ def restore(
         message=message,
         request_id=request_id,
         dry_run=dry_run,
+        propose=_given(propose),
+        wait=_given(wait),
     )
+    _check_seconds("wait", wait)
     return call(asked, messages.ApplyResult, extra=None)
 
 
@@ -468,13 +537,19 @@ def diff(
     *,
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
+    proposal: int | None = None,
 ) -> PreparedCall[messages.DiffResult]:
     """Return the diff from right after `from_` (None: the baseline) to right after `to` (None: now).
 
-    Without `to`, first waits for as long as it takes to record the changes of other programs.
+    Without `to`, first waits for as long as it takes to record the changes of other programs. With
+    `proposal`, returns what that would change.
     """
     asked = messages.Diff(
-        from_=from_, to=to, paths=None if paths is None else list(paths), changeset=changeset
+        from_=from_,
+        to=to,
+        paths=None if paths is None else list(paths),
+        changeset=changeset,
+        proposal=_given(proposal),
     )
     return call(asked, messages.DiffResult, extra=None if to is None else 0.0)
 
@@ -512,28 +587,53 @@ def session_open(
     unread: messages.Unread = "allow",
     ttl: float | None = None,
     fresh: bool = False,
+    propose: messages.Proposes = "policy",
+    batch: messages.Batch = "each",
 ) -> PreparedCall[messages.SessionOpenResult]:
     """Open a session, and act in it from now on. `ttl` in seconds.
 
-    With `fresh` it gets a name that no session had before: `name`, or `NAME-2`, `NAME-3` …
+    With `propose="always"`, each of its edits waits for a reviewer. With `batch="session"`, all its edits
+    are one proposal, and it reads the files as that would leave them. With `fresh` it gets a name that no
+    session had before: `name`, or `NAME-2`, `NAME-3` …
 
     The `token` in the result is returned only once. `hello` attaches another client with it.
     """
     asked = messages.SessionOpen(
-        name=name, actor=actor, scope=scope, on_stale=on_stale, unread=unread, ttl=ttl, fresh=fresh
+        name=name,
+        actor=actor,
+        scope=scope,
+        on_stale=on_stale,
+        unread=unread,
+        ttl=ttl,
+        fresh=fresh,
+        propose=propose,
+        batch=batch,
     )
     return call(asked, messages.SessionOpenResult)
 
 
-def session_close(session: str | None = None, *, force: bool = False) -> PreparedCall[None]:
-    """Close a session (default: this client's own)."""
-    return call_without_result(messages.SessionClose(session=session, force=force))
+def session_close(
+    session: str | None = None, *, force: bool = False, withdraw: bool = False
+) -> PreparedCall[None]:
+    """Close a session (default: this client's own); with `withdraw`, take back its open proposals."""
+    return call_without_result(messages.SessionClose(session=session, force=force, withdraw=withdraw))
 
 
-def session_list(*, all: bool = False, stat: bool = False) -> PreparedCall[messages.SessionListResult]:  # noqa: A002
-    """List the open sessions; with `all` also closed ones. `stat` counts edits, files and lines of each."""
-    extra = None if stat else 0.0
-    return call(messages.SessionList(all=all, stat=stat), messages.SessionListResult, extra=extra)
+def session_list(
+    *,
+    all: bool = False,  # noqa: A002  # the protocol's name
+    stat: bool = False,
+    activity: bool = False,
+    closed: str | None = None,
+) -> PreparedCall[messages.SessionListResult]:
+    """List the open sessions; with `all` also closed ones.
+
+    With `closed`, a time (RFC 3339), also closed ones that were used since. `stat` counts edits, files and
+    lines of each. `activity` tells what each does at present.
+    """
+    extra = None if stat or activity else 0.0
+    asked = messages.SessionList(all=all, stat=stat, activity=activity, closed=closed)
+    return call(asked, messages.SessionListResult, extra=extra)
 
 
 def lease_acquire(
@@ -606,6 +706,194 @@ def unsubscribe(subscription: int) -> PreparedCall[None]:
     return call_without_result(messages.Unsubscribe(subscription=subscription))
 
 
+# ── Proposals ─────────────────────────────────────────────────────────────────────────────────
+
+
+def proposal_list(
+    *,
+    state: Sequence[messages.ProposalState] | None = None,
+    session: str | None = None,
+    path: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> PreparedCall[messages.ProposalListResult]:
+    """Return proposals without their files, newest first; by default those that wait for a decision."""
+    asked = messages.ProposalList(
+        state=None if state is None else list(state), session=session, path=path, before=before, limit=limit
+    )
+    return call(asked, messages.ProposalListResult)
+
+
+def proposal_get(
+    proposal: int,
+    *,
+    revision: int | None = None,
+    paths: Sequence[str] | None = None,
+    content: bool = False,
+    context: int = 3,
+) -> PreparedCall[messages.ProposalGetResult]:
+    """Return a proposal with its files and hunks on the present files, and its `view` token.
+
+    With `content`, each file has its text now (`old`) and as it would be (`new`). `context` is the number
+    of unchanged lines around each hunk. Refused with `unknown_proposal`.
+    """
+    asked = messages.ProposalGet(
+        proposal=proposal,
+        revision=revision,
+        paths=None if paths is None else list(paths),
+        content=content,
+        context=context,
+    )
+    return call(asked, messages.ProposalGetResult)
+
+
+def proposal_approve(
+    proposal: int,
+    *,
+    hunks: Sequence[str] | None = None,
+    view: str | None = None,
+    files: Sequence[messages.ReviewedFile] = (),
+    rest: messages.RestOfHunks = "keep",
+    comment: str | None = None,
+    message: str | None = None,
+    request_id: str | None = None,
+    dry_run: bool = False,
+) -> PreparedCall[messages.ProposalApproveResult]:
+    """Land the `hunks` with these ids, or all that fit in the `view` that was shown.
+
+    `files` are the reviewer's own texts. Other hunks stay open, or are rejected (`rest`). Refused with
+    `stale` if the view has changed since, `conflict`, `decided` and `permission_denied`.
+    """
+    asked = messages.ProposalApprove(
+        proposal=proposal,
+        hunks=None if hunks is None else list(hunks),
+        view=view,
+        files=list(files),
+        rest=rest,
+        comment=comment,
+        message=message,
+        request_id=request_id,
+        dry_run=dry_run,
+    )
+    return call(asked, messages.ProposalApproveResult, extra=None)
+
+
+def proposal_reject(
+    proposal: int,
+    *,
+    hunks: Sequence[str] | None = None,
+    comment: str | None = None,
+    request_id: str | None = None,
+) -> PreparedCall[messages.ProposalResult]:
+    """Reject the `hunks` with these ids, or all that are open. Refused as an approval."""
+    asked = messages.ProposalReject(
+        proposal=proposal,
+        hunks=None if hunks is None else list(hunks),
+        comment=comment,
+        request_id=request_id,
+    )
+    return call(asked, messages.ProposalResult)
+
+
+def proposal_decide(
+    proposals: Sequence[messages.ProposalView],
+    what: messages.Verdict,
+    *,
+    comment: str | None = None,
+) -> PreparedCall[messages.ProposalDecideResult]:
+    """Decide about several proposals, each as it was shown; those that are refused are in `left`."""
+    asked = messages.ProposalDecide(proposals=list(proposals), what=what, comment=comment)
+    return call(asked, messages.ProposalDecideResult, extra=None)
+
+
+def proposal_wait(
+    proposal: int,
+    *,
+    timeout: float = 60,
+    until: messages.WaitFor = "settled",
+    since: str | None = None,
+) -> PreparedCall[messages.ProposalWaitResult]:
+    """Return a proposal when it is settled, or after `timeout` seconds as it is then.
+
+    With `until="any"`, after the next change of it, later than the time `since` (RFC 3339).
+    """
+    _check_seconds("timeout", timeout)
+    asked = messages.ProposalWait(proposal=proposal, timeout=timeout, until=until, since=since)
+    return call(asked, messages.ProposalWaitResult, extra=timeout)
+
+
+def proposal_comment(
+    proposal: int,
+    text: str,
+    *,
+    hunk: str | None = None,
+    path: str | None = None,
+    line: int | None = None,
+) -> PreparedCall[messages.ProposalResult]:
+    """Add a comment to a proposal, to one of its hunks, or to a line of a file."""
+    asked = messages.ProposalComment(proposal=proposal, text=text, hunk=hunk, path=path, line=line)
+    return call(asked, messages.ProposalResult)
+
+
+def proposal_submit(proposal: int) -> PreparedCall[messages.ProposalResult]:
+    """Open a draft, which reviewers do not see before."""
+    return call(messages.ProposalSubmit(proposal=proposal), messages.ProposalResult)
+
+
+def proposal_withdraw(proposal: int) -> PreparedCall[messages.ProposalResult]:
+    """Take back an open proposal of the own session."""
+    return call(messages.ProposalWithdraw(proposal=proposal), messages.ProposalResult)
+
+
+def proposal_reopen(proposal: int) -> PreparedCall[messages.ProposalResult]:
+    """Make a new proposal of one that was rejected, withdrawn or has expired."""
+    return call(messages.ProposalReopen(proposal=proposal), messages.ProposalResult)
+
+
+def proposal_check(
+    proposal: int,
+    view: str,
+    name: str,
+    *,
+    exit: int,  # noqa: A002  # the protocol's name
+    seconds: float,
+    output: str,
+) -> PreparedCall[messages.ProposalResult]:
+    """Note the result of a command that was run on the files as the proposal would leave them."""
+    asked = messages.ProposalCheck(
+        proposal=proposal, view=view, name=name, exit=exit, seconds=seconds, output=output
+    )
+    return call(asked, messages.ProposalResult)
+
+
+def review_allow(
+    paths: Sequence[str],
+    ttl: float,
+    *,
+    session: str | None = None,
+    uses: int | None = None,
+    lines: int | None = None,
+) -> PreparedCall[messages.ReviewAllowResult]:
+    """Let edits of these paths land without a decision, for `ttl` seconds, a day at most."""
+    asked = messages.ReviewAllow(paths=list(paths), ttl=ttl, session=session, uses=uses, lines=lines)
+    return call(asked, messages.ReviewAllowResult)
+
+
+def review_grants() -> PreparedCall[messages.ReviewGrantsResult]:
+    """List the grants in force, and what is left of each."""
+    return call(messages.ReviewGrants(), messages.ReviewGrantsResult)
+
+
+def review_revoke(grant: int) -> PreparedCall[None]:
+    """End a grant."""
+    return call_without_result(messages.ReviewRevoke(grant=grant))
+
+
+def review_unlock(pin: str) -> PreparedCall[None]:
+    """Give the user's PIN, so that this connection may decide about what its own kin proposed."""
+    return call_without_result(messages.ReviewUnlock(pin=pin))
+
+
 # ── Maintenance ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -666,6 +954,21 @@ class RequestMethods:
     gc = request_method(gc)
     config_reload = request_method(config_reload)
     hooks_run = request_method(hooks_run)
+    proposal_list = request_method(proposal_list)
+    proposal_get = request_method(proposal_get)
+    proposal_approve = request_method(proposal_approve)
+    proposal_reject = request_method(proposal_reject)
+    proposal_decide = request_method(proposal_decide)
+    proposal_wait = request_method(proposal_wait)
+    proposal_comment = request_method(proposal_comment)
+    proposal_submit = request_method(proposal_submit)
+    proposal_withdraw = request_method(proposal_withdraw)
+    proposal_reopen = request_method(proposal_reopen)
+    proposal_check = request_method(proposal_check)
+    review_allow = request_method(review_allow)
+    review_grants = request_method(review_grants)
+    review_revoke = request_method(review_revoke)
+    review_unlock = request_method(review_unlock)
 
 
 # ── Requests that may be repeated ─────────────────────────────────────────────────────────────
@@ -679,17 +982,27 @@ UNKNOWN: Mapping[type[messages.Params], str] = {
     messages.SessionClose: "whether the session was closed: `session_list` shows it",
     messages.LeaseAcquire: "whether the lease was granted: `lease_list` shows it",
     messages.LeaseRelease: "whether the lease was released: `lease_list` shows it",
+    messages.ProposalDecide: "which of the proposals were decided: `proposal_list` shows it",
+    messages.ProposalComment: "whether the comment was kept: `proposal_get` shows it",
+    messages.ProposalReopen: "whether the proposal was opened anew: `proposal_list` shows it",
+    messages.ReviewAllow: "whether the grant was made: `review_grants` shows it",
     messages.ExecEnd: "whether the command's work was recorded as such: `log` shows it",
 }
 
 Identified = (
-    messages.Apply | messages.Commit | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
+    messages.Apply
+    | messages.Commit
+    | messages.Undo
+    | messages.Redo
+    | messages.Rollback
+    | messages.Restore
+    | messages.ProposalApprove
+    | messages.ProposalReject
 )
 
 
 def may_repeat(params: messages.Params) -> bool:
     """Whether it is safe to send this again after a lost answer."""
     if isinstance(params, Identified):
-        is_dry = not isinstance(params, messages.Commit) and params.dry_run
-        return is_dry or params.request_id is not None
+        return getattr(params, "dry_run", False) or params.request_id is not None
     return type(params) not in UNKNOWN

@@ -261,7 +261,7 @@ class SessionState:
             asked = PreparedCall(params, asked.read, asked.extra)
         if not self.is_lasting or not isinstance(params, Identified) or params.request_id is not None:
             return asked
-        if not isinstance(params, messages.Commit) and params.dry_run:
+        if getattr(params, "dry_run", False):
             return asked
         named = msgspec.structs.replace(params, request_id=os.urandom(16).hex())
         return PreparedCall(named, asked.read, asked.extra)

@@ -22,6 +22,12 @@ RESULTS: dict[str, type[messages.Message]] = {
     "unsubscribe": messages.Empty,
     "session.close": messages.Empty,
     "lease.release": messages.Empty,
+    "review.revoke": messages.Empty,
+    "review.unlock": messages.Empty,
+    **dict.fromkeys(
+        [f"proposal.{what}" for what in ("reject", "comment", "submit", "withdraw", "reopen", "check")],
+        messages.ProposalResult,
+    ),
     **dict.fromkeys(("apply", "stage", "commit", "restore"), messages.ApplyResult),
     **dict.fromkeys(("undo", "redo", "rollback"), messages.UndoResult),
 }

@@ -7,7 +7,8 @@ edits of a request stay as they are: the planner parses each one (`edits.plan`).
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType, structs
@@ -22,20 +23,25 @@ from editd.values import transaction
 from editd.values.content import FileState, Text, line_end_of
 from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
+from editd.values.proposal import HunkId, ProposalNumber, Reviewer
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from editd.system.process import Process
     from editd.tools.api import Dialect
-    from editd.values.content import Change, State
+    from editd.values.content import Change, State, Version
+    from editd.values.proposal import Via
 
 Name = TypeVar("Name", bound=str)
 
 EDITS_MAX = 100_000  # in one changeset
 NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
 
+NUMBER_MAX = 2**62  # SQLite has integers of 64 bits
+_HUNK_ID = re.compile(r"[0-9a-f]{16}")
 LINES_MAX = 2**31  # more lines than any file that is read has
 
 ANYBODY = "unknown"
@@ -102,6 +108,45 @@ def read_mark(version: str | None) -> transaction.ReadMark:
     return transaction.ReadMark(transaction.Base.parse(version), ())
 
 
+def base_version(text: str | None) -> Version | None:
+    """Parse the version that a client was shown; None is "no such file". Raises InvalidParams."""
+    return transaction.Base.parse(text).version
+
+
+def proposal_number(given: int) -> ProposalNumber:
+    """Return the number of a proposal. Raises InvalidParams."""
+    if not 0 < given < NUMBER_MAX:
+        raise InvalidParams(f"{given} is not the number of a proposal.")
+    return ProposalNumber(given)
+
+
+def hunk_id(text: str) -> HunkId:
+    """Return the id of a hunk. Raises InvalidParams."""
+    if _HUNK_ID.fullmatch(text) is None:
+        raise InvalidParams(
+            f"{text[:60]!r} is not the id of a hunk.", hint="`proposal.get` has the ids in `hunks`."
+        )
+    return HunkId(text)
+
+
+def reviewer(actor: str, session: str | None, via: Via, process: Process | None) -> Reviewer:
+    """Return who decides; `process` is the one that sent the request, if it could be seen."""
+    pid, program = (None, None) if process is None else (process.pid, process.program)
+    return Reviewer(actor, session, via, pid, program)
+
+
+def change_kind(
+    source: WorkspacePath | None, before: FileState | None, after: FileState | None
+) -> messages.ChangeKind:
+    if source is not None:
+        return "renamed"
+    if before is None:
+        return "added"
+    if after is None:
+        return "deleted"
+    return "mode" if before.version == after.version else "modified"
+
+
 def time_us(text: str) -> int:
     """Parse a time of the wire to microseconds since the epoch."""
     try:
@@ -160,6 +205,10 @@ def authorship_of(
         params.message or "",
         None if isinstance(params, messages.Begin) else params.request_id,
     )
+
+
+def authorship_of_reviewer(params: messages.ProposalApprove, by: Reviewer) -> transaction.Authorship:
+    return transaction.Authorship(by.actor, by.session, params.message or "", params.request_id)
 
 
 # ── results ──
@@ -270,7 +319,35 @@ def transaction_result(
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
+        **({} if said.approval is None else _approval(said.approval)),
     )
+
+
+def _approval(given: transaction.Approval) -> dict[str, Any]:
+    """Return the fields of a transaction that was approved."""
+    by = messages.ApprovedBy(actor=given.actor, session=given.session, rule=given.rule)
+    fields: dict[str, Any] = {"approved_by": by}
+    if given.proposal is not None:
+        fields |= {"proposal": given.proposal, "modified": given.is_modified}
+    return fields
+
+
+def file_results(made: Iterable[transaction.Transaction]) -> list[messages.FileResult]:
+    """Return the files that these transactions have changed, each as the last of them left it."""
+    files: dict[str, messages.FileResult] = {}
+    for one in made:
+        touches, by_path = _shown(one.touches)
+        for touch in touches:
+            shown = _change(touch, by_path)
+            files[shown.path] = messages.FileResult(
+                path=shown.path,
+                version=shown.version,
+                base=shown.base,
+                change=shown.change,
+                from_=shown.from_,
+                mode=shown.mode,
+            )
+    return list(files.values())
 
 
 def brief_transaction(
@@ -314,6 +391,10 @@ def _change(
         mode=None if after is None else _MODES[after.mode],
         undone_by=change.undone_by if in_part and change.undone_by is not None else UNSET,
     )
+
+
+def mode_of(state: FileState | None) -> messages.Mode | None:
+    return None if state is None else _MODES[state.mode]
 
 
 def lines_wanted(params: messages.Read) -> tuple[int, int] | None:

@@ -36,6 +36,7 @@ from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
 from editd.server.methods.leases import LeaseMethods
+from editd.server.methods.proposals import open_proposals
 from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
 from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
@@ -200,6 +201,8 @@ class Daemon:
             gc.enable()
             await self._until_told()
             self._is_draining = True
+            if self._services is not None:
+                self._services.proposals.stop_waiting()
             server.close()
             await self._supervision.stopping()
             await self._drain()
@@ -219,6 +222,7 @@ class Daemon:
         steps = [self._watching.close, scanner.close, searcher.close]
         if services is not None:
             steps += [services.hooker.close, services.retention.close, services.background.finish]
+            steps += [partial(services.queue.run, services.proposals.end)]
             steps += [
                 partial(services.queue.run, services.guard.sessions.close_all),
                 partial(services.queue.run, services.engine.close),
@@ -313,6 +317,7 @@ class Daemon:
             subscriptions=subscriptions,
             sessions=sessions,
             leases=LeaseMethods(guard, queue, subscriptions, sessions),
+            proposals=open_proposals(state, engine, queue, subscriptions, sessions),
             spans=ExecMethods(engine, queue, self._watching, sessions),
             changesets=Changesets(),
             publishing=asyncio.Lock(),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from editd.engine.access import policy_of
 from editd.engine.hooks import hooks_of
+from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
 from editd.server.methods import check, files, history, publish
@@ -48,6 +49,21 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Gc: history.gc,
     messages.Publish: publish.publish,
     messages.Check: check.check,
+    messages.ProposalList: lambda services, params, caller: services.proposals.list_proposals(params, caller),
+    messages.ProposalGet: lambda services, params, caller: services.proposals.get(params, caller),
+    messages.ProposalApprove: lambda services, params, caller: services.proposals.approve(params, caller),
+    messages.ProposalReject: lambda services, params, caller: services.proposals.reject(params, caller),
+    messages.ProposalDecide: lambda services, params, caller: services.proposals.decide(params, caller),
+    messages.ProposalWait: lambda services, params, caller: services.proposals.wait(params, caller),
+    messages.ProposalComment: lambda services, params, caller: services.proposals.comment(params, caller),
+    messages.ProposalSubmit: lambda services, params, caller: services.proposals.submit_draft(params, caller),
+    messages.ProposalWithdraw: lambda services, params, caller: services.proposals.withdraw(params, caller),
+    messages.ProposalReopen: lambda services, params, caller: services.proposals.reopen(params, caller),
+    messages.ProposalCheck: lambda services, params, caller: services.proposals.check(params, caller),
+    messages.ReviewAllow: lambda services, params, caller: services.proposals.allow(params, caller),
+    messages.ReviewGrants: lambda services, params, caller: services.proposals.grants(params, caller),
+    messages.ReviewRevoke: lambda services, params, caller: services.proposals.revoke(params, caller),
+    messages.ReviewUnlock: lambda services, params, caller: services.proposals.unlock(params, caller),
     messages.SessionOpen: lambda services, params, caller: services.sessions.open(params, caller),
     messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
     messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
@@ -79,7 +95,10 @@ class Dispatch:
         services = self._services
         services.engine.rules = policy_of(config)
         services.engine.hooks = hooks_of(config)
+        services.engine.review = review_policy_of(config)
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
+        services.proposals.configure(config.review)
+        services.retention.review_keep = config.review.keep
         services.retention.keep = config.history.keep
         services.retention.schedule_check()
 
@@ -109,6 +128,7 @@ class Dispatch:
         for work in self._services.spans.leave(caller):
             self._calls.start(work)
         self._services.leases.leave(caller)
+        self._services.proposals.leave(caller)
         self._services.sessions.leave(caller)
         self._services.engine.seen.forget(caller.reader(None))
 
@@ -117,6 +137,8 @@ class Dispatch:
         if self._services.subscriptions.by_client:
             self._services.subscriptions.recorded(transaction)
         self._services.watching.recorded(transaction)
+        if self._services.proposals.has_summaries:
+            self._services.proposals.recorded(transaction)
         if transaction.kind in ("outside", "exec"):
             self._services.leases.recorded(transaction)
             self._services.spans.recorded(transaction)
@@ -133,6 +155,7 @@ class Dispatch:
             reason=None if broken is None else broken.text(),
             sessions=len(self._services.guard.sessions),
             leases=len(self._services.guard.leases),
+            proposals=self._services.proposals.count,
             journal={
                 "bytes": history.journal.bytes,
                 "unpacked": history.head - history.packed,
@@ -140,7 +163,7 @@ class Dispatch:
             },
             history=self._services.retention.status(),
             hooks=self._services.hooker.status(engine.hooks),
-            weaker=daemon.weaker + history.weaker(),
+            weaker=daemon.weaker + history.weaker() + self._services.proposals.weaker(),
             uncovered=[
                 *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions()
             ],

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from editd.engine.commands import Apply, NeedsDelay, NeedsHooks, NeedsRegex, Result, Write
+from editd.engine.commands import Apply, Land, NeedsDelay, NeedsHooks, NeedsRegex, Result, Write
 from editd.errors import Broken, Overloaded, Refused, ShuttingDown
 from editd.server.connection import PendingAnswer
 
@@ -61,6 +61,7 @@ class QueuedRequest(PendingAnswer):
     render: Callable[[Outcome], Message]
     until: float  # the loop's time
     hookings: int = 0  # how often its hooks have run
+    done: asyncio.Future[Outcome] | None = None  # gets the result in place of the client
 
 
 class EngineQueue:
@@ -111,6 +112,12 @@ class EngineQueue:
         queued = QueuedRequest(request, render, self._loop.time() + PATIENCE_SECONDS)
         self._enqueue(queued)
         return queued
+
+    async def result_of(self, request: Write) -> Outcome:
+        """Carry out `request` in the next turn; return its outcome. Raises Refused."""
+        done: asyncio.Future[Outcome] = self._loop.create_future()
+        self._enqueue(QueuedRequest(request, _no_message, self._loop.time() + PATIENCE_SECONDS, done=done))
+        return await done
 
     def begin(self) -> None:
         """Begin the next turn at once, because no other client sends requests that could join it."""
@@ -288,6 +295,9 @@ class EngineQueue:
             return [fault] * number
 
     def _tell(self, waiting: QueuedRequest, result: Outcome | Refused) -> None:
+        if waiting.done is not None:
+            _settle(waiting.done, result)
+            return
         try:
             if isinstance(result, Refused):
                 waiting.call.refuse(result)
@@ -321,9 +331,9 @@ class EngineQueue:
     async def _fulfil(self, waiting: QueuedRequest, need: NeedsRegex | NeedsHooks) -> None:
         """Get what a request needs, then queue it again with that; others go on meanwhile."""
         request = waiting.request
-        assert isinstance(request, Apply), "only an apply has searches and hooks"
         try:
             if isinstance(need, NeedsRegex):
+                assert isinstance(request, Apply), "only an apply has searches"
                 if len(request.found) > SEARCHES_MAX:
                     raise _too_many(request)
                 found = await self._search(need.search)
@@ -332,15 +342,19 @@ class EngineQueue:
                 waiting.hookings += 1
                 if waiting.hookings > HOOKINGS_MAX:
                     raise _never_still(need.job)
+                assert isinstance(request, Apply | Land), "nothing else has hooks"
                 waiting.request = replace(request, hooked=(need.job, await self._run_hooks(need.job)))
                 waiting.until = self._loop.time() + PATIENCE_SECONDS
-        except Exception as error:
+        except Refused as refusal:
             self._postponed -= 1
-            if isinstance(error, Refused):
-                waiting.call.refuse(error)
-            else:  # our bug
-                log.exception("the search or the hooks of a request failed")
+            self._tell(waiting, refusal)
+        except Exception:  # our bug
+            self._postponed -= 1
+            log.exception("the search or the hooks of a request failed")
+            if waiting.done is None:
                 waiting.call.fail()
+            else:
+                _settle(waiting.done, Refused("editd failed on this request. See the daemon's log."))
         else:
             self._again(waiting)
 
@@ -364,6 +378,19 @@ class EngineQueue:
                 log.exception("a call that waited for the engine failed")
         self._call()
         self.activity.note()
+
+
+def _settle(done: asyncio.Future[Outcome], result: Outcome | Refused) -> None:
+    if done.cancelled():
+        return
+    if isinstance(result, Refused):
+        done.set_exception(result)
+    else:
+        done.set_result(result)
+
+
+def _no_message(_outcome: Outcome) -> Message:
+    raise AssertionError("the outcome goes to a future")
 
 
 def _nothing() -> None:

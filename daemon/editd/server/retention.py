@@ -60,6 +60,7 @@ class Retention:
         self._guard = guard
         self._folder = folder
         self.keep = keep
+        self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
         self._one = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
         self._wake = asyncio.Event()
@@ -83,6 +84,11 @@ class Retention:
         self._rests_until = 0.0
         self._wake.set()
         self._queue.activity.note()
+
+    def tidy_proposals(self) -> None:
+        """Expire proposals whose time is over, and forget those that were settled long ago."""
+        if self._engine.proposals is not None:
+            self._engine.proposals.tidy(int(self.review_keep * 1_000_000))
 
     def status(self) -> dict[str, Any]:
         """Return the history's part of `status`."""
@@ -188,6 +194,7 @@ class Retention:
             is_enough = False
             news = self._queue.activity.next()  # first: whatever happens from here on may make it due
             try:
+                await self._queue.run(self.tidy_proposals)
                 is_due = await self._queue.run(self._is_due)
                 is_enough = not is_due and self.keep.age is None
                 if is_due and loop.time() >= self._rests_until:

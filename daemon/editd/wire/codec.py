@@ -22,7 +22,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from editd.wire.messages import ERROR_CODES, REQUESTS, Apply, Error, Params, Replace, Write
@@ -216,6 +216,8 @@ def decode_apply(data: bytes) -> tuple[int | str, Apply] | None:
         _, call_id, _, (apply,) = _REQUEST.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
+    if apply.wait is not UNSET or apply.proposal is not UNSET:
+        return None  # a number
     for edit in apply.edits:
         if not (type(edit) is Write or (type(edit) is Replace and edit.count < COUNT_MAX)):
             return None

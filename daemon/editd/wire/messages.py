@@ -23,7 +23,17 @@ LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 Unread = Literal["allow", "reject"]
 Mode = Literal["100644", "100755", "120000"]
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-EventKind = Literal["transaction", "session", "lease", "resync", "shutdown"]
+EventKind = Literal["transaction", "session", "lease", "proposal", "resync", "shutdown"]
+ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
+ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
+HunkKind = Literal["lines", "file", "mode", "move"]
+HunkState = Literal["fits", "there", "conflict", "landed", "rejected"]
+RestOfHunks = Literal["keep", "reject"]  # what becomes of the hunks that a decision does not name
+Verdict = Literal["approve", "reject"]
+Proposes = Literal["always", "policy"]  # which edits of a session wait for a reviewer
+Batch = Literal["each", "session"]  # a proposal for each edit of a session, or one for all of them
+WaitFor = Literal["settled", "any"]
+DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -185,6 +195,7 @@ class Read(Params):
     session: str | None = None
     at: Tx | None = None
     changeset: str | None = None
+    proposal: int | UnsetType = UNSET  # as this would leave the file
     start_line: int | None = None  # from 1; the lines are as `\n` ends them
     end_line: int | None = None  # included
 
@@ -196,6 +207,7 @@ class Dialects(Params):
 class Stat(Params):
     method: ClassVar[str] = "stat"
     paths: list[str]
+    proposal: int | UnsetType = UNSET
 
 
 class Settle(Params):
@@ -214,6 +226,9 @@ class Apply(Params):
     dry_run: bool = False
     return_content: bool = False
     diff: bool = False
+    propose: bool | UnsetType = UNSET  # unset by default, so that a retry is the same request
+    proposal: int | UnsetType = UNSET  # the proposal that this replaces
+    wait: float | UnsetType = UNSET  # seconds for the decision
 
 
 class Begin(Params):
@@ -222,6 +237,7 @@ class Begin(Params):
     actor: str | None = None
     message: str | None = None
     on_stale: OnStale | None = None
+    propose: bool | UnsetType = UNSET
 
 
 class Stage(Params):
@@ -235,6 +251,9 @@ class Commit(Params):
     changeset: str
     on_stale: OnStale | None = None
     request_id: str | None = None
+    propose: bool | UnsetType = UNSET
+    proposal: int | UnsetType = UNSET
+    wait: float | UnsetType = UNSET
 
 
 class Abort(Params):
@@ -274,6 +293,8 @@ class Undo(Params):
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
     own_only: bool = False  # refuse to undo another session's work
+    propose: bool | UnsetType = UNSET
+    wait: float | UnsetType = UNSET
 
 
 class Redo(Params):
@@ -285,6 +306,8 @@ class Redo(Params):
     dry_run: bool = False
     on_conflict: OnConflict = "fail"
     own_only: bool = False
+    propose: bool | UnsetType = UNSET
+    wait: float | UnsetType = UNSET
 
 
 class Rollback(Params):
@@ -298,6 +321,8 @@ class Rollback(Params):
     on_conflict: OnConflict = "fail"
     own_only: bool = False
     include_published: bool = False
+    propose: bool | UnsetType = UNSET
+    wait: float | UnsetType = UNSET
 
 
 class Restore(Params):
@@ -309,6 +334,8 @@ class Restore(Params):
     message: str | None = None
     request_id: str | None = None
     dry_run: bool = False
+    propose: bool | UnsetType = UNSET
+    wait: float | UnsetType = UNSET
 
 
 class LogFilter(Params):
@@ -351,6 +378,7 @@ class Diff(Params):
     to: Tx | None = None
     paths: list[str] | None = None
     changeset: str | None = None
+    proposal: int | UnsetType = UNSET
 
 
 class Publish(Params):
@@ -382,18 +410,25 @@ class SessionOpen(Params):
     unread: Unread = "allow"
     ttl: float | None = None
     fresh: bool = False  # a name that no session had before: this one, or the first free `NAME-2`, `NAME-3` …
+    propose: Proposes = "policy"
+    batch: Batch = "each"
 
 
 class SessionClose(Params):
     method: ClassVar[str] = "session.close"
     session: str | None = None
     force: bool = False
+    withdraw: bool = False  # its open proposals as well
 
 
 class SessionList(Params):
     method: ClassVar[str] = "session.list"
     all: bool = False  # also closed sessions
     stat: bool = False  # count the edits, files and lines of each
+    activity: bool = False  # what each does at present
+    closed: str | None = (
+        None  # also sessions that were closed, and were used at this time (RFC 3339) or later
+    )
 
 
 class LeaseAcquire(Params):
@@ -435,6 +470,140 @@ class ExecEnd(Params):
 class Blame(Params):
     method: ClassVar[str] = "blame"
     path: str
+
+
+class ProposalList(Params):
+    method: ClassVar[str] = "proposal.list"
+    state: list[ProposalState] | None = None  # by default those that wait: `draft` and `open`
+    session: str | None = None
+    path: str | None = None  # a file or a folder
+    before: int | None = None
+    limit: int = 50
+
+
+class ProposalGet(Params):
+    method: ClassVar[str] = "proposal.get"
+    proposal: int
+    revision: int | None = None
+    paths: list[str] | None = None
+    content: bool = False
+    context: int = 3
+
+
+class ReviewedFile(Message):
+    """The reviewer's own text of a file, written for the version `base` that was shown."""
+
+    path: str
+    content: str
+    base: str | None
+
+
+class ProposalApprove(Params):
+    """Land hunks of a proposal: those with these ids, or all that fit in the view with this token."""
+
+    method: ClassVar[str] = "proposal.approve"
+    proposal: int
+    hunks: list[str] | None = None
+    view: str | None = None
+    files: list[ReviewedFile] = []
+    rest: RestOfHunks = "keep"
+    comment: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    dry_run: bool = False
+
+
+class ProposalReject(Params):
+    method: ClassVar[str] = "proposal.reject"
+    proposal: int
+    hunks: list[str] | None = None
+    comment: str | None = None
+    request_id: str | None = None
+
+
+class ProposalView(Message):
+    """A proposal and the token of the view that was shown."""
+
+    proposal: int
+    view: str
+
+
+class ProposalDecide(Params):
+    method: ClassVar[str] = "proposal.decide"
+    proposals: list[ProposalView]
+    what: Verdict
+    comment: str | None = None
+
+
+class ProposalWait(Params):
+    method: ClassVar[str] = "proposal.wait"
+    proposal: int
+    timeout: float = 60
+    until: WaitFor = "settled"
+    since: str | None = None  # RFC 3339: for `any`, a change after this time
+
+
+class ProposalComment(Params):
+    method: ClassVar[str] = "proposal.comment"
+    proposal: int
+    text: str
+    hunk: str | None = None
+    path: str | None = None
+    line: int | None = None
+
+
+class ProposalSubmit(Params):
+    method: ClassVar[str] = "proposal.submit"
+    proposal: int
+
+
+class ProposalWithdraw(Params):
+    method: ClassVar[str] = "proposal.withdraw"
+    proposal: int
+
+
+class ProposalReopen(Params):
+    method: ClassVar[str] = "proposal.reopen"
+    proposal: int
+
+
+class ProposalCheck(Params):
+    """The result of a command that was run on the files as a proposal would leave them."""
+
+    method: ClassVar[str] = "proposal.check"
+    proposal: int
+    view: str
+    name: str
+    exit: int
+    seconds: float
+    output: str
+
+
+class ReviewAllow(Params):
+    """A grant: edits of these paths land without a decision, for `ttl` seconds."""
+
+    method: ClassVar[str] = "review.allow"
+    paths: list[str]
+    ttl: float
+    session: str | None = None
+    uses: int | None = None
+    lines: int | None = None
+
+
+class ReviewGrants(Params):
+    method: ClassVar[str] = "review.grants"
+
+
+class ReviewRevoke(Params):
+    method: ClassVar[str] = "review.revoke"
+    grant: int
+
+
+class ReviewUnlock(Params):
+    """Give the user's PIN, so that this connection may decide about the proposals of its kin."""
+
+    method: ClassVar[str] = "review.unlock"
+    pin: str
 
 
 class Notify(Message):
@@ -479,7 +648,9 @@ REQUESTS: dict[str, type[Params]] = {
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
-        Unsubscribe, Gc, ConfigReload, HooksRun,
+        Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove, ProposalReject,
+        ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw, ProposalReopen,
+        ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
     )
 }  # fmt: skip
 
@@ -634,6 +805,9 @@ class BriefTransaction(Result):
     request_id: str | None
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
     published: Published | UnsetType = UNSET  # in `log` and `show`
+    proposal: int | UnsetType = UNSET  # this and the following if it was approved
+    approved_by: ApprovedBy | UnsetType = UNSET
+    modified: bool | UnsetType = UNSET  # by the reviewer
     files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
     path: str | UnsetType | None = UNSET  # the first of its files
     added: int | UnsetType | None = UNSET  # lines, if the request has `stat`; null if counting took too long
@@ -642,6 +816,43 @@ class BriefTransaction(Result):
 
 class Transaction(BriefTransaction):
     files: list[Change] = []
+
+
+class ProposedResult(Result):
+    """The proposal that an edit became, or would become (a dry run: without number and view)."""
+
+    proposal: int | None
+    state: ProposalState | None
+    revision: int | None
+    view: str | None
+    rule: str
+
+
+class ApprovedBy(Result):
+    """Who let a transaction land: a reviewer, or a rule."""
+
+    actor: str | None = None
+    session: str | None = None
+    rule: str | None = None
+
+
+class Decider(Result):
+    actor: str
+    session: str | None
+    via: str  # `socket`, `review socket` or `rule`
+    pid: int | None = None
+    program: str | None = None
+
+
+class ReviewComment(Result):
+    number: int
+    revision: int
+    hunk: str | None
+    path: str | None
+    line: int | None
+    text: str
+    by: Decider
+    time: str
 
 
 class FileResult(Result):
@@ -664,6 +875,12 @@ class ApplyResult(Result):
     warnings: list[str] = []
     merged: list[str] = []
     answers: list[str | None] | UnsetType = UNSET  # of each edit's tool, in its own words; null for others
+    proposal: ProposedResult | UnsetType = UNSET  # if the edit waits, or waited, for a reviewer
+    would_propose: ProposedResult | UnsetType = UNSET  # in a dry run
+    approved_by: ApprovedBy | UnsetType = UNSET  # this and the following if it was decided within `wait`
+    transactions: list[Transaction] | UnsetType = UNSET
+    comments: list[ReviewComment] | UnsetType = UNSET
+    reviewer_diff: str | UnsetType = UNSET
 
 
 class LineRange(Result):
@@ -751,6 +968,30 @@ class SessionOpenResult(Result):
     token: str
 
 
+class LastTransaction(Result):
+    """The newest transaction of a session, in brief."""
+
+    seq: int
+    time: str
+    kind: Kind
+    path: str | None  # the first of its files
+    message: str
+
+
+class SessionActivity(Result):
+    """What a session does at present."""
+
+    last: LastTransaction | None
+    edits: int  # of kind `edit` and `exec`
+    in_force: int  # those of them that are not undone
+    added: int | None  # lines of those in force; null if counting took too long
+    deleted: int | None
+    proposals: list[int]  # that wait for a decision
+    leases: list[str]
+    running: list[str]  # commands between `exec.begin` and `exec.end`
+    waits_for: Literal["review", "lease"] | None
+
+
 class SessionEntry(Result):
     session: str
     actor: str | None
@@ -768,6 +1009,7 @@ class SessionEntry(Result):
     added: int | UnsetType | None = UNSET  # lines; null if counting took too long
     removed: int | UnsetType | None = UNSET
     published: list[Published] | UnsetType = UNSET
+    activity: SessionActivity | UnsetType = UNSET
 
 
 class SessionListResult(Result):
@@ -821,6 +1063,155 @@ class BlameResult(Result):
 class SubscribeResult(Result):
     subscription: int
     head: int
+
+
+class ProposalHunk(Result):
+    """A hunk of a proposal. Lines are numbered from 1: of the present file, and of the file with the hunk."""
+
+    hunk: str
+    number: int
+    kind: HunkKind
+    state: HunkState
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    text: str
+    needs: list[str] = []
+    blocking: list[int] | UnsetType = UNSET  # the transactions in the way, of a conflict
+    now_text: str | UnsetType = UNSET
+
+
+class ProposalFile(Result):
+    path: str
+    change: ChangeKind
+    mode: Mode | None
+    base: str | None  # the version that it was proposed on
+    now: str | None
+    proposed: str | None  # the version that would land
+    hunks: list[ProposalHunk]
+    from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
+    old: str | UnsetType | None = UNSET  # the contents of `now` and `proposed`, with `content`
+    new: str | UnsetType | None = UNSET
+
+
+class DecisionEntry(Result):
+    time: str
+    by: Decider
+    what: DecisionKind
+    hunks: list[str]
+    comment: str | None
+    seq: int | None
+    modified: bool
+
+
+class CheckReport(Result):
+    name: str
+    view: str
+    exit: int
+    seconds: float
+    output: str
+    by: Decider
+    is_current: bool
+
+
+class LineCount(Result):
+    added: int
+    deleted: int
+
+
+class ProposalEntry(Result):
+    """A proposal without its files."""
+
+    proposal: int
+    state: ProposalState
+    kind: ProposalKind
+    actor: str
+    session: str | None
+    message: str
+    request_id: str | None
+    created: str
+    changed: str
+    expires: str | None
+    rule: str
+    revision: int
+    at: int
+    head: int
+    view: str
+    counts: dict[str, int]  # hunks by state
+    lines: LineCount
+    paths: list[str]
+    landed: list[int]
+    decisions: list[DecisionEntry]
+    comments: list[ReviewComment]
+    checks: list[CheckReport]
+    waiting: int
+
+
+class ProposalListResult(Result):
+    proposals: list[ProposalEntry]
+    more: bool
+
+
+class ProposalGetResult(ProposalEntry):
+    files: list[ProposalFile]
+    diff: str
+
+
+class ProposalResult(Result):
+    proposal: ProposalEntry
+
+
+class ProposalApproveResult(Result):
+    transaction: Transaction | None
+    files: list[FileResult]
+    proposal: ProposalEntry
+    reviewer_diff: str
+    warnings: list[str] = []
+
+
+class DecidedProposal(Result):
+    proposal: int
+    seq: int | None
+
+
+class LeftProposal(Result):
+    proposal: int
+    error: dict[str, Any]
+
+
+class ProposalDecideResult(Result):
+    done: list[DecidedProposal]
+    left: list[LeftProposal]
+
+
+class ProposalWaitResult(Result):
+    state: ProposalState
+    proposal: ProposalEntry
+    transactions: list[Transaction]
+    files: list[FileResult]
+    comments: list[ReviewComment]
+    reviewer_diff: str
+
+
+class GrantEntry(Result):
+    grant: int
+    session: str | None
+    paths: list[str]
+    expires: str
+    uses: int | None  # edits that are left
+    lines: int | None
+    by: Decider
+
+
+class ReviewAllowResult(Result):
+    grant: int
+    expires: str
+    matching: list[int]  # open proposals that the grant would let land
+
+
+class ReviewGrantsResult(Result):
+    grants: list[GrantEntry]
 
 
 class GcResult(Result):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
     from editd.server.methods.leases import LeaseMethods
+    from editd.server.methods.proposals import ProposalMethods
     from editd.server.methods.sessions import ExecMethods, SessionMethods
     from editd.server.plan_workers import HookRunner, RegexPool
     from editd.server.retention import Retention
@@ -123,6 +124,7 @@ class Services(Struct):
     subscriptions: Subscriptions
     sessions: SessionMethods
     leases: LeaseMethods
+    proposals: ProposalMethods
     spans: ExecMethods
     changesets: Changesets
     publishing: asyncio.Lock  # one publish at a time

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from editd.edits.search import NeedsSearch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from editd.edits.search import Search
-    from editd.server.connection import Answer, ClientState, PendingAnswer
+    from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
@@ -38,7 +39,13 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
     path = convert.path(params.path)
     lines = convert.lines_wanted(params)
     services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
+    if params.proposal is not UNSET:
+        return _read_proposed(services, params, params.proposal, path, lines)
     if params.changeset is None:
+        if params.at is None and services.sessions.is_collected(params.session, caller):
+            proposed = _read_collected(services, params, path, lines, caller)
+            if proposed is not None:
+                return proposed
         try:
             path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines)
         except FileMissing as missing:
@@ -58,10 +65,53 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
     return staged(services, changeset, (), result)
 
 
-def stat(services: Services, params: messages.Stat, _caller: ClientState) -> messages.StatResult:
+def _read_collected(
+    services: Services,
+    params: messages.Read,
+    path: WorkspacePath,
+    lines: tuple[int, int] | None,
+    caller: ClientState,
+) -> messages.ReadResult | None:
+    """Return a file as the proposal with the session's edits would leave it, or None if it is not in that."""
+    session = params.session if params.session is not None else caller.session
+    engine = services.engine
+    here, states = engine.tree.resolve(path), engine.overlay(session).states
+    if here not in states:
+        return None
+    state = states[here]
+    if state is None:
+        raise FileMissing(f"{path} does not exist in the session's proposal.", data={"path": path.text})
+    engine.seen.note(_reader(params.session, caller), here, convert.read_mark(state.version))
+    return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+
+
+def _read_proposed(
+    services: Services,
+    params: messages.Read,
+    proposal: int,
+    path: WorkspacePath,
+    lines: tuple[int, int] | None,
+) -> messages.ReadResult:
+    if params.at is not None or params.changeset is not None:
+        raise InvalidParams("`proposal` is read as it would be now.", hint="Leave out `at` and `changeset`.")
+    here = services.engine.tree.resolve(path)
+    proposed = {change.path: change.after for change in services.proposals.changes_of(proposal)}
+    state = proposed[here] if here in proposed else services.engine.look(here)
+    if state is None:
+        raise FileMissing(f"{path} does not exist in this proposal.", data={"path": path.text})
+    return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+
+
+def stat(services: Services, params: messages.Stat, caller: ClientState) -> messages.StatResult:
     services.engine.check_in_place()
     paths = [convert.path(path) for path in params.paths]
     states = services.queries.states(paths)
+    if params.proposal is not UNSET:
+        proposed = {change.path: change.after for change in services.proposals.changes_of(params.proposal)}
+        states = [proposed.get(path, state) for path, state in zip(paths, states, strict=True)]
+    elif services.sessions.is_collected(None, caller):
+        collected = services.engine.overlay(caller.session).states
+        states = [collected.get(path, state) for path, state in zip(paths, states, strict=True)]
     return messages.StatResult(files=[convert.stat_entry(*pair) for pair in zip(paths, states, strict=True)])
 
 
@@ -80,6 +130,14 @@ async def settle(services: Services, params: messages.Settle, _caller: ClientSta
 
 def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answer:
     paths = None if params.paths is None else [convert.path(path) for path in params.paths]
+    if params.proposal is not UNSET:
+        if params.changeset is not None or params.from_ is not None or params.to is not None:
+            raise InvalidParams(
+                "`proposal` is compared with the current files.",
+                hint="Leave out `from`, `to` and `changeset`.",
+            )
+        changes = services.proposals.changes_of(params.proposal)
+        return convert.diff_result(changes, None if paths is None else frozenset(paths))
     if params.changeset is not None:
         return _diff_staged(services, params, caller, None if paths is None else frozenset(paths))
     history = services.engine.history
@@ -149,7 +207,7 @@ def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
     return state
 
 
-def apply(services: Services, params: messages.Apply, caller: ClientState) -> PendingAnswer:
+def apply(services: Services, params: messages.Apply, caller: ClientState) -> Answer:
     actor = services.sessions.actor(params.session, caller)
     request = convert.apply(params, _reader(params.session, caller), actor, caller.session)
     request = services.sessions.with_defaults(request)
@@ -157,14 +215,21 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> Pe
     if messages.Tool in map(type, params.edits):
         content = content or services.engine.tooling.returns_content(request.edits)
     render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
-    return services.queue.submit(request, render)
+    if not services.proposals.may_ask and params.propose is UNSET and params.proposal is UNSET:
+        return services.queue.submit(request, render)
+    request = services.proposals.marked(request, params)
+    return services.proposals.queued(request, render, params, caller)
 
 
 def begin(services: Services, params: messages.Begin, caller: ClientState) -> messages.BeginResult:
     actor = services.sessions.actor(params.session, caller)
     authorship = convert.authorship_of(params, actor, caller.session)
     name = services.changesets.begin(
-        caller.number, _reader(params.session, caller), authorship, params.on_stale
+        caller.number,
+        _reader(params.session, caller),
+        authorship,
+        params.on_stale,
+        must_propose=params.propose is True,
     )
     return messages.BeginResult(changeset=name)
 
@@ -181,7 +246,7 @@ def stage(services: Services, params: messages.Stage, caller: ClientState) -> An
     return staged(services, changeset, edits, result)
 
 
-def commit(services: Services, params: messages.Commit, caller: ClientState) -> PendingAnswer:
+def commit(services: Services, params: messages.Commit, caller: ClientState) -> Answer:
     try:
         changeset = services.changesets.get(params.changeset, caller.number)
     except InvalidParams:
@@ -205,7 +270,10 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
         return convert.outcome(outcome)
 
     services.sessions.admit_as(said.session, caller)
-    return services.queue.submit(services.sessions.with_defaults(request), render)
+    if changeset.must_propose:
+        request = replace(request, propose="request")
+    request = services.proposals.marked(services.sessions.with_defaults(request), params)
+    return services.proposals.queued(request, render, params, caller)
 
 
 def _committed_before(services: Services, params: messages.Commit) -> OpenChangeset | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from editd.engine.undo_selection import (
 )
 from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout
 from editd.server import convert
-from editd.store.index_tables import UndoQuery
+from editd.store.index_tables import LogQuery, UndoQuery
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import UndoKind
     from editd.engine.sessions import OpenSession
-    from editd.server.connection import Answer, ClientState, PendingAnswer
+    from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
     from editd.store.index_tables import SessionWork
     from editd.values.content import Entry, Version
@@ -193,23 +193,62 @@ def _blame_lines(services: Services, lines: LineBlame) -> list[messages.BlameLin
 
 def session_list(services: Services, params: messages.SessionList, _caller: ClientState) -> Answer:
     entries = [_entry(session) for session in services.guard.sessions]
-    if params.all:
+    if params.all or params.closed is not None:
+        since_us = 0 if params.closed is None else convert.time_us(params.closed)
         known = {entry.session for entry in entries}
         entries += [
-            _closed(work) for work in services.engine.history.index.sessions() if work.name not in known
+            _closed(work)
+            for work in services.engine.history.index.sessions()
+            if work.name not in known and work.last_us >= since_us
         ]
         entries.sort(key=lambda entry: entry.used, reverse=True)
-    return (
-        _all_with_counts(services, entries) if params.stat else messages.SessionListResult(sessions=entries)
-    )
+    if params.stat or params.activity:
+        return _all_with_counts(services, params, entries)
+    return messages.SessionListResult(sessions=entries)
 
 
 async def _all_with_counts(
-    services: Services, entries: list[messages.SessionEntry]
+    services: Services, params: messages.SessionList, entries: list[messages.SessionEntry]
 ) -> messages.SessionListResult:
     until = time.monotonic() + LINES_SECONDS
-    counted = [await _with_counts(services, entry, until) for entry in entries]
+    counted: list[messages.SessionEntry] = []
+    for entry in entries:
+        found = await _with_counts(services, entry, until)
+        if params.activity:
+            activity = await services.queue.run(partial(_activity, services, found))
+            found = replace(found if params.stat else entry, activity=activity)
+        counted.append(found)
     return messages.SessionListResult(sessions=counted)
+
+
+def _activity(services: Services, entry: messages.SessionEntry) -> messages.SessionActivity:
+    """Return what a session does at present; `entry` has the counts of its work."""
+    index, name = services.engine.history.index, entry.session
+    newest = index.log(LogQuery(sessions=(name,)), 1)
+    edits = LogQuery(sessions=(name,), kinds=("edit", "exec"))
+    proposals = services.proposals.open_of(name)
+    waits: Literal["review", "lease"] | None = "lease" if services.guard.leases.is_waiting(name) else None
+    return messages.SessionActivity(
+        last=_last(newest[0]) if newest else None,
+        edits=index.count_matching(edits),
+        in_force=index.count_matching(replace(edits, is_in_force=True)),
+        added=entry.added if isinstance(entry.added, int) else None,
+        deleted=entry.removed if isinstance(entry.removed, int) else None,
+        proposals=proposals,
+        leases=[lease.id for lease in services.guard.leases if lease.session == name],
+        running=services.spans.running(name),
+        waits_for="review" if services.proposals.is_waited_for(proposals) else waits,
+    )
+
+
+def _last(newest: Transaction) -> messages.LastTransaction:
+    return messages.LastTransaction(
+        seq=newest.seq,
+        time=rfc3339(newest.time_us),
+        kind=newest.kind,
+        path=newest.touches[0].path.text if newest.touches else None,
+        message=newest.authorship.message,
+    )
 
 
 async def _with_counts(
@@ -323,34 +362,37 @@ def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
 # The methods `undo`, `redo`, `rollback` and `restore`, from the wire to the engine and back.
 
 
-def undo(services: Services, params: messages.Undo, caller: ClientState) -> PendingAnswer:
+def undo(services: Services, params: messages.Undo, caller: ClientState) -> Answer:
     return _take_back(services, params, caller, scope_of(params, caller.session), "undo")
 
 
-def redo(services: Services, params: messages.Redo, caller: ClientState) -> PendingAnswer:
+def redo(services: Services, params: messages.Redo, caller: ClientState) -> Answer:
     authorship = _authorship(services, params, caller)
     return _take_back(services, params, caller, LastUndoOf(authorship.session), "redo")
 
 
-def rollback(services: Services, params: messages.Rollback, caller: ClientState) -> PendingAnswer:
+def rollback(services: Services, params: messages.Rollback, caller: ClientState) -> Answer:
     scope = BySession(params.session, params.since, params.include_published)
     return _take_back(services, params, caller, scope, "rollback")
 
 
-def restore(services: Services, params: messages.Restore, caller: ClientState) -> Awaitable[PendingAnswer]:
+def restore(services: Services, params: messages.Restore, caller: ClientState) -> Answer:
     authorship = _authorship(services, params, caller)
     paths = None if params.paths is None else tuple(map(convert.path, params.paths))
     if paths == ():
         raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
     reader = caller.reader(authorship.session)
     request = Restore(authorship, reader, params.to, paths, params.dry_run, _fingerprint(params))
-    return _settle_and_restore(services, request)
+    return _settle_and_restore(services, services.proposals.marked(request, params), params, caller)
 
 
-async def _settle_and_restore(services: Services, request: Restore) -> PendingAnswer:
+async def _settle_and_restore(
+    services: Services, request: Restore, params: messages.Restore, caller: ClientState
+) -> Answer:
     # Record earlier outside writes first: a restore puts back recorded content only.
     await services.watching.settle()
-    return services.queue.submit(request, partial(convert.outcome, diff=request.dry_run))
+    render = partial(convert.outcome, diff=request.dry_run)
+    return services.proposals.queued(request, render, params, caller)
 
 
 def _take_back(
@@ -359,7 +401,7 @@ def _take_back(
     caller: ClientState,
     scope: Scope,
     kind: UndoKind,
-) -> PendingAnswer:
+) -> Answer:
     authorship = _authorship(services, params, caller)
     if params.own_only and authorship.session is None:
         raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
@@ -368,7 +410,8 @@ def _take_back(
         on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
         fingerprint=_fingerprint(params),
     )  # fmt: skip
-    return services.queue.submit(request, partial(_undo_result, is_dry=params.dry_run))
+    request = services.proposals.marked(request, params)
+    return services.proposals.queued(request, partial(_undo_result, is_dry=params.dry_run), params, caller)
 
 
 def _authorship(

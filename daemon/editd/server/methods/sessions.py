@@ -63,6 +63,7 @@ class SessionMethods:
         self._queue = queue
         self._subscriptions = subscriptions
         self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
+        self.withdraw_all: Callable[[str], None] = _nothing  # takes back the open proposals of a session
         self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
 
@@ -113,9 +114,23 @@ class SessionMethods:
 
     def with_defaults(self, request: Apply) -> Apply:
         session = self._sessions.get(request.authorship.session)
-        if session is None or session.on_stale is None or request.on_stale is not None:
+        if session is None:
             return request
-        return replace(request, on_stale=session.on_stale)
+        if session.on_stale is not None and request.on_stale is None:
+            request = replace(request, on_stale=session.on_stale)
+        if session.always_proposes and request.propose is None:
+            request = replace(request, propose="session")
+        return replace(request, is_collected=True) if session.is_collected else request
+
+    def is_collected(self, name: str | None, caller: ClientState) -> bool:
+        """Return whether all edits of the session of a request are one proposal."""
+        session = self._sessions.get(name if name is not None else caller.session)
+        return session is not None and session.is_collected
+
+    def always_proposes(self, name: str | None) -> bool:
+        """Return whether each edit of this session waits for a reviewer."""
+        session = self._sessions.get(name)
+        return session is not None and session.always_proposes
 
     def permit_reading(
         self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
@@ -137,6 +152,8 @@ class SessionMethods:
             unread=params.unread,
             ttl=params.ttl,
             now_us=self._now_us(),
+            always_proposes=params.propose == "always",
+            is_collected=params.batch == "session",
         )
         self._sessions.join(session.name, caller.number)
         caller.session = session.name
@@ -167,9 +184,12 @@ class SessionMethods:
 
     def close(self, params: messages.SessionClose, caller: ClientState) -> messages.Empty:
         if params.force and params.session is not None:
-            self._end(params.session, "closed")
+            name = params.session
         else:
-            self._end(self.own(params.session, caller), "closed")
+            name = self.own(params.session, caller)
+        if params.withdraw:
+            self.withdraw_all(name)
+        self._end(name, "closed")
         return messages.Empty()
 
     def _end(self, name: str, what: str) -> None:
@@ -231,6 +251,10 @@ class ExecMethods:
 
     def recorded(self, transaction: Transaction) -> None:
         self._brackets.recorded(transaction)
+
+    def running(self, session: str) -> list[str]:
+        """Return the commands that run in a session."""
+        return [one.command for one in self._brackets.open.values() if one.session == session]
 
     def leave(self, caller: ClientState) -> list[Coroutine[Any, Any, None]]:
         """Return the work that ends the spans of a closed connection; they keep their commands' changes."""
@@ -311,3 +335,7 @@ def restore_reads(
                 guard.seen.note(reader, path, sight)
 
     queue.when_idle(note)
+
+
+def _nothing(_session: str) -> None:
+    """Serve as `withdraw_all` until the proposals are open."""

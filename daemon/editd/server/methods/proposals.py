@@ -1,0 +1,696 @@
+"""The methods `proposal.*` and `review.*`: reviewers and their permission, views, decisions, and waiting.
+
+An author may not decide about its own proposals, on any connection. The kin of its process needs the user's
+PIN for that (`engine.reviewers`). The daemon notes the process of an author when it proposes, in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from editd.config.pin import pin_path, read_pin
+from editd.edits.rebase import land
+from editd.engine.commands import Apply, Restore, Undo
+from editd.engine.external_changes import DiskSnapshot
+from editd.engine.proposal_view import check_view
+from editd.engine.proposals import Proposals
+from editd.engine.queries import LineBlame
+from editd.engine.reviewers import PinTries, common_program
+from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
+from editd.server import convert
+from editd.server import convert_proposals as wire
+from editd.store.proposals import ProposalStore
+from editd.store.transaction_record import rfc3339
+from editd.system.process import line_above
+from editd.tools import review_answers
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from editd.config.schema import ReviewKeys
+    from editd.edits.rebase import FittedFile, FittedHunk
+    from editd.engine.commands import Land, Write
+    from editd.engine.engine import Engine
+    from editd.engine.proposal_view import View
+    from editd.server.connection import Answer, ClientState
+    from editd.server.convert_proposals import ProposalSummary
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.methods.sessions import SessionMethods
+    from editd.server.subscriptions import Subscriptions
+    from editd.system.process import Process
+    from editd.values.content import Change, FileState
+    from editd.values.path import WorkspacePath
+    from editd.values.proposal import Proposal, ProposalNumber, Reviewer
+    from editd.values.transaction import Outcome, Transaction
+
+WAIT_SECONDS_MAX = 600.0
+LIST_MAX = 1000  # proposals in one answer
+DECIDE_MAX = 1000  # in one request
+TEXT_CHARACTERS_MAX = 100_000  # of a comment, or of a check's output
+BLAME_SECONDS_MAX = 0.05  # for the transactions in the way of one conflict
+BLOCKING_MAX = 10  # transactions in the way that are named, the newest
+GRANT_SECONDS_MAX = 86400.0
+CLOSED = ("withdrawn", "expired")
+
+Marked = TypeVar("Marked", Apply, Undo, Restore)
+Proposing = (
+    messages.Apply | messages.Commit | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
+)
+
+
+class ProposalMethods:
+    def __init__(
+        self,
+        engine: Engine,
+        proposals: Proposals,
+        queue: EngineQueue,
+        subscriptions: Subscriptions,
+        sessions: SessionMethods,
+    ) -> None:
+        self._engine = engine
+        self._proposals = proposals
+        self._queue = queue
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+        self._loop = asyncio.get_running_loop()
+        self._summaries: dict[int, tuple[int, ProposalSummary]] = {}  # by number, with the time of the change
+        self._by_path: dict[WorkspacePath, set[int]] = {}  # the proposals of `_summaries` that change a path
+        self._lines: dict[int, tuple[Process, ...]] = {}  # of the authors' processes, by proposal
+        self._authors: dict[int, set[int]] = {}  # the proposals of each connection
+        self._unlocked: set[int] = set()  # connections that have given the PIN
+        self._tries = PinTries()
+        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._is_closing = False
+        self.may_ask = True  # whether an edit that says nothing about it may become a proposal
+        proposals.on_changed = self._changed
+        sessions.withdraw_all = self.withdraw_all
+
+    # ── for other methods ──
+
+    @property
+    def count(self) -> int:
+        """The number of proposals that wait for a decision."""
+        return len(self._proposals.store.open)
+
+    def leave(self, caller: ClientState) -> None:
+        """Forget what belongs to a closed connection."""
+        self._authors.pop(caller.number, None)
+        self._unlocked.discard(caller.number)
+
+    @property
+    def has_summaries(self) -> bool:
+        return bool(self._by_path)
+
+    def weaker(self) -> list[str]:
+        """Return the sentence of `status` if a damaged database has cost proposals."""
+        if self._proposals.store.is_whole:
+            return []
+        return ["proposals.db was damaged: the proposals that waited are lost, and nothing that has landed."]
+
+    def stop_waiting(self) -> None:
+        """Answer all who wait, because the daemon ends."""
+        self._is_closing = True
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+
+    def end(self) -> None:
+        self._proposals.store.close()
+
+    def recorded(self, transaction: Transaction) -> None:
+        """Forget the summaries of proposals that change a path of the transaction. From any thread."""
+        for touch in transaction.touches:
+            for number in tuple(self._by_path.get(touch.path, ())):
+                self._forget(number)
+
+    def configure(self, review: ReviewKeys) -> None:
+        """Apply the settings of reviews."""
+        self.may_ask = self.may_ask or not self._engine.review.never_asks
+        self._proposals.lifetime_us = int(review.expire * 1_000_000)
+
+    def marked(self, request: Marked, params: Proposing) -> Marked:
+        """Return the request, to be proposed if it asks for that or its session does."""
+        if isinstance(params.propose, bool) and params.propose:
+            request = replace(request, propose="request")
+        elif request.propose is None and self._sessions.always_proposes(request.authorship.session):
+            request = replace(request, propose="session")
+        number = getattr(params, "proposal", UNSET)
+        return request if number is UNSET else replace(request, proposal=convert.proposal_number(number))
+
+    def queued(
+        self,
+        request: Write,
+        render: Callable[[Outcome], messages.Message],
+        params: Proposing,
+        caller: ClientState,
+    ) -> Answer:
+        """Carry out a request that may become a proposal, and answer now or after the decision."""
+        if isinstance(params.wait, float | int) and params.wait:
+            return self.submit(request, render, params.wait, caller)
+        return self._queue.submit(request, lambda outcome: self.answer_of(outcome, render(outcome), caller))
+
+    def withdraw_all(self, session: str) -> None:
+        """Take back the open proposals of a session."""
+        by = convert.reviewer(session, session, "socket", None)
+        for number, proposal in list(self._proposals.store.open.items()):
+            if proposal.authorship.session == session:
+                self._proposals.withdraw(number, by)
+
+    def open_of(self, session: str) -> list[int]:
+        """Return the proposals of a session that wait for a decision."""
+        return sorted(
+            int(number)
+            for number, proposal in self._proposals.store.open.items()
+            if proposal.authorship.session == session
+        )
+
+    def is_waited_for(self, numbers: Sequence[int]) -> bool:
+        """Return whether a request waits for the decision about one of them."""
+        return any(number in self._waiting for number in numbers)
+
+    def answer_of(self, outcome: Outcome, answer: messages.Message, caller: ClientState) -> messages.Message:
+        """Add to the answer of an edit the proposal that it became."""
+        if outcome.would_propose is not None and isinstance(answer, messages.ApplyResult):
+            return replace(answer, would_propose=wire.would_propose(outcome.would_propose))
+        if outcome.proposal is None:
+            return answer
+        proposal = self._proposals.get(convert.proposal_number(outcome.proposal))
+        self._note_author(proposal.number, caller)
+        if not isinstance(answer, messages.ApplyResult):
+            return answer
+        answers = answer.answers
+        if isinstance(answers, list):
+            said = review_answers.waiting(proposal.number, proposal.rule)
+            answers = [None if one is None else said for one in answers]
+        shown = wire.reply_of(proposal, self._summary(proposal))
+        return replace(answer, proposal=shown, answers=answers)
+
+    def changes_of(self, given: int) -> list[Change[FileState]]:
+        """Return the changes that the hunks which fit would make. Raises UnknownProposal."""
+        view = self._view(convert.proposal_number(given))
+        return [change for fitted in view.files for change in land(fitted, fitted.fitting)]
+
+    async def submit(
+        self, request: Write, render: Callable[[Outcome], messages.Message], wait: float, caller: ClientState
+    ) -> messages.Message:
+        """Carry out a request; if it becomes a proposal, wait for the decision, and answer with that."""
+        if not 0 <= wait <= WAIT_SECONDS_MAX:
+            raise InvalidParams(f"`wait` is a number of seconds, up to {WAIT_SECONDS_MAX:g}.")
+        outcome = await self._queue.result_of(request)
+        rendered = render(outcome)
+        answer = self.answer_of(outcome, rendered, caller)
+        if not isinstance(answer, messages.ApplyResult) or not isinstance(rendered, messages.ApplyResult):
+            return answer
+        if outcome.proposal is None:
+            return answer
+        number = convert.proposal_number(outcome.proposal)
+        await self._wait(number, wait)
+        decided = partial(self._decided, number, answer)
+        if isinstance(request, Apply) and isinstance(answer.answers, list):
+            decided = partial(self._decided_tools, number, request, answer, rendered)
+        return await self._queue.run(decided)
+
+    # ── the methods ──
+
+    def list_proposals(
+        self, params: messages.ProposalList, _caller: ClientState
+    ) -> messages.ProposalListResult:
+        if not 1 <= params.limit <= LIST_MAX:
+            raise InvalidParams(f"`limit` is between 1 and {LIST_MAX}.")
+        if params.state == []:
+            raise InvalidParams("`state` names no state.", hint="Leave it out for those that wait.")
+        found, more = self._proposals.store.find(
+            ("draft", "open") if params.state is None else params.state,
+            session=params.session,
+            path=None if params.path is None else convert.path(params.path),
+            before=None if params.before is None else convert.proposal_number(params.before),
+            limit=params.limit,
+        )
+        return messages.ProposalListResult(proposals=[self._entry(one) for one in found], more=more)
+
+    def get(self, params: messages.ProposalGet, _caller: ClientState) -> messages.ProposalGetResult:
+        paths = None if params.paths is None else {convert.path(path) for path in params.paths}
+        view = self._view(convert.proposal_number(params.proposal), params.revision)
+        return self._whole(view, paths, content=params.content, context=params.context)
+
+    async def approve(
+        self, params: messages.ProposalApprove, caller: ClientState
+    ) -> messages.ProposalApproveResult:
+        number = convert.proposal_number(params.proposal)
+        request = await self._queue.run(partial(self._landing, params, caller))
+        outcome = await self._queue.result_of(request)
+        answer = convert.outcome(outcome, return_content=params.dry_run, diff=params.dry_run)
+        return await self._queue.run(
+            lambda: messages.ProposalApproveResult(
+                transaction=answer.transaction,
+                files=answer.files,
+                proposal=self._entry(self._proposals.get(number)),
+                reviewer_diff=outcome.reviewer_diff,
+                warnings=answer.warnings,
+            )
+        )
+
+    def reject(self, params: messages.ProposalReject, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        by = self._reviewer(number, caller)
+        hunks = wire.hunk_ids(params.hunks)
+        return self._result(
+            self._proposals.reject(number, by, hunks, _text(params.comment), params.request_id)
+        )
+
+    async def decide(
+        self, params: messages.ProposalDecide, caller: ClientState
+    ) -> messages.ProposalDecideResult:
+        if not 1 <= len(params.proposals) <= DECIDE_MAX:
+            raise InvalidParams(f"`proposals` names between 1 and {DECIDE_MAX} proposals.")
+        done: list[messages.DecidedProposal] = []
+        left: list[messages.LeftProposal] = []
+        for one in params.proposals:
+            try:
+                seq = await self._decide(one, params, caller)
+                done.append(messages.DecidedProposal(proposal=one.proposal, seq=seq))
+            except Refused as refusal:
+                error = convert.error(refusal)
+                fields = {"code": error.code, "name": error.name, "message": error.message}
+                left.append(
+                    messages.LeftProposal(proposal=one.proposal, error={**fields, "data": error.data})
+                )
+        return messages.ProposalDecideResult(done=done, left=left)
+
+    async def wait(self, params: messages.ProposalWait, _caller: ClientState) -> messages.ProposalWaitResult:
+        if not 0 <= params.timeout <= WAIT_SECONDS_MAX:
+            raise InvalidParams(f"`timeout` is a number of seconds, up to {WAIT_SECONDS_MAX:g}.")
+        number = convert.proposal_number(params.proposal)
+        proposal = await self._queue.run(lambda: self._proposals.get(number))
+        if params.until == "settled":
+            await self._wait(number, params.timeout)
+        elif params.since is None or proposal.changed_us <= convert.time_us(params.since):
+            await self._wait_for_change(number, params.timeout)
+        return await self._queue.run(partial(self._waited, number))
+
+    def comment(self, params: messages.ProposalComment, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        if not params.text.strip():
+            raise InvalidParams("A comment needs text.")
+        if params.line is not None and (params.path is None or params.line < 1):
+            raise InvalidParams("`line` is a number from 1, and goes with `path`.")
+        hunk = None if params.hunk is None else convert.hunk_id(params.hunk)
+        by = self._by(caller)
+        text = _text(params.text)
+        return self._result(self._proposals.comment(number, by, text, hunk, params.path, params.line))
+
+    def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        self._check_author(number, caller)
+        return self._result(self._proposals.submit(number, self._by(caller)))
+
+    def withdraw(self, params: messages.ProposalWithdraw, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        self._check_author(number, caller)
+        return self._result(self._proposals.withdraw(number, self._by(caller)))
+
+    def reopen(self, params: messages.ProposalReopen, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        authorship = self._proposals.get(number).authorship
+        made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
+        self._lines[made.number] = self._lines.get(number, ())
+        return self._result(made)
+
+    def check(self, params: messages.ProposalCheck, caller: ClientState) -> messages.ProposalResult:
+        number = convert.proposal_number(params.proposal)
+        by, output = self._by(caller), params.output[-TEXT_CHARACTERS_MAX:]
+        name, seconds = params.name[:200], params.seconds
+        return self._result(
+            self._proposals.check(number, params.view, name, params.exit, seconds, output, by)
+        )
+
+    def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
+        if not 0 < params.ttl <= GRANT_SECONDS_MAX:
+            raise InvalidParams("`ttl` is a number of seconds, a day at most.")
+        if any(limit is not None and limit < 1 for limit in (params.uses, params.lines)):
+            raise InvalidParams("`uses` and `lines` are numbers from 1.")
+        if caller.session is not None and params.session in (None, caller.session):
+            raise PermissionDenied(
+                "A session may not let its own edits through.",
+                hint="Ask a reviewer.",
+                data={"session": caller.session},
+            )
+        self._check_kin(self._lines_of(params.session), caller, "let edits of it through")
+        made = self._proposals.allow(
+            convert.globs(params.paths, "A grant"), int(params.ttl * 1_000_000), params.session,
+            params.uses, params.lines, self._by(caller),
+        )  # fmt: skip
+        matching = [
+            int(number)
+            for number, proposal in self._proposals.store.open.items()
+            if all(made.fits(path, proposal.authorship.session) for path in self._summary(proposal).paths)
+        ]
+        return messages.ReviewAllowResult(
+            grant=made.number, expires=rfc3339(made.expires_us), matching=matching
+        )
+
+    def grants(self, _params: messages.ReviewGrants, _caller: ClientState) -> messages.ReviewGrantsResult:
+        return messages.ReviewGrantsResult(grants=[wire.grant(one) for one in self._proposals.grants()])
+
+    def revoke(self, params: messages.ReviewRevoke, _caller: ClientState) -> messages.Empty:
+        self._proposals.revoke(params.grant)
+        return messages.Empty()
+
+    async def unlock(self, params: messages.ReviewUnlock, caller: ClientState) -> messages.Empty:
+        self._tries.check_room()
+        known = read_pin(pin_path())
+        if known is None:
+            raise PermissionDenied(
+                "No PIN is set.", hint="`editctl review pin` sets one, on a terminal of your own."
+            )
+        self._tries.note_wrong()  # first: tries that run at once must not go beyond the limit
+        if not await asyncio.to_thread(known.matches, params.pin):
+            raise PermissionDenied("That is not the PIN.", data={"needs_pin": True})
+        self._tries.forget_newest()
+        self._unlocked.add(caller.number)
+        return messages.Empty()
+
+    # ── who ──
+
+    def _note_author(self, number: int, caller: ClientState) -> None:
+        self._authors.setdefault(caller.number, set()).add(number)
+        if number not in self._lines:
+            self._lines[number] = _line_of(caller)
+
+    def _by(self, caller: ClientState) -> Reviewer:
+        line = _line_of(caller)
+        actor = self._sessions.actor(None, caller) or convert.ANYBODY
+        return convert.reviewer(actor, caller.session, "socket", line[0] if line else None)
+
+    def _reviewer(self, number: ProposalNumber, caller: ClientState) -> Reviewer:
+        """Return the reviewer, who may decide about the proposal. Raises PermissionDenied."""
+        author = self._proposals.get(number).authorship.session
+        data: dict[str, Any] = {"proposal": number}
+        if caller.session is not None and caller.session == author:
+            raise PermissionDenied(
+                f"Proposal {number} is of session {author}, which may not decide about it.",
+                hint="Ask a reviewer. `proposal.withdraw` takes it back.",
+                data=data,
+            )
+        if caller.number in self._authors:
+            raise PermissionDenied(
+                "This connection has proposed edits itself, and may not decide.",
+                hint="Decide on a connection of your own.",
+                data=data,
+            )
+        self._check_kin(self._lines.get(number, ()), caller, f"decide about proposal {number}")
+        return self._by(caller)
+
+    def _check_author(self, number: ProposalNumber, caller: ClientState) -> None:
+        session = self._proposals.get(number).authorship.session
+        is_own = number in self._authors.get(caller.number, ())
+        if not is_own and (session is None or session != caller.session):
+            raise PermissionDenied(
+                f"Proposal {number} is not of this session.",
+                hint="`proposal.reject` decides about the work of others.",
+                data={"proposal": number},
+            )
+
+    def _check_kin(self, author: Sequence[Process], caller: ClientState, what: str) -> None:
+        """Raise PermissionDenied if the author's process and the caller's are kin, and the PIN is missing."""
+        if caller.number in self._unlocked:
+            return
+        program = common_program(author, _line_of(caller))
+        if program is None:
+            return
+        has_pin = read_pin(pin_path()) is not None
+        raise PermissionDenied(
+            f"{program} has started both this program and the author's, so it may {what} only with the PIN.",
+            hint="Give the PIN with `review.unlock`, or use a terminal of your own."
+            if has_pin
+            else "Set a PIN with `editctl review pin`, or use a terminal of your own.",
+            data={"needs_pin": has_pin, "program": program},
+        )
+
+    def _lines_of(self, session: str | None) -> tuple[Process, ...]:
+        """Return the process of a session that has proposed something; of any, for None."""
+        for number, line in reversed(self._lines.items()):
+            known = self._proposals.store.open.get(convert.proposal_number(number))
+            if known is not None and session in (None, known.authorship.session):
+                return line
+        return ()
+
+    # ── views ──
+
+    def _view(self, number: ProposalNumber, revision: int | None = None) -> View:
+        files = DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
+        view = self._proposals.view(number, files.file_at, revision)
+        return self._proposals.settle_moot(view) if revision is None else view
+
+    def _summary(self, proposal: Proposal) -> ProposalSummary:
+        """Return what a list shows, kept until the proposal or one of its files changes."""
+        number = int(proposal.number)
+        known = self._summaries.get(number)
+        if known is not None and known[0] == proposal.changed_us:
+            return known[1]
+        self._forget(number)
+        shown = wire.summary(self._view(proposal.number))
+        self._summaries[number] = proposal.changed_us, shown
+        for path in shown.paths:
+            self._by_path.setdefault(path, set()).add(number)
+        return shown
+
+    def _forget(self, number: int) -> None:
+        known = self._summaries.pop(number, None)
+        for path in () if known is None else known[1].paths:
+            numbers = self._by_path.get(path)
+            if numbers is not None:
+                numbers.discard(number)
+                if not numbers:
+                    self._by_path.pop(path, None)
+
+    def _entry(self, proposal: Proposal) -> messages.ProposalEntry:
+        return wire.entry(proposal, self._summary(proposal), self._notes(proposal))
+
+    def _notes(self, proposal: Proposal) -> wire.ProposalNotes:
+        store, number = self._proposals.store, proposal.number
+        return wire.ProposalNotes(
+            store.decisions(number), store.comments(number), store.checks(number),
+            len(self._waiting.get(number, ())),
+        )  # fmt: skip
+
+    def _result(self, proposal: Proposal) -> messages.ProposalResult:
+        return messages.ProposalResult(proposal=self._entry(proposal))
+
+    def _whole(
+        self, view: View, paths: Collection[WorkspacePath] | None, *, content: bool, context: int
+    ) -> messages.ProposalGetResult:
+        shown = wire.entry(view.proposal, wire.summary(view), self._notes(view.proposal))
+        blocking = partial(self._blocking, view.proposal)
+        return wire.whole(view, shown, blocking, paths=paths, content=content, context=context)
+
+    def _blocking(self, proposal: Proposal, fitted: FittedFile, one: FittedHunk) -> list[int]:
+        """Return the transactions that changed the lines of a conflict, the newest last."""
+        history = self._engine.history
+        now = history.entry(fitted.path)
+        if now is not None and fitted.now is not None and now.version == fitted.now.version:
+            wanted = wire.region_lines(fitted, one)
+            blame = LineBlame(history, fitted.path, now.version, wanted)
+            if len(wanted) and blame.run_for(BLAME_SECONDS_MAX):
+                seqs = {blame.seqs[line] for line in wanted if blame.seqs[line] > proposal.at}
+                if seqs:
+                    return sorted(seqs)[-BLOCKING_MAX:]
+        return history.index.touches_after(fitted.path, int(proposal.at))[-BLOCKING_MAX:]
+
+    # ── deciding ──
+
+    def _landing(self, params: messages.ProposalApprove, caller: ClientState) -> Land:
+        number = convert.proposal_number(params.proposal)
+        by = self._by(caller) if params.dry_run else self._reviewer(number, caller)
+        authorship = convert.authorship_of_reviewer(params, by)
+        return wire.landing(params, authorship, caller.reader(caller.session), by)
+
+    async def _decide(
+        self, one: messages.ProposalView, params: messages.ProposalDecide, caller: ClientState
+    ) -> int | None:
+        """Decide about one of several proposals, as it was shown. Return the transaction, if any."""
+        number = convert.proposal_number(one.proposal)
+        approval = messages.ProposalApprove(proposal=one.proposal, view=one.view, comment=params.comment)
+        if params.what == "approve":
+            request = await self._queue.run(partial(self._landing, approval, caller))
+            outcome = await self._queue.result_of(request)
+            return None if outcome.transaction is None else int(outcome.transaction.seq)
+
+        def reject() -> None:
+            by = self._reviewer(number, caller)
+            check_view(self._view(number), one.view)
+            self._proposals.reject(number, by, None, _text(params.comment))
+
+        await self._queue.run(reject)
+        return None
+
+    # ── waiting ──
+
+    async def _wait(self, number: ProposalNumber, seconds: float) -> None:
+        """Return when the proposal is settled, or after so many seconds."""
+        until = self._loop.time() + seconds
+        while number in self._proposals.store.open and not self._is_closing:
+            left = until - self._loop.time()
+            if left <= 0:
+                return
+            await self._wait_for_change(number, left)
+
+    async def _wait_for_change(self, number: int, seconds: float) -> None:
+        event = asyncio.Event()
+        self._waiting.setdefault(number, set()).add(event)
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            events = self._waiting[number]
+            events.discard(event)
+            if not events:
+                del self._waiting[number]
+
+    def _decided(self, number: ProposalNumber, answer: messages.ApplyResult) -> messages.ApplyResult:
+        """Return the answer to the author of an edit that has waited. Raises Rejected."""
+        waited = self._waited(number)
+        if waited.state in ("draft", "open"):
+            return answer
+        made = waited.transactions
+        if not made and waited.state != "moot":
+            raise _rejection(waited)
+        last = made[-1] if made else None
+        return replace(
+            answer,
+            transaction=last,
+            files=waited.files,
+            proposal=messages.ProposedResult(
+                proposal=number,
+                state=waited.state,
+                revision=waited.proposal.revision,
+                view=waited.proposal.view,
+                rule=waited.proposal.rule,
+            ),
+            approved_by=UNSET if last is None else last.approved_by,
+            transactions=made,
+            comments=waited.comments,
+            reviewer_diff=waited.reviewer_diff,
+        )
+
+    def _decided_tools(
+        self,
+        number: ProposalNumber,
+        request: Apply,
+        answer: messages.ApplyResult,
+        own: messages.ApplyResult,
+    ) -> messages.ApplyResult:
+        """Return the answer to tools of other systems, each in its original's words."""
+        dialects = [getattr(edit, "dialect", "") for edit in request.edits]
+        try:
+            decided = self._decided(number, answer)
+        except Rejected as refusal:
+            comment = refusal.data["comment"] or ""
+            said = [review_answers.rejected(dialect, comment) if dialect else None for dialect in dialects]
+            return replace(answer, answers=said)
+        if decided.transaction is None:
+            return decided
+        diff = decided.reviewer_diff if isinstance(decided.reviewer_diff, str) else ""
+        if not diff:
+            return replace(decided, answers=own.answers)
+        path = decided.files[0].path if decided.files else ""
+        text = self._text_of(path)
+        told = own.answers if isinstance(own.answers, list) else []
+        return replace(
+            decided,
+            answers=[
+                review_answers.changed(dialect, one or "", path, text, diff) if dialect else None
+                for dialect, one in zip(dialects, told, strict=False)
+            ],
+        )
+
+    def _text_of(self, path: str) -> str:
+        """Return the text of a file as it is now; "" if it is gone."""
+        files = DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
+        state = files.file_at(convert.path(path)) if path else None
+        return "" if state is None else state.content.decode("utf-8", "replace")
+
+    def _waited(self, number: ProposalNumber) -> messages.ProposalWaitResult:
+        proposal = self._proposals.get(number)
+        made = self._engine.history.index.transactions(map(int, proposal.landed))
+        shown = self._entry(proposal)
+        return messages.ProposalWaitResult(
+            state=proposal.state,
+            proposal=shown,
+            transactions=[convert.transaction_result(one) for one in made],
+            files=convert.file_results(made),
+            comments=shown.comments,
+            reviewer_diff="".join(one.reviewer_diff for one in self._proposals.store.decisions(number)),
+        )
+
+    def _changed(self, proposal: Proposal, what: str) -> None:
+        """Tell subscribers and those who wait. From the engine's thread or the loop's."""
+        self._loop.call_soon_threadsafe(self._tell, proposal, what)
+
+    def _tell(self, proposal: Proposal, what: str) -> None:
+        self._queue.when_idle(partial(self._tell_now, proposal, what))
+
+    def _tell_now(self, proposal: Proposal, what: str) -> None:
+        for event in self._waiting.get(proposal.number, ()):
+            event.set()
+        if proposal.is_settled:
+            self._lines.pop(proposal.number, None)
+        if len(self._subscriptions):
+            seq = proposal.landed[-1] if what == "landed" and proposal.landed else None
+            shown = self._entry(proposal)
+            paths = self._summary(proposal).paths
+            self._subscriptions.tell("proposal", {"what": what, "proposal": shown, "seq": seq}, paths)
+        if proposal.is_settled:
+            self._forget(proposal.number)
+
+
+def open_proposals(
+    state: str, engine: Engine, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
+) -> ProposalMethods:
+    """Open the proposals of the last daemon, for the engine and for the methods. Raises IoError."""
+    store = ProposalStore(state, engine.clock.now_us())
+    engine.proposals = Proposals(store, engine.history, engine.clock)
+    return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions)
+
+
+def _line_of(caller: ClientState) -> tuple[Process, ...]:
+    peer = caller.listener.peer
+    return () if peer is None else line_above(peer.pid)
+
+
+def _text(text: str | None) -> str:
+    if text is not None and len(text) > TEXT_CHARACTERS_MAX:
+        raise InvalidParams(f"A comment has at most {TEXT_CHARACTERS_MAX} characters.")
+    return text or ""
+
+
+def _rejection(waited: messages.ProposalWaitResult) -> Rejected:
+    """Return the refusal of an edit that was rejected, withdrawn or has expired while it waited."""
+    proposal = waited.proposal
+    last = proposal.decisions[-1] if proposal.decisions else None
+    who = "Nobody" if last is None else last.by.actor
+    said = f": {last.comment}" if last is not None and last.comment else "."
+    what = (
+        f"Proposal {proposal.proposal} was {waited.state}{said}"
+        if waited.state in CLOSED
+        else f"{who} rejected proposal {proposal.proposal}{said}"
+    )
+    return Rejected(
+        what,
+        hint="Nothing was changed.",
+        data={
+            "proposal": proposal.proposal,
+            "state": waited.state,
+            "comment": None if last is None else last.comment,
+            "comments": [{"text": one.text, "by": one.by.actor, "hunk": one.hunk} for one in waited.comments],
+            "by": who,
+        },
+    )

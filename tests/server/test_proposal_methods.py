@@ -1,0 +1,572 @@
+"""Proposals through the real socket: what waits, what a reviewer sees and decides, and what lands."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from editd.config.pin import hash_pin
+from editd.wire import messages
+from editd_client.errors import EditdError
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+PIN = "1234"
+LINES = "".join(f"{number}\n" for number in range(1, 31))
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    pin = config_folder(place) / "review.pin"
+    pin.parent.mkdir(parents=True, exist_ok=True)
+    pin.write_bytes(msgspec.json.encode(hash_pin(PIN)))
+    place.write({"a.txt": LINES, "b.txt": LINES})
+    with place.start() as made:
+        made.settle()
+        made.session_open("agent", actor="claude")
+        yield made
+    place.stop()
+
+
+@pytest.fixture
+def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
+    assert author.status().state == "ready"
+    with unlocked(place) as made:
+        yield made
+
+
+def unlocked(place: Workplace) -> Client:
+    """Return the connection of a reviewer, who is kin to the author here and has given the PIN."""
+    client = place.client()
+    client.hello("ann")
+    client.review_unlock(PIN)
+    return client
+
+
+def config_folder(place: Workplace) -> Path:
+    from pathlib import Path
+
+    return Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
+
+
+def configure(place: Workplace, client: Client, text: str) -> None:
+    (config_folder(place) / "config.toml").write_text(text)
+    client.config_reload()
+
+
+def propose(client: Client, *edits: messages.AnyEdit, **more: Any) -> int:
+    made = client.apply(list(edits), propose=True, **more)
+    assert made.transaction is None
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert made.proposal.proposal is not None
+    return made.proposal.proposal
+
+
+def refused(name: str) -> Any:
+    return pytest.raises(EditdError, check=lambda error: error.name == name)
+
+
+# ── proposing and landing ──
+
+
+def test_nothing_of_a_proposal_is_in_the_files_before_it_lands_as_its_authors(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    made = author.apply(
+        [replace("a.txt", "5\n6", "five\n6"), write("new.txt", "new\n")], propose=True, message="Words"
+    )
+    assert place.files() == {"a.txt": LINES.encode(), "b.txt": LINES.encode()}
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert (made.proposal.proposal, made.proposal.state, made.proposal.rule) == (1, "open", "request")
+    shown = reviewer.proposal_get(1)
+    assert shown.view == made.proposal.view
+    assert [(file.path, file.change) for file in shown.files] == [("a.txt", "modified"), ("new.txt", "added")]
+    landed = reviewer.proposal_approve(1, view=shown.view)
+    assert landed.transaction is not None
+    assert (landed.transaction.actor, landed.transaction.session) == ("claude", "agent")
+    assert landed.transaction.message == "Words"
+    assert landed.transaction.proposal == 1
+    assert landed.transaction.approved_by == messages.ApprovedBy(actor="ann")
+    assert landed.proposal.state == "landed"
+    assert landed.reviewer_diff == ""
+    assert place.files()["new.txt"] == b"new\n"
+    assert b"five\n" in place.files()["a.txt"]
+
+
+def test_hunks_land_one_by_one_and_the_rest_stays_or_is_rejected(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(
+        author,
+        replace("a.txt", "5\n6", "five\n6"),
+        replace("a.txt", "\n20\n", "\ntwenty\n"),
+        replace("a.txt", "\n28\n", "\n"),
+    )
+    one, two, three = reviewer.proposal_get(number).files[0].hunks
+    part = reviewer.proposal_approve(number, hunks=[two.hunk])
+    assert part.proposal.state == "open"
+    assert place.files()["a.txt"].count(b"twenty") == 1
+    assert place.files()["a.txt"].count(b"five") == 0
+    assert [hunk.state for hunk in reviewer.proposal_get(number).files[0].hunks] == ["fits", "landed", "fits"]
+    whole = reviewer.proposal_approve(number, hunks=[one.hunk], rest="reject", comment="keep 28")
+    assert whole.proposal.state == "partly"
+    assert whole.proposal.landed == [part.transaction.seq, whole.transaction.seq]  # type: ignore[union-attr]
+    assert place.files()["a.txt"] == LINES.replace("5\n6", "five\n6").replace("\n20\n", "\ntwenty\n").encode()
+    with refused("decided") as again:
+        reviewer.proposal_approve(number, hunks=[three.hunk])
+    assert again.value.data["state"] == "partly"
+
+
+def test_an_undo_takes_back_only_what_landed(place: Workplace, author: Client, reviewer: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    landed = reviewer.proposal_approve(number, view=reviewer.proposal_get(number).view).transaction
+    assert landed is not None
+    author.apply([replace("a.txt", "\n20\n", "\ntwenty\n")])
+    reviewer.undo(landed.seq)
+    assert place.files()["a.txt"] == LINES.replace("\n20\n", "\ntwenty\n").encode()
+
+
+# ── what was seen is what lands ──
+
+
+def test_what_has_only_moved_lands_and_what_has_changed_is_refused_with_the_new_view(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"), replace("a.txt", "\n20\n", "\ntwenty\n"))
+    shown = reviewer.proposal_get(number)
+    reviewer.apply([replace("a.txt", "1\n2\n", "0\n1\n2\n")])
+    assert reviewer.proposal_get(number).view != shown.view
+    reviewer.apply([replace("a.txt", "\n20\n", "\n20!\n")])
+    with refused("stale") as changed:
+        reviewer.proposal_approve(number, view=shown.view)
+    now = reviewer.proposal_get(number)
+    assert changed.value.data["view"] == now.view
+    assert [hunk.state for hunk in now.files[0].hunks] == ["fits", "conflict"]
+    conflict = now.files[0].hunks[1]
+    assert conflict.blocking == [2]
+    assert conflict.now_text == "20!\n"
+    landed = reviewer.proposal_approve(number, view=now.view)
+    assert landed.proposal.state == "open"
+    assert b"\nfive\n" in place.files()["a.txt"]
+    with refused("conflict"):
+        reviewer.proposal_approve(number, hunks=[conflict.hunk])
+
+
+def test_a_move_elsewhere_in_the_file_keeps_the_approval(author: Client, reviewer: Client) -> None:
+    number = propose(author, replace("a.txt", "25\n", "twenty-five\n"))
+    shown = reviewer.proposal_get(number)
+    reviewer.apply([replace("a.txt", "1\n2\n", "1\n1.5\n2\n")])
+    assert reviewer.proposal_approve(number, view=shown.view).proposal.state == "landed"
+
+
+def test_an_approval_names_what_it_approves(author: Client, reviewer: Client) -> None:
+    number = propose(author, write("n", "1\n"))
+    with refused("invalid_params"):
+        reviewer.proposal_approve(number)
+    with refused("invalid_params"):
+        reviewer.proposal_approve(number, hunks=[])
+    with refused("unknown_proposal"):
+        reviewer.proposal_approve(99, view="x")
+    with refused("stale"):
+        reviewer.proposal_approve(number, hunks=["0" * 16])
+
+
+def test_a_reviewers_own_text_lands_and_the_author_is_told_the_difference(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    shown = reviewer.proposal_get(number, content=True)
+    text = LINES.replace("5\n6", "FIVE\n6")
+    own = messages.ReviewedFile(path="a.txt", content=text, base=shown.files[0].now)
+    landed = reviewer.proposal_approve(number, files=[own], comment="capitals")
+    assert place.files()["a.txt"].decode() == text
+    assert "-five\n+FIVE\n" in landed.reviewer_diff
+    assert landed.transaction is not None
+    assert landed.transaction.modified is True
+    told = author.proposal_wait(number, timeout=0)
+    assert told.reviewer_diff == landed.reviewer_diff
+    assert told.proposal.decisions[-1].comment == "capitals"
+
+
+def test_a_dry_run_shows_what_would_land(place: Workplace, author: Client, reviewer: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    shown = reviewer.proposal_get(number)
+    dry = reviewer.proposal_approve(number, view=shown.view, dry_run=True)
+    assert dry.transaction is None
+    assert dry.files[0].content == LINES.replace("5\n6", "five\n6")
+    assert dry.proposal.state == "open"
+    assert place.files()["a.txt"].decode() == LINES
+
+
+# ── who may decide ──
+
+
+def test_an_author_may_not_decide_nor_kin_without_the_pin(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(author, write("n", "1\n"))
+    view = reviewer.proposal_get(number).view
+    with refused("permission_denied"):
+        author.proposal_approve(number, view=view)
+    with place.client() as kin:
+        with refused("permission_denied") as denied:
+            kin.proposal_approve(number, view=view)
+        assert denied.value.data["needs_pin"] is True
+        with refused("permission_denied"):
+            kin.proposal_reject(number)
+        with refused("permission_denied"):
+            kin.review_unlock("0000")
+        kin.review_unlock(PIN)
+        assert kin.proposal_approve(number, view=view).proposal.state == "landed"
+
+
+def test_after_five_wrong_pins_none_is_compared(place: Workplace, author: Client) -> None:
+    assert author.status().state == "ready"
+    with place.client() as kin:
+        for _ in range(5):
+            with refused("permission_denied"):
+                kin.review_unlock("0000")
+        with refused("overloaded"):
+            kin.review_unlock(PIN)
+
+
+def test_only_the_author_takes_a_proposal_back(author: Client, reviewer: Client) -> None:
+    number = propose(author, write("n", "1\n"))
+    with refused("permission_denied"):
+        reviewer.proposal_withdraw(number)
+    assert author.proposal_withdraw(number).proposal.state == "withdrawn"
+    with refused("decided"):
+        author.proposal_withdraw(number)
+
+
+# ── rejecting, reopening, comments, checks ──
+
+
+def test_a_rejection_is_not_final(place: Workplace, author: Client, reviewer: Client) -> None:
+    number = propose(author, write("n", "1\n"))
+    assert reviewer.proposal_reject(number, comment="no").proposal.state == "rejected"
+    assert "n" not in place.files()
+    again = author.proposal_reopen(number).proposal
+    assert (again.proposal, again.state, again.session) == (number + 1, "open", "agent")
+    reviewer.proposal_approve(again.proposal, view=reviewer.proposal_get(again.proposal).view)
+    assert place.files()["n"] == b"1\n"
+
+
+def test_comments_and_checks_are_kept_with_the_proposal(author: Client, reviewer: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    shown = reviewer.proposal_get(number)
+    hunk = shown.files[0].hunks[0].hunk
+    reviewer.proposal_comment(number, "why?", hunk=hunk)
+    author.proposal_comment(number, "because", path="a.txt", line=5)
+    author.proposal_check(number, shown.view, "pytest", exit=0, seconds=1.5, output="ok")
+    now = reviewer.proposal_get(number)
+    assert [(one.text, one.by.actor, one.hunk, one.line) for one in now.comments] == [
+        ("why?", "ann", hunk, None), ("because", "claude", None, 5),
+    ]  # fmt: skip
+    assert [(one.name, one.exit, one.is_current) for one in now.checks] == [("pytest", 0, True)]
+    reviewer.apply([replace("a.txt", "5\n6", "V\n6")])
+    assert [one.is_current for one in reviewer.proposal_get(number).checks] == [False]
+
+
+def test_several_are_decided_at_once_and_others_are_left(author: Client, reviewer: Client) -> None:
+    numbers = [propose(author, write(f"n{at}", "1\n")) for at in range(3)]
+    views = [messages.ProposalView(proposal=one, view=reviewer.proposal_get(one).view) for one in numbers]
+    views[1] = messages.ProposalView(proposal=numbers[1], view="0-0")
+    result = reviewer.proposal_decide(views, "approve")
+    assert [one.proposal for one in result.done] == [numbers[0], numbers[2]]
+    assert [(one.proposal, one.error["name"]) for one in result.left] == [(numbers[1], "stale")]
+
+
+# ── waiting and events ──
+
+
+def test_an_edit_that_waits_gets_the_decision(place: Workplace, author: Client, reviewer: Client) -> None:
+    got: list[Any] = []
+
+    def edit() -> None:
+        try:
+            got.append(author.apply([write("n", "1\n")], propose=True, wait=30))
+        except EditdError as error:
+            got.append(error)
+
+    for decide in ("approve", "reject"):
+        thread = threading.Thread(target=edit)
+        thread.start()
+        until = time.monotonic() + 20
+        while not (waiting := reviewer.proposal_list().proposals) and time.monotonic() < until:
+            time.sleep(0.01)
+        if decide == "approve":
+            reviewer.proposal_approve(waiting[0].proposal, view=waiting[0].view)
+        else:
+            reviewer.proposal_reject(waiting[0].proposal, comment="no")
+        thread.join(20)
+        place.write({})
+        if decide == "approve":
+            assert got[0].transaction.session == "agent"
+            assert got[0].approved_by.actor == "ann"
+            author.apply([messages.Delete(path="n")])
+    assert got[1].name == "rejected"
+    assert got[1].data["comment"] == "no"
+    assert "ann rejected" in got[1].message
+
+
+def test_a_wait_that_ends_says_that_it_is_open(author: Client) -> None:
+    made = author.apply([write("n", "1\n")], propose=True, wait=0.1)
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert made.proposal.state == "open"
+    assert author.proposal_wait(1, timeout=0.1).state == "open"
+
+
+def test_a_daemon_that_ends_answers_those_who_wait(place: Workplace, author: Client) -> None:
+    got: list[Any] = []
+
+    def edit() -> None:
+        with place.client() as other:
+            got.append(other.apply([write("n", "1\n")], propose=True, wait=60))
+
+    thread = threading.Thread(target=edit)
+    thread.start()
+    until = time.monotonic() + 20
+    while not author.proposal_list().proposals and time.monotonic() < until:
+        time.sleep(0.01)
+    place.stop()
+    thread.join(20)
+    assert got[0].proposal.state == "open"
+
+
+def test_subscribers_hear_of_each_step(place: Workplace, author: Client, reviewer: Client) -> None:
+    with place.client() as other, other.subscribe(events=["proposal"]) as events:
+        number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+        reviewer.proposal_comment(number, "hm")
+        reviewer.proposal_approve(number, view=reviewer.proposal_get(number).view)
+        heard = [events.wait(10) for _ in range(3)]
+    assert [one.data["what"] for one in heard if one is not None] == ["opened", "commented", "landed"]
+    assert heard[2] is not None
+    assert heard[2].data["proposal"]["state"] == "landed"
+    assert heard[2].data["seq"] == 1
+
+
+# ── listing, restarts ──
+
+
+def test_a_list_has_what_waits_and_filters(author: Client, reviewer: Client) -> None:
+    numbers = [propose(author, write(f"f/n{at}", "1\n")) for at in range(3)]
+    reviewer.proposal_reject(numbers[0])
+    assert [one.proposal for one in reviewer.proposal_list().proposals] == [3, 2]
+    assert [one.proposal for one in reviewer.proposal_list(state=["rejected"]).proposals] == [1]
+    assert [one.proposal for one in reviewer.proposal_list(path="f/n1").proposals] == [2]
+    assert [one.proposal for one in reviewer.proposal_list(path="f", limit=1).proposals] == [3]
+    assert reviewer.proposal_list(limit=1).more
+    assert reviewer.proposal_list(session="other").proposals == []
+    assert reviewer.status().proposals == 2
+    entry = reviewer.proposal_list().proposals[0]
+    assert (entry.counts, entry.lines.added, entry.lines.deleted, entry.paths) == (
+        {"fits": 1},
+        1,
+        0,
+        ["f/n2"],
+    )
+
+
+def test_a_proposal_outlives_the_daemon(place: Workplace, author: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"), message="Words")
+    place.kill()
+    with place.start() as client:
+        shown = client.proposal_get(number)
+        assert (shown.state, shown.message, shown.session) == ("open", "Words", "agent")
+        client.proposal_approve(number, view=shown.view)
+    assert b"five\n" in place.files()["a.txt"]
+
+
+def test_a_proposal_of_the_same_request_is_found_again(author: Client, reviewer: Client) -> None:
+    first = author.apply([write("n", "1\n")], propose=True, request_id="r")
+    again = author.apply([write("n", "1\n")], propose=True, request_id="r")
+    assert first.proposal == again.proposal
+    with refused("invalid_params"):
+        author.apply([write("n", "2\n")], propose=True, request_id="r")
+    reviewer.proposal_approve(1, view=reviewer.proposal_get(1).view)
+    landed = author.apply([write("n", "1\n")], propose=True, request_id="r")
+    assert landed.transaction is not None
+    assert landed.transaction.proposal == 1
+
+
+# ── sessions and rules ──
+
+
+def test_each_edit_of_a_session_that_always_proposes_waits(place: Workplace, author: Client) -> None:
+    assert author.status().state == "ready"
+    with place.client() as other:
+        other.session_open("careful", propose="always")
+        made = other.apply([write("n", "1\n")])
+        assert made.transaction is None
+        assert isinstance(made.proposal, messages.ProposedResult)
+        assert made.proposal.rule == "session"
+        other.session_close(withdraw=True)
+        assert other.proposal_get(1).state == "withdrawn"
+
+
+def test_a_session_can_collect_all_its_edits_in_one_proposal(place: Workplace, author: Client) -> None:
+    assert author.status().state == "ready"
+    with place.client() as other:
+        other.session_open("careful", propose="always", batch="session")
+        other.apply([replace("a.txt", "5\n6", "five\n6"), write("n", "1\n")])
+        assert other.read("a.txt").content == LINES.replace("5\n6", "five\n6")
+        assert other.read("n").content == "1\n"
+        assert other.stat(["n"]).files[0].size == 2
+        made = other.apply([replace("a.txt", "five\n6", "V\n6"), write("n", "22\n")])
+        assert isinstance(made.proposal, messages.ProposedResult)
+        assert (made.proposal.proposal, made.proposal.revision) == (1, 2)
+        assert [one.proposal for one in other.proposal_list().proposals] == [1]
+    assert place.files() == {"a.txt": LINES.encode(), "b.txt": LINES.encode()}
+    with unlocked(place) as client:
+        client.proposal_approve(1, view=client.proposal_get(1).view)
+    assert place.files()["n"] == b"22\n"
+    assert b"V\n6" in place.files()["a.txt"]
+
+
+RULES = """
+[[review.rule]]
+name = "locks"
+paths = ["*.lock"]
+
+[[review.rule]]
+name = "secrets"
+paths = ["secret/**"]
+action = "refuse"
+
+[[review.rule]]
+name = "small"
+paths = ["tests/**"]
+action = "land"
+at_most = { lines = 2 }
+"""
+
+
+def test_rules_decide_by_path(place: Workplace, author: Client, reviewer: Client) -> None:
+    configure(place, author, RULES)
+    made = author.apply([write("x.lock", "1\n"), write("y", "1\n")])
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert made.proposal.rule == "locks"
+    with refused("permission_denied"):
+        author.apply([write("secret/k", "1\n")])
+    landed = author.apply([write("tests/a", "1\n")]).transaction
+    assert landed is not None
+    assert landed.approved_by == messages.ApprovedBy(rule="small")
+    waits = author.apply([write("tests/b", "1\n2\n3\n")])
+    assert isinstance(waits.proposal, messages.ProposedResult)
+    dry = author.apply([write("z.lock", "1\n")], dry_run=True)
+    assert isinstance(dry.would_propose, messages.ProposedResult)
+    assert dry.would_propose.rule == "locks"
+    assert author.apply([write("y", "1\n")]).transaction is not None
+    assert len(reviewer.proposal_list().proposals) == 2
+
+
+def test_a_grant_lets_edits_land_until_used_up(place: Workplace, author: Client, reviewer: Client) -> None:
+    configure(place, author, RULES)
+    waiting = propose(author, write("a.lock", "1\n"))
+    given = reviewer.review_allow(["*.lock"], 60, session="agent", uses=1)
+    assert given.matching == [waiting]
+    made = author.apply([write("b.lock", "1\n")]).transaction
+    assert made is not None
+    assert isinstance(made.approved_by, messages.ApprovedBy)
+    assert made.approved_by.rule == f"grant {given.grant}"
+    assert author.apply([write("c.lock", "1\n")]).transaction is None
+    other = reviewer.review_allow(["*.lock"], 60)
+    assert [one.grant for one in reviewer.review_grants().grants][-1] == other.grant
+    reviewer.review_revoke(other.grant)
+    assert author.apply([write("d.lock", "1\n")]).transaction is None
+
+
+HOOK = f"""
+[[hook]]
+name = "upper"
+glob = ["*.up"]
+command = [{sys.executable!r}, "-c", "import sys; sys.stdout.write(sys.stdin.read().upper())"]
+
+[[hook]]
+name = "short"
+glob = ["*.up"]
+kind = "check"
+command = [{sys.executable!r}, "-c", "import sys; sys.exit(len(sys.stdin.read()) > 9)"]
+"""
+
+
+def test_hooks_see_what_is_proposed_and_the_reviewers_text(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    configure(place, author, HOOK)
+    made = author.apply([write("a.up", "one\n")], propose=True, wait=0.1)
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert reviewer.proposal_get(1, content=True).files[0].new == "ONE\n"
+    long = messages.ReviewedFile(path="a.up", content="much longer\n", base=None)
+    with refused("rejected"):
+        reviewer.proposal_approve(1, files=[long])
+    assert reviewer.proposal_get(1).state == "open"
+    own = messages.ReviewedFile(path="a.up", content="two\n", base=None)
+    reviewer.proposal_approve(1, files=[own])
+    assert place.files()["a.up"] == b"TWO\n"
+
+
+def test_what_others_have_made_is_moot(author: Client, reviewer: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    reviewer.apply([replace("a.txt", "5\n6", "five\n6")])
+    assert reviewer.proposal_get(number).state == "moot"
+
+
+def test_an_undo_can_wait_too(place: Workplace, author: Client, reviewer: Client) -> None:
+    author.apply([replace("a.txt", "5\n6", "five\n6")])
+    made = author.undo(1, propose=True)
+    assert made.transaction is None
+    assert b"five" in place.files()["a.txt"]
+    shown = reviewer.proposal_get(1)
+    assert shown.kind == "undo"
+    landed = reviewer.proposal_approve(1, view=shown.view).transaction
+    assert landed is not None
+    assert (landed.kind, landed.undoes) == ("undo", [1])
+    assert place.files()["a.txt"].decode() == LINES
+
+
+def test_a_commit_of_a_changeset_can_wait(place: Workplace, author: Client) -> None:
+    begun = author.begin(propose=True)
+    author.stage(begun.changeset, [write("n", "1\n")])
+    made = author.commit(begun.changeset)
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert "n" not in place.files()
+
+
+def test_a_proposal_can_be_replaced_by_its_author(place: Workplace, author: Client, reviewer: Client) -> None:
+    number = propose(author, write("n", "1\n"))
+    shown = reviewer.proposal_get(number)
+    made = author.apply([write("n", "2\n")], proposal=number)
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert (made.proposal.proposal, made.proposal.revision) == (number, 2)
+    with refused("stale"):
+        reviewer.proposal_approve(number, view=shown.view)
+    reviewer.proposal_approve(number, view=reviewer.proposal_get(number).view)
+    assert place.files()["n"] == b"2\n"
+
+
+# ── through a proposal ──
+
+
+def test_files_are_read_as_a_proposal_would_leave_them(author: Client) -> None:
+    number = propose(
+        author, replace("a.txt", "5\n6", "five\n6"), write("n", "1\n"), messages.Delete(path="b.txt")
+    )
+    assert author.read("a.txt", proposal=number).content == LINES.replace("5\n6", "five\n6")
+    assert author.read("n", proposal=number).content == "1\n"
+    with refused("file_missing"):
+        author.read("b.txt", proposal=number)
+    assert [one.size for one in author.stat(["n", "b.txt"], proposal=number).files] == [2, None]
+    assert "+five\n" in author.diff(proposal=number).diff
