@@ -58,6 +58,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "lease": "Lease paths to your session, so that nobody else edits them.",
         "exec": "Run a command, and record its changes as one transaction.",
         "mcp": "Serve edit tools to an agent over MCP.",
+        "proposal": "List, show and decide edits that wait for a reviewer.",
+        "review": "Set the reviewers' PIN, and let edits land for a time.",
     },
     "Inspect": {
         "log": "List the transactions, newest first.",

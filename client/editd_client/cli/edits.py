@@ -55,6 +55,9 @@ def apply_verb(
             dry_run=authorship.dry_run or asked.dry_run,
             return_content=asked.return_content,
             diff=asked.diff or authorship.dry_run,
+            propose=authorship.propose or asked.propose or None,
+            proposal=asked.proposal or None,
+            wait=authorship.wait or asked.wait or None,
         )
     report(invocation, result, dry_run=authorship.dry_run or asked.dry_run)
 

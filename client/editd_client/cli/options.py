@@ -31,6 +31,8 @@ class AuthorParams(TypedDict):
     message: str | None
     request_id: str | None
     dry_run: bool
+    propose: bool | None
+    wait: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class AuthorOptions:
     message: str | None
     request_id: str | None
     dry_run: bool
+    propose: bool | None = None
+    wait: float | None = None
 
     @property
     def actor(self) -> str | None:
@@ -53,7 +57,7 @@ class AuthorOptions:
         """The parameters that each request of an edit or an undo has."""
         return {
             "actor": self.actor, "message": self.message, "request_id": self.request_id,
-            "dry_run": self.dry_run,
+            "dry_run": self.dry_run, "propose": self.propose, "wait": self.wait,
         }  # fmt: skip
 
 
@@ -66,7 +70,10 @@ def as_json(verb: Verb) -> Verb:
 
 
 def authored(verb: Verb) -> Verb:
-    """Add `-m`, `--actor`, `--request-id`, `--dry-run` and `--json`; pass the verb `AuthorOptions`."""
+    """Add `-m`, `--actor`, `--request-id`, `--dry-run`, `--propose`, `--wait` and `--json`.
+
+    The verb gets them as `AuthorOptions`.
+    """
 
     @as_json
     @click.option("-m", "--message", metavar="TEXT", help="Reason for the edit, kept in the history.")
@@ -78,6 +85,11 @@ def authored(verb: Verb) -> Verb:
         help="Name of this request. A second one with it changes nothing and gets the first answer.",
     )  # fmt: skip
     @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
+    @click.option("--propose", is_flag=True, help="Change nothing before a reviewer approves it.")
+    @click.option(
+        "--wait", type=click.FloatRange(0, 600), metavar="SECONDS",
+        help="If it needs a reviewer, wait so long for the decision.",
+    )  # fmt: skip
     @functools.wraps(verb)
     def wrapped(
         *given: Any,
@@ -85,9 +97,11 @@ def authored(verb: Verb) -> Verb:
         actor: str | None,
         request_id: str | None,
         dry_run: bool,
+        propose: bool,
+        wait: float | None,
         **more: Any,
     ) -> Any:
-        authorship = AuthorOptions(actor, message, request_id, dry_run)
+        authorship = AuthorOptions(actor, message, request_id, dry_run, propose or None, wait)
         return verb(*given, authorship=authorship, **more)
 
     return wrapped

@@ -104,6 +104,11 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     """Yield the report of an edit: the transaction, then one line a file."""
     if dry_run:
         yield paint("dry run: nothing was changed", None, bold=True)
+        if rule := getattr(result.would_propose, "rule", None):
+            yield f"This would wait for a reviewer (rule: {plain(rule)})."
+    elif isinstance(rule := getattr(result.proposal, "rule", None), str):
+        name = paint(f"P{getattr(result.proposal, 'proposal', '')}", "yellow")
+        yield f"[{name}] waits for a reviewer (rule: {plain(rule)}); nothing was changed"
     elif result.transaction is None:
         yield "nothing to change"
     else:
@@ -310,7 +315,7 @@ AT_THE_SHELL = (
     (r"`show` with tx (\d+)", r"`editctl show \1`"),
     (r" Paths are relative to the workspace's root\.", ""),
     (r"`delete`", "`editctl rm`"),
-    (r"`(session|lease)[._](\w+)`", r"`editctl \1 \2`"),
+    (r"`(session|lease|proposal|review)[._](\w+)`", r"`editctl \1 \2`"),
     (r"`(log|read|restore|status|write)`", r"`editctl \1`"),
 )
 

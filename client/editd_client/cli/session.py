@@ -48,6 +48,8 @@ def session_verb() -> None:
 @click.option("--read", metavar="GLOB", multiple=True, help="Paths that it may read. Repeatable.")
 @click.option("--merge", is_flag=True, help="Merge its stale edits, if there is no conflict.")
 @click.option("--must-read", is_flag=True, help="Refuse its edits of files that it has not read.")
+@click.option("--propose", is_flag=True, help="Have each of its edits wait for a reviewer.")
+@click.option("--collect", is_flag=True, help="Collect all its edits in one proposal, and read through it.")
 @click.option("--ttl", type=float, metavar="SECONDS", help="Life without use (default: a week).")
 @as_json
 @click.pass_obj
@@ -59,6 +61,8 @@ def open_session(
     read: tuple[str, ...],
     merge: bool,
     must_read: bool,
+    propose: bool,
+    collect: bool,
     ttl: float | None,
 ) -> None:
     """Open a session, and print the shell commands that select it."""
@@ -72,6 +76,8 @@ def open_session(
             on_stale="merge" if merge else None,
             unread="reject" if must_read else "allow",
             ttl=ttl,
+            propose="always" if propose else "policy",
+            batch="session" if collect else "each",
         )
     text = f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}"
     invocation.say(opened, text)
@@ -94,9 +100,10 @@ def list_sessions(invocation: Invocation) -> None:
 @click.option(
     "--force", is_flag=True, help="Also close a session without its token, such as an abandoned one."
 )
+@click.option("--withdraw", is_flag=True, help="Also take back its proposals that nobody has decided.")
 @as_json
 @click.pass_obj
-def close_session(invocation: Invocation, name: str | None, force: bool) -> None:
+def close_session(invocation: Invocation, name: str | None, force: bool, withdraw: bool) -> None:
     """Close a session, and end its leases.
 
     NAME defaults to $EDITD_SESSION. The session's work stays.
@@ -104,7 +111,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool) -> None
     if force and name is None:
         raise click.UsageError("--force needs the NAME of the session.")
     with invocation.client(attach=not force) as client:
-        client.session_close(name, force=force)
+        client.session_close(name, force=force, withdraw=withdraw)
     invocation.say_json({})
 
 
@@ -346,6 +353,10 @@ def _report(invocation: Invocation, ended: ExecEndResult) -> None:
 )
 @click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
 @click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
+@click.option(
+    "--wait", type=click.FloatRange(0, 600), default=50.0, metavar="SECONDS",
+    help="Time for which a call waits for the decision of a reviewer (default: 50).",
+)  # fmt: skip
 @click.pass_obj
 def mcp_verb(
     invocation: Invocation,
@@ -355,6 +366,7 @@ def mcp_verb(
     tools: tuple[str, ...],
     read_only: bool,
     may_undo_others: bool,
+    wait: float,
 ) -> None:
     """Serve edit tools to an agent over MCP.
 
@@ -384,6 +396,7 @@ def mcp_verb(
             tools=_tools_named(tools, dialects),
             is_read_only=read_only,
             may_undo_others=may_undo_others,
+            wait=wait,
         )
     )
 

@@ -1,0 +1,166 @@
+"""The verb `review`: the PIN of reviewers, and the grants."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import EditdError, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
+
+
+@click.group("review")
+def review_verb() -> None:
+    """Set the PIN of reviewers, and let edits land without a decision for a time.
+
+    \b
+    Examples:
+      editctl review pin
+      editctl review allow 'tests/**' --for 1h --of claude --lines 200
+      editctl review grants
+    """
+
+
+@review_verb.command("pin")
+@click.option("--remove", is_flag=True, help="Remove the PIN.")
+@click.pass_obj
+def pin(invocation: Invocation, *, remove: bool) -> None:
+    """Set, change or remove the PIN.
+
+    A program that was started by the one that proposed an edit may decide about it only with the PIN.
+    So an agent cannot approve its own work from its shell, and you can in the terminal of the same
+    editor. The PIN is asked for on the terminal. It is never an argument or an environment variable.
+    """
+    import getpass
+
+    from editd.config.pin import PIN_CHARACTERS_MIN, pin_path, read_pin
+
+    del invocation
+    check_terminal("The PIN")
+    known = read_pin(pin_path())
+    if known is not None and not known.matches(getpass.getpass("Present PIN: ")):
+        raise refusal(
+            "permission_denied", "That is not the PIN.", hint="Remove its file to start anew: " + pin_path()
+        )
+    if remove:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(pin_path())
+        output.echo("The PIN is removed.")
+        return
+    new = getpass.getpass("New PIN: ")
+    if len(new) < PIN_CHARACTERS_MIN:
+        raise refusal("invalid_params", f"A PIN has at least {PIN_CHARACTERS_MIN} characters.")
+    if getpass.getpass("New PIN, once more: ") != new:
+        raise refusal("invalid_params", "The two are not the same.")
+    _write_pin(pin_path(), new)
+    output.echo("The PIN is set.")
+
+
+@review_verb.command("allow")
+@click.argument("paths", nargs=-1, required=True, metavar="GLOB...")
+@click.option(
+    "--for", "ttl", default="1h", metavar="TIME", help="How long, such as 30m; a day at most (default: 1h)."
+)
+@click.option("--of", "session", metavar="SESSION", help="Only edits of this session.")
+@click.option("--uses", type=click.IntRange(min=1), metavar="N", help="Only so many edits.")
+@click.option(
+    "--lines", type=click.IntRange(min=1), metavar="N", help="Only so many lines, added and deleted."
+)
+@as_json
+@click.pass_obj
+def allow(invocation: Invocation, /, *, paths: tuple[str, ...], ttl: str, **given: Any) -> None:
+    """Let edits of these paths land without a decision, for a time."""
+    from editd.config.schema import duration
+
+    try:
+        seconds = duration(ttl)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--for'") from None
+    with invocation.client(attach=False) as client:
+        made = unlocked(client, lambda: client.review_allow(paths, seconds, **given))
+    if not invocation.say_json(made):
+        output.echo(f"grant {made.grant}, until {output.local_time(made.expires)}")
+        if made.matching:
+            waiting = ", ".join(f"P{one}" for one in made.matching)
+            output.echo(f"These wait, and would land now: {waiting}")
+
+
+@review_verb.command("grants")
+@as_json
+@click.pass_obj
+def grants(invocation: Invocation) -> None:
+    """List what may land without a decision."""
+    with invocation.client(attach=False) as client:
+        result = client.review_grants()
+    if invocation.say_json(result):
+        return
+    for one in result.grants:
+        left = [
+            f"{count} {what} left"
+            for count, what in ((one.uses, "edits"), (one.lines, "lines"))
+            if count is not None
+        ]
+        whose = f" of {output.plain(one.session)}" if one.session is not None else ""
+        said = ", ".join(
+            [f"until {output.local_time(one.expires)}", *left, f"by {output.plain(one.by.actor)}"]
+        )
+        output.echo(f"{one.grant} {' '.join(map(output.plain, one.paths))}{whose}, {said}")
+
+
+@review_verb.command("revoke")
+@click.argument("grant", type=click.IntRange(min=1))
+@as_json
+@click.pass_obj
+def revoke(invocation: Invocation, grant: int) -> None:
+    """End a grant."""
+    with invocation.client(attach=False) as client:
+        client.review_revoke(grant)
+    if not invocation.say_json({}):
+        output.echo(f"grant {grant} has ended")
+
+
+def unlocked(client: Client, decide: Callable[[], Any]) -> Any:
+    """Decide; if the daemon asks for the PIN, ask for it on the terminal, and decide again."""
+    try:
+        return decide()
+    except EditdError as error:
+        if not error.data.get("needs_pin") or not sys.stdin.isatty():
+            raise
+        import getpass
+
+        output.print_error(error.message.removesuffix(error.hint).rstrip())
+        client.review_unlock(getpass.getpass("PIN: "))
+        return decide()
+
+
+def check_terminal(what: str) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise refusal("invalid_params", f"{what} needs a terminal.")
+
+
+def _write_pin(path: str, new: str) -> None:
+    """Replace the file of the PIN by one with the hash of a new PIN."""
+    import msgspec
+
+    from editd.config.pin import hash_pin
+
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    beside = f"{path}.{secrets.token_hex(4)}"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(hash_pin(new)))
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(beside, path)

@@ -1,0 +1,241 @@
+"""`editctl proposal` and `editctl review`, as people and scripts use them, with questions on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from editd.config.pin import PinHash, hash_pin
+from editd_client.cli.proposal_text import marked_words
+from workplace import replace
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LINES = "".join(f"#{n}\n" for n in range(1, 31))
+PIN = "1234"
+SECONDS_MAX = 60.0
+
+
+def pin_file(place: Workplace) -> Path:
+    return place.folder / "config" / "editd" / "review.pin"
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    place.write({"a": LINES, "b": LINES})
+    with place.start() as client:
+        client.settle()
+        client.session_open("agent", actor="claude")
+        yield client
+    place.stop()
+
+
+@pytest.fixture
+def editctl(place: Workplace, author: Client) -> Run:
+    assert author.status().state == "ready"
+
+    def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = place.editctl(*words)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+def on_terminal(
+    place: Workplace, words: Sequence[str], answers: Sequence[tuple[str, str]], code: int = 0
+) -> str:
+    """Run `editctl` on a terminal; type each answer once its question is there. Return what it printed."""
+    environment = {**place.environment, "TERM": "xterm", "PAGER": "cat"}
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(place.root)
+        os.execve(sys.executable, [sys.executable, "-P", "-m", "editd_client", *words], environment)
+    printed, until, seen = "", time.monotonic() + SECONDS_MAX, 0
+    waiting = list(answers)
+    while time.monotonic() < until:
+        if waiting and waiting[0][0] in printed[seen:]:
+            seen = printed.index(waiting[0][0], seen) + len(waiting[0][0])
+            os.write(terminal, waiting.pop(0)[1].encode())
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # it has ended
+            break
+        printed += piece.decode("utf-8", "replace")
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code, printed
+    assert not waiting, printed
+    return printed
+
+
+def set_pin(place: Workplace) -> None:
+    pin_file(place).parent.mkdir(parents=True, exist_ok=True)
+    pin_file(place).write_bytes(msgspec.json.encode(hash_pin(PIN)))
+
+
+def propose(author: Client) -> None:
+    author.apply(
+        [replace("a", "#5\n", "#five\n"), replace("a", "#20\n", "#twenty\n")], propose=True, message="Words"
+    )
+
+
+def test_an_edit_is_proposed_listed_and_shown(place: Workplace, author: Client, editctl: Run) -> None:
+    made = editctl("replace", "a", "#5", "#five", "--propose", "-m", "Words")
+    assert made.stdout == "[P1] waits for a reviewer (rule: request); nothing was changed\n M a\n"
+    assert place.files()["a"].decode() == LINES
+    assert re.fullmatch(
+        r"P1 open \S+, \d+ seconds? ago: Words \(1 fits; \+1 -1\)\n", editctl("proposal", "list").stdout
+    )
+    shown = editctl("proposal", "show", "P1").stdout
+    assert "M a\n  hunk 1\n@@ -2,7 +2,7 @@\n #2\n" in shown
+    assert "-#5\n+#five\n" in shown
+    document = json.loads(editctl("proposal", "show", "1", "--json").stdout)
+    assert document["files"][0]["hunks"][0]["state"] == "fits"
+    assert document["view"] in shown
+    assert editctl("proposal", "list", "--state", "landed").stdout == "no proposals\n"
+
+
+def test_an_approval_shows_asks_and_lands(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    set_pin(place)
+    printed = on_terminal(
+        place, ["proposal", "approve", "1"], [("Land this proposal?", "y\n"), ("PIN:", f"{PIN}\n")]
+    )
+    assert "#\x1b[7mfive" in printed or "#five" in printed
+    assert b"#five" in place.files()["a"]
+    assert "P1" in editctl("proposal", "list", "--all").stdout
+    assert author.log(limit=1).transactions[0].session == "agent"
+
+
+def test_no_is_an_answer(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    printed = on_terminal(place, ["proposal", "approve", "1"], [("Land this proposal?", "n\n")])
+    assert "Nothing was landed." in printed
+    assert "P1 open" in editctl("proposal", "list").stdout
+
+
+def test_hunks_are_chosen_one_by_one(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    set_pin(place)
+    answers = [("(1/2) Land this hunk", "?\n"), ("(1/2)", "n\n"), ("(2/2)", "y\n"), ("PIN:", f"{PIN}\n")]
+    on_terminal(place, ["proposal", "approve", "1", "-i", "--reject-rest"], answers)
+    assert place.files()["a"].decode() == LINES.replace("#20\n", "#twenty\n")
+    assert "P1 partly" in editctl("proposal", "list", "--state", "partly").stdout
+
+
+def test_without_a_terminal_a_view_is_named_and_kin_are_refused(
+    place: Workplace, author: Client, editctl: Run
+) -> None:
+    propose(author)
+    assert "--view" in editctl("proposal", "approve", "1", code=2).stderr
+    view = json.loads(editctl("proposal", "show", "1", "--json").stdout)["view"]
+    refused = editctl("proposal", "approve", "1", "--view", view, code=1).stderr
+    assert "only with the PIN" in refused
+    assert "editctl review pin" in refused
+    assert place.files()["a"].decode() == LINES
+
+
+def test_a_wrong_pin_lands_nothing(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    set_pin(place)
+    answers = [("Land this proposal?", "y\n"), ("PIN:", "0000\n")]
+    assert "not the PIN" in on_terminal(place, ["proposal", "approve", "1"], answers, code=1)
+    assert "P1 open" in editctl("proposal", "list").stdout
+
+
+def test_reject_comment_reopen_and_wait(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    set_pin(place)
+    assert "P1 open" in editctl("proposal", "comment", "1", "why?", "--hunk", "2").stdout
+    assert "why?" in editctl("proposal", "show", "1").stdout
+    assert "P1 open" in editctl("proposal", "wait", "1", "--timeout", "0", code=1).stdout
+    on_terminal(place, ["proposal", "reject", "1", "-m", "no"], [("PIN:", f"{PIN}\n")])
+    assert "P1 rejected" in editctl("proposal", "list", "--all").stdout
+    assert "P2 open" in editctl("proposal", "reopen", "1").stdout
+    withdrawn = editctl("proposal", "withdraw", "2", code=1).stderr
+    assert "Proposal 2 is not of this session." in withdrawn
+    assert "`editctl proposal reject`" in withdrawn
+    assert "no hunk 9" in editctl("proposal", "comment", "2", "x", "--hunk", "9", code=1).stderr
+    assert "not a proposal" in editctl("proposal", "show", "x", code=2).stderr
+
+
+def test_a_command_is_tried_on_the_proposed_files(place: Workplace, author: Client, editctl: Run) -> None:
+    propose(author)
+    tried = editctl("proposal", "try", "1", "--", "sh", "-c", "grep -c five a; rm a; exit 3", code=3)
+    assert tried.stdout == "1\n"
+    assert place.files()["a"].decode() == LINES
+    shown = editctl("proposal", "show", "1").stdout
+    assert re.search(r"check sh -c .*: failed \(3\) in \d+\.\d s, by \S+\n", shown)
+    one = editctl("proposal", "try", "1", "--hunks", "2", "--", "grep", "-c", "five", "a", code=1)
+    assert one.stdout == "0\n"
+
+
+def test_a_copy_has_the_proposal(place: Workplace, author: Client, editctl: Run, tmp_path: Path) -> None:
+    propose(author)
+    editctl("proposal", "checkout", "1", str(tmp_path / "copy"))
+    assert "#twenty" in (tmp_path / "copy" / "a").read_text()
+    assert (tmp_path / "copy" / "b").read_text() == LINES
+    assert "not empty" in editctl("proposal", "checkout", "1", str(tmp_path / "copy"), code=1).stderr
+
+
+# ── the PIN, and grants ──
+
+
+def test_a_pin_is_set_changed_and_removed(place: Workplace, author: Client, editctl: Run) -> None:
+    new = [("New PIN:", "secret\n"), ("once more:", "secret\n")]
+    assert "The PIN is set." in on_terminal(place, ["review", "pin"], new)
+    kept = pin_file(place).read_bytes()
+    assert b"secret" not in kept
+    assert msgspec.json.decode(kept, type=PinHash).matches("secret")
+    assert pin_file(place).stat().st_mode & 0o777 == 0o600
+    wrong = on_terminal(place, ["review", "pin"], [("Present PIN:", "other\n")], code=1)
+    assert "not the PIN" in wrong
+    unlike = [("Present PIN:", "secret\n"), ("New PIN:", "12345\n"), ("once more:", "54321\n")]
+    assert "not the same" in on_terminal(place, ["review", "pin"], unlike, code=1)
+    on_terminal(place, ["review", "pin", "--remove"], [("Present PIN:", "secret\n")])
+    assert not pin_file(place).exists()
+    assert "needs a terminal" in editctl("review", "pin", code=1).stderr
+
+
+def test_grants_are_made_listed_and_revoked(place: Workplace, author: Client, editctl: Run) -> None:
+    assert (
+        "grant 1, until"
+        in editctl("review", "allow", "tests/**", "--for", "10m", "--of", "agent", "--lines", "9").stdout
+    )
+    listed = editctl("review", "grants").stdout
+    assert re.fullmatch(r"1 tests/\*\* of agent, until [\d :-]+, 9 lines left, by \S+\n", listed)
+    assert editctl("review", "revoke", "1").stdout == "grant 1 has ended\n"
+    assert editctl("review", "grants").stdout == ""
+    assert "duration" in editctl("review", "allow", "x", "--for", "soon", code=2).stderr
+
+
+# ── the marks of words ──
+
+
+def test_changed_words_are_marked_on_a_coloured_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    diff = "@@ -1 +1 @@\n-the old text\n+the new text\n"
+    assert list(marked_words(diff)) == diff.splitlines()
+    monkeypatch.setattr("editd_client.cli.output.is_coloured", lambda _stream: True)
+    removed, added = list(marked_words(diff))[1:3]
+    assert "\x1b[7mold\x1b[27m" in removed
+    assert "\x1b[7mnew\x1b[27m" in added
+    assert "\x1b[7mthe" not in removed
