@@ -20,6 +20,7 @@ class Options(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()  # empty: all
     is_read_only: bool = False
     may_undo_others: bool = False
+    wait: float = 50.0  # seconds for the decision about a proposal; many clients give up after 60
 
     def offers(self, name: str, is_read_only: bool) -> bool:
         """Return whether to offer this tool."""

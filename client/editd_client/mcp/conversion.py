@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         LeaseAcquireResult,
         LeaseListResult,
         LogResult,
+        ProposalWaitResult,
         ReadResult,
         UndoResult,
     )  # fmt: skip
@@ -234,6 +235,24 @@ def answer(*texts: str, **data: Any) -> ToolResult:
 # ── Done ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def proposal(result: ProposalWaitResult) -> ToolResult:
+    """Return the state of a proposal, with what has landed of it and the reviewers' words."""
+    seqs = [made.seq for made in result.transactions]
+    text = [f"Proposal {result.proposal.proposal} is {_STATES.get(result.state, result.state)}."]
+    text += [one_line(made, PLAIN) for made in result.transactions]
+    text += _reviewed(result.reviewer_diff, result.comments)
+    return answer(
+        "\n".join(text),
+        proposal=result.proposal.proposal,
+        state=result.state,
+        view=result.proposal.view,
+        transaction=seqs[-1] if seqs else None,
+        files=[_file(file) for file in result.files],
+        comments=result.comments,
+        reviewer_diff=_cut(result.reviewer_diff, DIFF_CHARACTERS_MAX),
+    )
+
+
 def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> ToolResult:
     """Return the result of an edit.
 
@@ -252,6 +271,8 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
         data["changed_by"] = changed
     if is_dry_run:
         data["diff"] = _cut(_diff_of(result.files), DIFF_CHARACTERS_MAX)
+    if isinstance(result.proposal, messages.ProposedResult):
+        data |= {name: getattr(result.proposal, name) for name in ("proposal", "state", "view")}
     if says is not None:
         spoken = "\n".join((*_news(result.files), *_spoken(warnings)))
         return answer(says, *([spoken] if spoken else []), **data)
@@ -382,8 +403,14 @@ def _passage(text: object) -> Iterator[str]:
 
 
 def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -> Iterator[str]:
+    waiting = result.proposal if isinstance(result.proposal, messages.ProposedResult) else None
     if is_dry_run:
         yield "Dry run: nothing was changed."
+        if isinstance(result.would_propose, messages.ProposedResult):
+            yield f"This would wait for review (rule: {result.would_propose.rule})."
+    elif waiting is not None and result.transaction is None:
+        yield _waits(waiting)
+        return
     elif result.transaction is None:
         yield "Nothing to change."
     else:
@@ -391,11 +418,46 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
     for file in result.files:
         if file.change is not None:
             yield f" {LETTERS[file.change]} {_moved(file)}"
+    yield from _approval(result)
     yield from (f"Merged with the current content: {path}" for path in result.merged)
     yield from _news(result.files)
     yield from _spoken(warnings)
     if is_dry_run:
         yield from _passage(_cut(_diff_of(result.files), DIFF_CHARACTERS_MAX))
+
+
+def _waits(waiting: messages.ProposedResult) -> str:
+    number = waiting.proposal
+    return (
+        f"Proposal {number} waits for review (rule: {waiting.rule}). Nothing is written. Go on with other "
+        f'work; proposal_status {{"proposal": {number}, "wait": 50}} tells more.'
+    )
+
+
+def _approval(result: ApplyResult) -> Iterator[str]:
+    """Yield who approved an edit that had waited, and what the reviewer changed."""
+    by = result.approved_by
+    if not isinstance(by, messages.ApprovedBy) or by.actor is None:
+        return
+    changed = result.reviewer_diff if isinstance(result.reviewer_diff, str) else ""
+    yield f"Approved by {by.actor} with changes:" if changed else f"Approved by {by.actor}."
+    yield from _reviewed(changed, result.comments if isinstance(result.comments, list) else [])
+
+
+def _reviewed(changed: str, comments: Iterable[messages.ReviewComment]) -> Iterator[str]:
+    """Yield the reviewer's diff, and the comments."""
+    yield from _passage(changed)
+    for comment in comments:
+        where = f" on {comment.path}" if comment.path else ""
+        yield f"{comment.by.actor}{where}: {comment.text}"
+
+
+_STATES = {
+    "open": "open: nobody has decided yet",
+    "draft": "a draft",
+    "partly": "decided: a part of it has landed, and the rest was rejected",
+    "moot": "settled: others have made all of its changes",
+}
 
 
 def _spoken(warnings: Iterable[str]) -> Iterator[str]:

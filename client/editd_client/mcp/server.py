@@ -152,6 +152,7 @@ class ToolServer:
                             root,
                             request_id,
                             self._options.may_undo_others,
+                            self._options.wait,
                         )
                     ),
                     line,

@@ -40,6 +40,7 @@ class ToolCall(Struct, frozen=True):
     root: str
     request_id: str
     may_undo_others: bool = False
+    wait: float = 0.0  # seconds for the decision of a reviewer
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
         """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
@@ -116,6 +117,7 @@ CHANGES: dict[str, Any] = {
     "files": _ITEMS,
     "merged": _of("array", items={"type": "string"}),
     "warnings": _of("array", items={"type": "string"}),
+    "proposal": _of("integer", "If it waits for review"),
     "changed_by": {**_ITEMS, "description": "Transactions of others since the files were read"},
     "diff": _of("string"),
 }
@@ -148,6 +150,7 @@ _APPLY = _object(
         "string", "If a file changed since you read it: refuse, or merge", enum=["reject", "merge"]
     ),
     dry_run=_DRY_RUN,
+    proposal=_of("integer", "Replace this open proposal of yours"),
 )  # fmt: skip
 
 
@@ -161,6 +164,8 @@ def _apply(call: ToolCall) -> ToolResult:
         dry_run=asked.dry_run,
         diff=asked.dry_run,
         request_id=call.request_id,
+        proposal=asked.proposal or None,
+        wait=call.wait or None,
     )
     return conversion.applied(result, is_dry_run=asked.dry_run)
 
@@ -225,6 +230,7 @@ def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], 
         "on_conflict": "force" if force else "fail",
         "own_only": not call.may_undo_others,
         "request_id": call.request_id,
+        "wait": call.wait or None,
     }
     return options, asked
 
@@ -290,6 +296,20 @@ def _lease(call: ToolCall) -> ToolResult:
                 "`action` must be acquire, renew, release or list.",
                 data={"field": "action"},
             )
+
+
+# ── Proposals ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _proposal_status(call: ToolCall) -> ToolResult:
+    asked = call.typed(messages.ProposalWait, timeout=call.arguments.pop("wait", 0))
+    return conversion.proposal(call.client.proposal_wait(asked.proposal, timeout=asked.timeout))
+
+
+def _withdraw(call: ToolCall) -> ToolResult:
+    asked = call.typed(messages.ProposalWithdraw)
+    call.client.proposal_withdraw(asked.proposal)
+    return conversion.answer(f"Proposal {asked.proposal} is withdrawn.", proposal=asked.proposal)
 
 
 OWN: tuple[McpTool, ...] = (
@@ -414,6 +434,30 @@ OWN: tuple[McpTool, ...] = (
             waiting=_of("integer"),
         ),
     ),
+    McpTool(
+        "proposal_status",
+        "Show what a reviewer decided about a proposal of yours.",
+        _object(
+            ("proposal",), proposal=_of("integer"),
+            wait=_of("number", "Seconds to wait for the decision"),
+        ),
+        _proposal_status,
+        is_read_only=True,
+        is_idempotent=True,
+        title="Show a proposal",
+        output=answered(
+            proposal=_of("integer"), state=_of("string"), transaction=_NUMBER_OR_NULL, files=_ITEMS,
+            comments=_ITEMS, reviewer_diff=_of("string"),
+        ),
+    ),
+    McpTool(
+        "withdraw_proposal",
+        "Take back a proposal of yours.",
+        _object(("proposal",), proposal=_of("integer")),
+        _withdraw,
+        title="Withdraw a proposal",
+        output=answered(proposal=_of("integer")),
+    ),
 )  # fmt: skip
 
 
@@ -492,7 +536,7 @@ def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tu
 def _runner(dialect: str, tool: str) -> Callable[[ToolCall], ToolResult]:
     def run(call: ToolCall) -> ToolResult:
         edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
-        result = call.client.apply([edit], request_id=call.request_id)
+        result = call.client.apply([edit], request_id=call.request_id, wait=call.wait or None)
         said: Any = result.answers[0] if isinstance(result.answers, list) else None
         return conversion.applied(result, says=said or "")
 
