@@ -60,7 +60,7 @@ from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.preparation import Preparation
 from editd.engine.review import LANDS, NeedsCommit, approved, collect, is_asked_for, judge, propose
-from editd.engine.review_policy import ReviewPolicy
+from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, LastUndoOf, Latest, newest_of
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from editd.engine.access import AccessControl, Clock
     from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
-    from editd.engine.review_policy import Ruling
+    from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.git_objects import Oid
@@ -141,7 +141,7 @@ class Engine:
     broken: Refused | None = None
     guard: AccessControl | None = None
     proposals: Proposals | None = None
-    review = ReviewPolicy()  # never asks
+    review: ReviewPolicy = NEVER_ASKS
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
     outside_authorship: OutsideAuthorship | None = None
@@ -500,7 +500,10 @@ class Engine:
         if repeated is not None:
             self._note_seen(request.reader, repeated, is_news=False)
         elif self.proposals is not None and not request.dry_run:
-            first = self.proposals.first_proposal(request.authorship, request.fingerprint)
+            author = request.authorship
+            if (author.session, author.request_id) not in self.proposals.store.requests:
+                return None
+            first = self.proposals.first_proposal(author, request.fingerprint)
             if first is not None:
                 return Outcome((), proposal=first.number)
         return repeated
@@ -551,7 +554,9 @@ class Engine:
         self._permit(request, outcome, batch.expected)
         if self.hooks:
             outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
-        ruling = self._judge(batch, request, outcome)
+        ruling = LANDS
+        if self.review is not NEVER_ASKS or request.propose is not None or request.proposal is not None:
+            ruling = self._judge(batch, request, outcome)
         if request.dry_run:
             if prepared is None:
                 self.files.check(outcome.changes)
@@ -566,9 +571,11 @@ class Engine:
             self.rules.check_room(self.history.disk_bytes)
         if ruling.action == "ask":
             return self._propose(request, outcome, ruling)
+        authorship = request.authorship
+        if ruling is not LANDS:
+            authorship = approved(authorship, ruling, self.proposals)
         batch.stage(
-            "edit", approved(request.authorship, ruling, self.proposals), self._now_us(), outcome,
-            request=index, notes=_notes(outcome, request),
+            "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None

@@ -126,13 +126,18 @@ class ReviewPolicy(Struct, frozen=True):
         return Ruling("ask", decider.name)
 
 
+NEVER_ASKS = ReviewPolicy()
+"""The policy without a rule. It is compared by identity on the way of each edit."""
+
+
 def review_policy_of(config: Config) -> ReviewPolicy:
     """Return the review policy of the configuration."""
     rules = tuple(
         ReviewRule(rule.name, tuple(map(Glob.parse, rule.paths)), rule.action, rule.at_most, rule.sessions)
         for rule in config.review.rule
     )
-    return ReviewPolicy(config.review.default, rules)
+    policy = ReviewPolicy(config.review.default, rules)
+    return NEVER_ASKS if policy == NEVER_ASKS else policy
 
 
 def _is_within(

@@ -137,7 +137,7 @@ class Dispatch:
         if self._services.subscriptions.by_client:
             self._services.subscriptions.recorded(transaction)
         self._services.watching.recorded(transaction)
-        if self._services.proposals.has_summaries:
+        if self._services.proposals.by_path:
             self._services.proposals.recorded(transaction)
         if transaction.kind in ("outside", "exec"):
             self._services.leases.recorded(transaction)

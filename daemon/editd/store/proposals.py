@@ -149,6 +149,7 @@ class ProposalStore:
         self.open: dict[ProposalNumber, Proposal] = {}
         self.grants: dict[int, Grant] = {}
         self.content_bytes = 0
+        self.requests: set[tuple[str | None, str]] = set()  # the ids of the authors' requests, by session
         with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
             self._database, self.is_whole = sqlite.open_or_replace(
                 self._path, self._load, journal="wal", synchronous="full", tables=PROPOSAL_TABLES
@@ -358,6 +359,12 @@ class ProposalStore:
             database.execute(f"select {columns} from {table} limit 0")  # noqa: S608  # ours
         proposals = [_proposal(*row) for row in database.execute("select * from proposal")]
         self.open = {one.number: one for one in proposals if not one.is_settled}
+        self.requests = set(
+            database.execute(
+                "select session, revision.request_id from revision join proposal"
+                " on proposal.number = proposal where revision.request_id is not null"
+            )
+        )
         self.grants = {row[0]: _grant(*row) for row in database.execute('select * from "grant"')}
         self.content_bytes = _content_bytes(database)
 
@@ -392,6 +399,8 @@ class ProposalStore:
             "insert into revision values (?, ?, ?, ?, ?, ?)",
             *key, proposal.at, proposal.changed_us, proposal.authorship.request_id, proposal.fingerprint,
         )  # fmt: skip
+        if proposal.authorship.request_id is not None:
+            self.requests.add((proposal.authorship.session, proposal.authorship.request_id))
         more = sum(map(self._add_content, _states(files)))
         if self.content_bytes + more > CONTENT_BYTES_MAX:
             raise Overloaded(

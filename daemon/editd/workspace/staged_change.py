@@ -136,7 +136,10 @@ class StagedFiles(Struct, eq=False):
     @property
     def is_visible(self) -> bool:
         """Whether temporaries are in the workspace, or folders to be removed. Spares are elsewhere."""
-        return not all(item.is_spare for item in self.items)
+        for item in self.items:  # noqa: SIM110  # an expression costs two more calls an edit
+            if not item.is_spare:
+                return True
+        return False
 
     def enter(self, state: TransactionState) -> None:
         """Enter the next state; an assertion fails if the table does not allow it."""

@@ -215,10 +215,11 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     if messages.Tool in map(type, params.edits):
         content = content or services.engine.tooling.returns_content(request.edits)
     render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
-    if not services.proposals.may_ask and params.propose is UNSET and params.proposal is UNSET:
+    proposals = services.proposals
+    is_plain = params.propose is UNSET and params.proposal is UNSET and params.wait is UNSET
+    if is_plain and not proposals.may_ask and request.propose is None and not request.is_collected:
         return services.queue.submit(request, render)
-    request = services.proposals.marked(request, params)
-    return services.proposals.queued(request, render, params, caller)
+    return proposals.queued(proposals.marked(request, params), render, params, caller)
 
 
 def begin(services: Services, params: messages.Begin, caller: ClientState) -> messages.BeginResult:

@@ -80,7 +80,7 @@ class ProposalMethods:
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
         self._summaries: dict[int, tuple[int, ProposalSummary]] = {}  # by number, with the time of the change
-        self._by_path: dict[WorkspacePath, set[int]] = {}  # the proposals of `_summaries` that change a path
+        self.by_path: dict[WorkspacePath, set[int]] = {}  # the proposals of `_summaries` that change a path
         self._lines: dict[int, tuple[Process, ...]] = {}  # of the authors' processes, by proposal
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
@@ -103,10 +103,6 @@ class ProposalMethods:
         self._authors.pop(caller.number, None)
         self._unlocked.discard(caller.number)
 
-    @property
-    def has_summaries(self) -> bool:
-        return bool(self._by_path)
-
     def weaker(self) -> list[str]:
         """Return the sentence of `status` if a damaged database has cost proposals."""
         if self._proposals.store.is_whole:
@@ -126,12 +122,12 @@ class ProposalMethods:
     def recorded(self, transaction: Transaction) -> None:
         """Forget the summaries of proposals that change a path of the transaction. From any thread."""
         for touch in transaction.touches:
-            for number in tuple(self._by_path.get(touch.path, ())):
+            for number in tuple(self.by_path.get(touch.path, ())):
                 self._forget(number)
 
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
-        self.may_ask = self.may_ask or not self._engine.review.never_asks
+        self.may_ask = not self._engine.review.never_asks
         self._proposals.lifetime_us = int(review.expire * 1_000_000)
 
     def marked(self, request: Marked, params: Proposing) -> Marked:
@@ -458,17 +454,17 @@ class ProposalMethods:
         shown = wire.summary(self._view(proposal.number))
         self._summaries[number] = proposal.changed_us, shown
         for path in shown.paths:
-            self._by_path.setdefault(path, set()).add(number)
+            self.by_path.setdefault(path, set()).add(number)
         return shown
 
     def _forget(self, number: int) -> None:
         known = self._summaries.pop(number, None)
         for path in () if known is None else known[1].paths:
-            numbers = self._by_path.get(path)
+            numbers = self.by_path.get(path)
             if numbers is not None:
                 numbers.discard(number)
                 if not numbers:
-                    self._by_path.pop(path, None)
+                    self.by_path.pop(path, None)
 
     def _entry(self, proposal: Proposal) -> messages.ProposalEntry:
         return wire.entry(proposal, self._summary(proposal), self._notes(proposal))
