@@ -20,6 +20,7 @@ SHARED = {
     "options",
     "output",
     "progress",
+    "proposal_text",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 

@@ -80,7 +80,7 @@ comment_option = click.option("-m", "--comment", metavar="TEXT", help="Comment f
 
 @click.group("proposal")
 def proposal_verb() -> None:
-    """List, show and decide proposals: edits that wait for a reviewer.
+    """List, show and decide edits that wait for a reviewer.
 
     An edit becomes a proposal with --propose, or if a rule of the configuration (`review.rule`) asks for
     it. Nothing of it is in the files before it is approved.
@@ -90,7 +90,6 @@ def proposal_verb() -> None:
       editctl proposal list
       editctl proposal show 7
       editctl proposal approve 7
-      editctl proposal approve 7 --hunk 1,3 --reject-rest -m "not the log line"
       editctl proposal try 7 -- pytest -q
     """
 

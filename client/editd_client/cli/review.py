@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group("review")
 def review_verb() -> None:
-    """Set the PIN of reviewers, and let edits land without a decision for a time.
+    """Set the reviewers' PIN, and let edits land for a time.
 
     \b
     Examples:
