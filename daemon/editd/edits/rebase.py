@@ -79,6 +79,7 @@ class FittedFile(Struct, frozen=True):
     path: WorkspacePath  # of the present file: its `source` if it has not moved
     now: FileState | None
     hunks: tuple[FittedHunk, ...]
+    after: FileState | None  # the present file with all hunks that fit
 
     @property
     def fitting(self) -> frozenset[HunkId]:
@@ -111,7 +112,7 @@ def rebase(file: ProposedFile, present: Present) -> FittedFile:
         else:
             state = move_state if hunk.kind == "move" else _state_of_whole(file, base, now, hunk)
             fitted.append(FittedHunk(hunk, state))
-    return FittedFile(file, path, now, tuple(fitted))
+    return FittedFile(file, path, now, tuple(fitted), _state_with(file, now, fitted))
 
 
 def land(fitted: FittedFile, chosen: Collection[HunkId]) -> tuple[Change[FileState], ...]:
@@ -143,7 +144,7 @@ def land_text(fitted: FittedFile, content: bytes, shown: FileState | None) -> tu
     `shown` is the present file that the reviewer edited. If the file has changed since, git's merge joins
     the two. Raises Conflict if they collide.
     """
-    model = state_with(fitted, fitted.fitting) or shown or fitted.file.proposed or fitted.file.base
+    model = fitted.after or shown or fitted.file.proposed or fitted.file.base
     theirs = None if model is None else model.with_content(content)
     landed = merge_states(shown, fitted.now, theirs, path=fitted.file.path.text)
     return _changes(fitted, landed, is_moved=fitted.open_move is not None)
@@ -151,11 +152,15 @@ def land_text(fitted: FittedFile, content: bytes, shown: FileState | None) -> tu
 
 def state_with(fitted: FittedFile, chosen: Collection[HunkId]) -> FileState | None:
     """Return the present file with those of the `chosen` hunks that fit."""
-    landing = [one for one in fitted.hunks if one.state == "fits" and one.hunk.id in chosen]
+    return _state_with(fitted.file, fitted.now, [one for one in fitted.hunks if one.hunk.id in chosen])
+
+
+def _state_with(file: ProposedFile, now: FileState | None, hunks: Iterable[FittedHunk]) -> FileState | None:
+    landing = [one for one in hunks if one.state == "fits"]
     kinds = {one.hunk.kind for one in landing}
-    proposed, state = fitted.file.proposed, fitted.now
+    proposed, state = file.proposed, now
     if "file" in kinds:
-        state = _whole_result(fitted.file, landed_base(fitted.file), state)
+        state = _whole_result(file, landed_base(file), state)
     if state is None or proposed is None:
         return state
     if "mode" in kinds:
@@ -170,8 +175,7 @@ def reviewer_diff(fitted: FittedFile, landed: FileState | None) -> str:
     It has the text that the reviewer changed, and the left-out hunks in reverse. It has nothing of the
     changes of others. "" means that the file landed as proposed.
     """
-    proposed = state_with(fitted, fitted.fitting)
-    return unified(fitted.file.path, proposed, landed, with_binary=False)
+    return unified(fitted.file.path, fitted.after, landed, with_binary=False)
 
 
 def hunk_texts(fitted: FittedFile, context: int) -> Mapping[HunkId, str]:
@@ -204,7 +208,7 @@ def view_token(files: Iterable[FittedFile]) -> str:
         approved.update(b"%d " % len(fitted.file.path.raw) + fitted.file.path.raw)
         for one in fitted.hunks:
             approved.update(f" {one.hunk.id}:{one.state}".encode())
-        for state in (fitted.now, state_with(fitted, fitted.fitting)):
+        for state in (fitted.now, fitted.after):
             content.update(b" -" if state is None else f" {state.mode:o}:{state.version}".encode())
     content.update(approved.digest())
     return f"{approved.hexdigest()[:_TOKEN_DIGITS]}-{content.hexdigest()[:_TOKEN_DIGITS]}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.edits.rebase import state_with
 from editd.values.content import Change
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def overlay_of(view: View) -> CollectedFiles:
     for fitted in view.files:
         if fitted.open_move is not None and fitted.file.source is not None:
             states[fitted.file.source] = None
-            states[fitted.file.path] = state_with(fitted, fitted.fitting)
+            states[fitted.file.path] = fitted.after
             sources[fitted.file.path] = fitted.file.source
         elif fitted.fitting:
-            states[fitted.path] = state_with(fitted, fitted.fitting)
+            states[fitted.path] = fitted.after
         if any(one.state == "conflict" for one in fitted.hunks):
             left_out.append(fitted.file.path)
     return CollectedFiles(states, sources, tuple(left_out))

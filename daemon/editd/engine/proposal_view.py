@@ -118,7 +118,7 @@ def plan_landing(view: View, request: Land, history: History, now_us: int) -> La
         else:
             theirs = land_text(fitted, text.content, _shown(text, fitted, history))
             landed = theirs[-1].after if theirs else fitted.now
-            is_modified |= landed != state_with(fitted, fitted.fitting)
+            is_modified |= landed != fitted.after
         if theirs or text is not None:
             diffs.append(reviewer_diff(fitted, landed))
         is_as_proposed &= not theirs or landed == fitted.file.proposed

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from editd.edits.diff import line_counts, unified
 from editd.edits.line_changes import lines_of
-from editd.edits.rebase import hunk_texts, state_with
+from editd.edits.rebase import hunk_texts
 from editd.engine.commands import Land, ReviewedText
 from editd.errors import InvalidParams
 from editd.server import convert
@@ -106,7 +106,7 @@ def summary(view: View) -> ProposalSummary:
     counts = Counter[str](one.state for fitted in view.files for one in fitted.hunks)
     added = deleted = 0
     for fitted in view.files:
-        more, fewer = line_counts(fitted.now, state_with(fitted, fitted.fitting))
+        more, fewer = line_counts(fitted.now, fitted.after)
         added += more
         deleted += fewer
     paths = tuple(fitted.file.path for fitted in view.files)
@@ -239,7 +239,6 @@ def _check(one: TrialResult, token: str) -> messages.CheckReport:
 
 def _file(fitted: FittedFile, blocking: Blocking, *, content: bool, context: int) -> messages.ProposalFile:
     file = fitted.file
-    after = state_with(fitted, fitted.fitting)
     texts = hunk_texts(fitted, context)
     return messages.ProposalFile(
         path=file.path.text,
@@ -247,11 +246,11 @@ def _file(fitted: FittedFile, blocking: Blocking, *, content: bool, context: int
         mode=convert.mode_of(file.proposed),
         base=_version(file.base),
         now=_version(fitted.now),
-        proposed=_version(after),
+        proposed=_version(fitted.after),
         hunks=[_hunk(fitted, one, texts.get(one.hunk.id, ""), blocking) for one in fitted.hunks],
         from_=UNSET if file.source is None else file.source.text,
         old=_text(fitted.now) if content else UNSET,
-        new=_text(after) if content else UNSET,
+        new=_text(fitted.after) if content else UNSET,
     )
 
 
@@ -295,7 +294,7 @@ def _whole_text(fitted: FittedFile, kind: str) -> str:
 
 def _diff(fitted: FittedFile) -> str:
     """Return the diff from the present file to the file with all hunks that fit."""
-    return unified(fitted.path, fitted.now, state_with(fitted, fitted.fitting), fitted.file.path)
+    return unified(fitted.path, fitted.now, fitted.after, fitted.file.path)
 
 
 def _version(state: FileState | None) -> str | None:
