@@ -202,8 +202,7 @@ def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedTex
             raise view_changed(number, view.token, missing)
         chosen = request.hunks
     elif request.view is not None:
-        if request.view.partition("-")[0] != view.token.partition("-")[0]:
-            raise view_changed(number, view.token, ())
+        check_view(view, request.view)
         chosen = frozenset(
             one.hunk.id for fitted in view.files for one in fitted.hunks if one.state in ("fits", "there")
         )
