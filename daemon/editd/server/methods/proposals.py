@@ -154,9 +154,8 @@ class ProposalMethods:
     def withdraw_all(self, session: str) -> None:
         """Take back the open proposals of a session."""
         by = convert.reviewer(session, session, "socket", None)
-        for number, proposal in list(self._proposals.store.open.items()):
-            if proposal.authorship.session == session:
-                self._proposals.withdraw(number, by)
+        for number in self.open_of(session):
+            self._proposals.withdraw(convert.proposal_number(number), by)
 
     def open_of(self, session: str) -> list[int]:
         """Return the proposals of a session that wait for a decision."""
@@ -439,9 +438,12 @@ class ProposalMethods:
 
     # ── views ──
 
+    def _present(self) -> DiskSnapshot:
+        """Return the files as they are now."""
+        return DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
+
     def _view(self, number: ProposalNumber, revision: int | None = None) -> View:
-        files = DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
-        view = self._proposals.view(number, files.file_at, revision)
+        view = self._proposals.view(number, self._present().file_at, revision)
         return self._proposals.settle_moot(view) if revision is None else view
 
     def _summary(self, proposal: Proposal) -> ProposalSummary:
@@ -560,17 +562,12 @@ class ProposalMethods:
         if not made and waited.state != "moot":
             raise _rejection(waited)
         last = made[-1] if made else None
+        proposal = self._proposals.get(number)
         return replace(
             answer,
             transaction=last,
             files=waited.files,
-            proposal=messages.ProposedResult(
-                proposal=number,
-                state=waited.state,
-                revision=waited.proposal.revision,
-                view=waited.proposal.view,
-                rule=waited.proposal.rule,
-            ),
+            proposal=wire.reply_of(proposal, self._summary(proposal)),
             approved_by=UNSET if last is None else last.approved_by,
             transactions=made,
             comments=waited.comments,
@@ -610,21 +607,21 @@ class ProposalMethods:
 
     def _text_of(self, path: str) -> str:
         """Return the text of a file as it is now; "" if it is gone."""
-        files = DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
-        state = files.file_at(convert.path(path)) if path else None
+        state = self._present().file_at(convert.path(path)) if path else None
         return "" if state is None else state.content.decode("utf-8", "replace")
 
     def _waited(self, number: ProposalNumber) -> messages.ProposalWaitResult:
         proposal = self._proposals.get(number)
         made = self._engine.history.index.transactions(map(int, proposal.landed))
-        shown = self._entry(proposal)
+        notes = self._notes(proposal)
+        shown = wire.entry(proposal, self._summary(proposal), notes)
         return messages.ProposalWaitResult(
             state=proposal.state,
             proposal=shown,
             transactions=[convert.transaction_result(one) for one in made],
             files=convert.file_results(made),
             comments=shown.comments,
-            reviewer_diff="".join(one.reviewer_diff for one in self._proposals.store.decisions(number)),
+            reviewer_diff="".join(one.reviewer_diff for one in notes.decisions),
         )
 
     def _changed(self, proposal: Proposal, what: str) -> None:
