@@ -416,6 +416,23 @@ def test_each_edit_of_a_session_that_always_proposes_waits(place: Workplace, aut
         assert other.proposal_get(1).state == "withdrawn"
 
 
+def test_a_proposal_whose_time_is_over_no_longer_waits_and_does_not_keep_its_session_open(
+    place: Workplace, author: Client
+) -> None:
+    configure(place, author, '[review]\nexpire = "1s"\n')
+    with place.client() as other:
+        other.session_open("careful", propose="always")
+        other.apply([write("n", "1\n")])
+        time.sleep(1.1)
+        assert author.proposal_list().proposals == []
+        assert [one.state for one in author.proposal_list(state=["expired"]).proposals] == ["expired"]
+        other.apply([write("m", "1\n")])
+        time.sleep(1.1)
+        other.session_close(withdraw=True)
+        assert author.proposal_get(2).state == "expired"
+        assert all(one.session != "careful" for one in author.session_list().sessions)
+
+
 def test_a_session_can_collect_all_its_edits_in_one_proposal(place: Workplace, author: Client) -> None:
     assert author.status().state == "ready"
     with place.client() as other:

@@ -381,6 +381,11 @@ class Proposals(Grants):
 
     # ── time ──
 
+    def waiting(self) -> list[Proposal]:
+        """Return the proposals that are not settled, once those whose time is over are. Raises IoError."""
+        self.expire(self._clock.now_us())
+        return list(self.store.open.values())
+
     def expire(self, now_us: int) -> list[Proposal]:
         """Settle the proposals whose time is over. Return them. Raises IoError."""
         self._catch_up()

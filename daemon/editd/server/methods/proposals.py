@@ -160,9 +160,7 @@ class ProposalMethods:
     def open_of(self, session: str) -> list[int]:
         """Return the proposals of a session that wait for a decision."""
         return sorted(
-            int(number)
-            for number, proposal in self._proposals.store.open.items()
-            if proposal.authorship.session == session
+            int(one.number) for one in self._proposals.waiting() if one.authorship.session == session
         )
 
     def is_waited_for(self, numbers: Sequence[int]) -> bool:
@@ -220,6 +218,7 @@ class ProposalMethods:
             raise InvalidParams(f"`limit` is between 1 and {LIST_MAX}.")
         if params.state == []:
             raise InvalidParams("`state` names no state.", hint="Leave it out for those that wait.")
+        self._proposals.expire(self._engine.clock.now_us())
         found, more = self._proposals.store.find(
             ("draft", "open") if params.state is None else params.state,
             session=params.session,
@@ -342,9 +341,9 @@ class ProposalMethods:
             params.uses, params.lines, self._by(caller),
         )  # fmt: skip
         matching = [
-            int(number)
-            for number, proposal in self._proposals.store.open.items()
-            if all(made.fits(path, proposal.authorship.session) for path in self._summary(proposal).paths)
+            int(one.number)
+            for one in self._proposals.waiting()
+            if all(made.fits(path, one.authorship.session) for path in self._summary(one).paths)
         ]
         return messages.ReviewAllowResult(
             grant=made.number, expires=rfc3339(made.expires_us), matching=matching
