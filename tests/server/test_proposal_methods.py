@@ -263,6 +263,33 @@ def test_a_rejection_is_not_final(place: Workplace, author: Client, reviewer: Cl
     assert place.files()["n"] == b"1\n"
 
 
+def test_a_comment_has_a_limit_wherever_it_is_made_and_nothing_comes_of_a_longer_one(
+    author: Client, reviewer: Client
+) -> None:
+    number = propose(author, write("n", "1\n"))
+    view, long = reviewer.proposal_get(number).view, "x" * 100_001
+    for said in (
+        lambda: reviewer.proposal_approve(number, view=view, comment=long),
+        lambda: reviewer.proposal_reject(number, comment=long),
+        lambda: reviewer.proposal_comment(number, long),
+        lambda: reviewer.proposal_comment(number, " "),
+        lambda: reviewer.proposal_comment(number, "where?", line=1),
+        lambda: reviewer.proposal_comment(number, "where?", path="n", line=0),
+    ):
+        with refused("invalid_params"):
+            said()
+    now = reviewer.proposal_get(number)
+    assert (now.state, now.comments, now.decisions) == ("open", [], [])
+    assert reviewer.proposal_approve(number, view=view, comment=long[1:]).transaction is not None
+
+
+@pytest.mark.parametrize(("uses", "lines"), [(0, None), (None, 0), (-1, 5)])
+def test_a_grant_of_nothing_is_refused(reviewer: Client, uses: int | None, lines: int | None) -> None:
+    with refused("invalid_params"):
+        reviewer.review_allow(["**"], 60, uses=uses, lines=lines)
+    assert reviewer.review_grants().grants == []
+
+
 def test_comments_and_checks_are_kept_with_the_proposal(author: Client, reviewer: Client) -> None:
     number = propose(author, replace("a.txt", "5\n6", "five\n6"))
     shown = reviewer.proposal_get(number)

@@ -245,6 +245,7 @@ class Proposals(Grants):
         author's session could not write a path, and InvalidParams.
         """
         self._reviewable(request.proposal)
+        _check_length(request.comment)
         view = self.view(request.proposal, current)
         return plan_landing(view, request, self._history, self._clock.now_us())
 
@@ -287,6 +288,7 @@ class Proposals(Grants):
         if self.first_decision(number, by, "reject", request_id) is not None:
             return self.get(number)
         proposal = self._reviewable(number)
+        _check_length(comment)
         files = self.store.files(number, proposal.revision)
         undecided = {hunk.id for file in files for hunk in file.undecided}
         chosen = undecided if hunks is None else hunks
@@ -342,8 +344,9 @@ class Proposals(Grants):
         A settled one takes them, too. Raises UnknownProposal, InvalidParams and IoError.
         """
         proposal = self.get(number)
-        if not text.strip() or len(text) > TEXT_CHARACTERS_MAX:
-            raise InvalidParams(f"`text` has 1 to {TEXT_CHARACTERS_MAX} characters.")
+        if not text.strip():
+            raise InvalidParams("A comment needs text.")
+        _check_length(text)
         files = self.store.files(number, proposal.revision)
         if hunk is not None and all(hunk != one.id for file in files for one in file.hunks):
             raise InvalidParams(
@@ -510,6 +513,11 @@ class Proposals(Grants):
 def _is_over(proposal: Proposal, now_us: int) -> bool:
     """Return whether the time of an unsettled proposal is over."""
     return not proposal.is_settled and proposal.expires_us is not None and proposal.expires_us <= now_us
+
+
+def _check_length(comment: str) -> None:
+    if len(comment) > TEXT_CHARACTERS_MAX:
+        raise InvalidParams(f"A comment has at most {TEXT_CHARACTERS_MAX} characters.")
 
 
 def _decided(files: Iterable[ProposedFile], verdicts: Mapping[HunkId, Verdict]) -> Iterator[ProposedHunk]:

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 WAIT_SECONDS_MAX = 600.0
 LIST_MAX = 1000  # proposals in one answer
 DECIDE_MAX = 1000  # in one request
-TEXT_CHARACTERS_MAX = 100_000  # of a comment, or of a check's output
 BLAME_SECONDS_MAX = 0.05  # for the transactions in the way of one conflict
 BLOCKING_MAX = 10  # transactions in the way that are named, the newest
 GRANT_SECONDS_MAX = 86400.0
@@ -255,7 +254,7 @@ class ProposalMethods:
         by = self._reviewer(number, caller)
         hunks = wire.hunk_ids(params.hunks)
         return self._result(
-            self._proposals.reject(number, by, hunks, _text(params.comment), params.request_id)
+            self._proposals.reject(number, by, hunks, params.comment or "", params.request_id)
         )
 
     async def decide(
@@ -290,14 +289,9 @@ class ProposalMethods:
 
     def comment(self, params: messages.ProposalComment, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        if not params.text.strip():
-            raise InvalidParams("A comment needs text.")
-        if params.line is not None and (params.path is None or params.line < 1):
-            raise InvalidParams("`line` is a number from 1, and goes with `path`.")
         hunk = None if params.hunk is None else convert.hunk_id(params.hunk)
         by = self._by(caller)
-        text = _text(params.text)
-        return self._result(self._proposals.comment(number, by, text, hunk, params.path, params.line))
+        return self._result(self._proposals.comment(number, by, params.text, hunk, params.path, params.line))
 
     def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
@@ -318,17 +312,14 @@ class ProposalMethods:
 
     def check(self, params: messages.ProposalCheck, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        by, output = self._by(caller), params.output[-TEXT_CHARACTERS_MAX:]
-        name, seconds = params.name[:200], params.seconds
+        by, name = self._by(caller), params.name[:200]
         return self._result(
-            self._proposals.check(number, params.view, name, params.exit, seconds, output, by)
+            self._proposals.check(number, params.view, name, params.exit, params.seconds, params.output, by)
         )
 
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
-        if any(limit is not None and limit < 1 for limit in (params.uses, params.lines)):
-            raise InvalidParams("`uses` and `lines` are numbers from 1.")
         if caller.session is not None and params.session in (None, caller.session):
             raise PermissionDenied(
                 "A session may not let its own edits through.",
@@ -522,7 +513,7 @@ class ProposalMethods:
         def reject() -> None:
             by = self._reviewer(number, caller)
             check_view(self._view(number), one.view)
-            self._proposals.reject(number, by, None, _text(params.comment))
+            self._proposals.reject(number, by, None, params.comment or "")
 
         await self._queue.run(reject)
         return None
@@ -656,12 +647,6 @@ def open_proposals(
 def _line_of(caller: ClientState) -> tuple[Process, ...]:
     peer = caller.listener.peer
     return () if peer is None else line_above(peer.pid)
-
-
-def _text(text: str | None) -> str:
-    if text is not None and len(text) > TEXT_CHARACTERS_MAX:
-        raise InvalidParams(f"A comment has at most {TEXT_CHARACTERS_MAX} characters.")
-    return text or ""
 
 
 def _rejection(waited: messages.ProposalWaitResult) -> Rejected:
