@@ -135,18 +135,6 @@ def reviewer(actor: str, session: str | None, via: Via, process: Process | None)
     return Reviewer(actor, session, via, pid, program)
 
 
-def change_kind(
-    source: WorkspacePath | None, before: FileState | None, after: FileState | None
-) -> messages.ChangeKind:
-    if source is not None:
-        return "renamed"
-    if before is None:
-        return "added"
-    if after is None:
-        return "deleted"
-    return "mode" if before.version == after.version else "modified"
-
-
 def time_us(text: str) -> int:
     """Parse a time of the wire to microseconds since the epoch."""
     try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 
 from editd.edits.diff import line_counts, unified
 from editd.edits.line_changes import lines_of
@@ -158,7 +159,7 @@ def whole(
     wanted = [fitted for fitted in view.files if paths is None or fitted.file.path in paths]
     files = [_file(fitted, blocking, content=content, context=context) for fitted in wanted]
     diff = "".join(_diff(fitted) for fitted in wanted)
-    return messages.ProposalGetResult(**_fields(shown), files=files, diff=diff)
+    return messages.ProposalGetResult(**asdict(shown), files=files, diff=diff)
 
 
 def reply_of(proposal: Proposal, shown: ProposalSummary) -> messages.ProposedResult:
@@ -209,10 +210,6 @@ def grant(given: Grant) -> messages.GrantEntry:
     )
 
 
-def _fields(shown: messages.ProposalEntry) -> dict[str, Any]:
-    return {name: getattr(shown, name) for name in shown.__struct_fields__}
-
-
 def _decision(one: Decision) -> messages.DecisionEntry:
     return messages.DecisionEntry(
         time=rfc3339(one.time_us),
@@ -242,7 +239,7 @@ def _file(fitted: FittedFile, blocking: Blocking, *, content: bool, context: int
     texts = hunk_texts(fitted, context)
     return messages.ProposalFile(
         path=file.path.text,
-        change=convert.change_kind(file.source, file.base, file.proposed),
+        change=file.change.kind,
         mode=convert.mode_of(file.proposed),
         base=_version(file.base),
         now=_version(fitted.now),

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Literal, NewType
 
 from msgspec import Struct
 
+from editd.values.content import Change
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -169,6 +171,10 @@ class ProposedFile(Struct, frozen=True):
     base: FileState | None  # None is "no such file"
     proposed: FileState | None
     hunks: tuple[ProposedHunk, ...]
+
+    @property
+    def change(self) -> Change[FileState]:
+        return Change(self.path, self.base, self.proposed, self.source)
 
     @property
     def is_whole(self) -> bool:
