@@ -239,7 +239,7 @@ def hunk_lines(invocation: Invocation, result: ShowResult) -> Iterator[str]:
 
 def check_terminal(transaction: str | None) -> None:
     """Refuse `-i` without a terminal to answer on."""
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if output.has_terminal():
         return
     tx = transaction or "TX"
     raise refusal(
@@ -304,8 +304,7 @@ def _ask(client: Client, seq: int, pieces: list[Piece]) -> None:
         elif answer in DECIDING:
             _decide(pieces, at, answer)
         elif answer:
-            for key, meaning in KEYS.items():
-                output.echo(output.paint(f"{key} - {meaning}", "red"))
+            output.print_keys(KEYS)
 
 
 def _decide(pieces: Sequence[Piece], at: int, answer: str) -> None:
@@ -346,17 +345,10 @@ def _shown_piece(piece: Piece, before: Piece | None) -> Iterator[str]:
 
 
 def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool) -> str:
-    """Prompt once, and return the key, empty for an empty line. The end of the input quits."""
+    """Ask once, and return the key as `output.ask_key` does."""
     keys = ",".join(key for key in KEYS if (key != "j" or has_next) and (key != "k" or has_previous))
     what = "this hunk" if pieces[at].number is not None else "all changes of this file"
-    prompt = output.paint(f"({at + 1}/{len(pieces)}) Undo {what} [{keys}]? ", "blue", bold=True)
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
-    line = sys.stdin.readline()
-    if not line:
-        output.echo("")
-        return "q"
-    return line.strip()[:1].lower()
+    return output.ask_key(f"({at + 1}/{len(pieces)}) Undo {what} [{keys}]? ")
 
 
 def _chosen(pieces: Sequence[Piece]) -> HunkSelection:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
     from editd_client.errors import EditdError, Unreachable
@@ -95,6 +95,28 @@ def is_coloured(stream: TextIO) -> bool:
 def plain(text: str, *, but: str = "") -> str:
     """Return the text with control characters, except those in `but`, shown as `\\x1b` and the like."""
     return CONTROL.sub(lambda match: match[0] if match[0] in but else f"\\x{ord(match[0]):02x}", text)
+
+
+def has_terminal() -> bool:
+    """Whether a person can be asked: standard input and output are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def ask_key(prompt: str) -> str:
+    """Ask for a key, and return it in lower case; empty for an empty line. The end of the input is `q`."""
+    sys.stdout.write(paint(prompt, "blue", bold=True))
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    if not line:
+        echo("")
+        return "q"
+    return line.strip()[:1].lower()
+
+
+def print_keys(meanings: Mapping[str, str]) -> None:
+    """Print the keys that answer a question."""
+    for key, meaning in meanings.items():
+        echo(paint(f"{key} - {meaning}", "red"))
 
 
 # ── Transactions ──────────────────────────────────────────────────────────────────────────────

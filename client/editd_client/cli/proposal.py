@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import secrets
-import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -174,7 +173,7 @@ def approve(
     refused.
     """
     is_asking = given["view"] is None and not given["dry_run"]
-    if is_asking and (invocation.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
+    if is_asking and (invocation.json or not output.has_terminal()):
         raise click.UsageError(
             "Without a terminal to ask on, --view needs the token of `proposal show --json`."
         )
@@ -429,17 +428,10 @@ def _ask_each(shown: ProposalGetResult, chosen: Sequence[str] | None) -> list[st
 def _answer(prompt: str) -> str:
     """Ask until an answer is one of ANSWERS. The end of the input quits."""
     while True:
-        sys.stdout.write(output.paint(prompt, "blue", bold=True))
-        sys.stdout.flush()
-        line = sys.stdin.readline()
-        if not line:
-            output.echo("")
-            return "q"
-        answer = line.strip()[:1].lower()
+        answer = output.ask_key(prompt)
         if answer in ANSWERS and answer != "?":
             return answer
-        for key, meaning in ANSWERS.items():
-            output.echo(output.paint(f"{key} - {meaning}", "red"))
+        output.print_keys(ANSWERS)
 
 
 def _trial_files(

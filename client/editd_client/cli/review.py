@@ -146,7 +146,7 @@ def unlocked(client: Client, decide: Callable[[], Any]) -> Any:
 
 
 def check_terminal(what: str) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not output.has_terminal():
         raise refusal("invalid_params", f"{what} needs a terminal.")
 
 
