@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +44,10 @@ def pin(invocation: Invocation, *, remove: bool) -> None:
     """
     import getpass
 
-    from editd.config.pin import PIN_CHARACTERS_MIN, pin_path, read_pin
+    import msgspec
+
+    from editd.config.pin import PIN_CHARACTERS_MIN, hash_pin, pin_path, read_pin
+    from editd_client.cli.config import write_text
 
     del invocation
     check_terminal("The PIN")
@@ -64,7 +66,7 @@ def pin(invocation: Invocation, *, remove: bool) -> None:
         raise refusal("invalid_params", f"A PIN has at least {PIN_CHARACTERS_MIN} characters.")
     if getpass.getpass("New PIN, once more: ") != new:
         raise refusal("invalid_params", "The two are not the same.")
-    _write_pin(pin_path(), new)
+    write_text(pin_path(), msgspec.json.encode(hash_pin(new)).decode())
     output.echo("The PIN is set.")
 
 
@@ -148,19 +150,3 @@ def unlocked(client: Client, decide: Callable[[], Any]) -> Any:
 def check_terminal(what: str) -> None:
     if not output.has_terminal():
         raise refusal("invalid_params", f"{what} needs a terminal.")
-
-
-def _write_pin(path: str, new: str) -> None:
-    """Replace the file of the PIN by one with the hash of a new PIN."""
-    import msgspec
-
-    from editd.config.pin import hash_pin
-
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    beside = f"{path}.{secrets.token_hex(4)}"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(hash_pin(new)))
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(beside, path)
