@@ -28,7 +28,7 @@ NEWEST = 14
 def log(place: Workplace) -> list[dict[str, Any]]:
     """Unpack the archive into the test's own place; the log of that time, newest first."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(place.folder)  # without `filter`, which came with Python 3.11.4; the archive is ours
+        archive.extractall(place.folder)  # without `filter`, which needs Python 3.11.4; the archive is ours
     place.state.parent.mkdir(parents=True, exist_ok=True)
     (place.folder / "state" / "old").rename(place.state)
     found: list[dict[str, Any]] = json.loads((place.folder / "log.json").read_text())["transactions"]

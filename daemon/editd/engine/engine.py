@@ -1,4 +1,4 @@
-"""The engine: one method for each verb, called from one thread, and the owner of all mutable state.
+"""The engine: one method for each verb, called from one thread. It and its `Recorder` own all mutable state.
 
 `carry_out` plans each request on the result of the previous one, makes all of them durable with one sync, and
 publishes them. The other methods answer requests that change nothing. Nothing here is async. The time of an
@@ -25,7 +25,6 @@ from editd.engine.answers import (
     explain,
     first_answer,
     first_landing,
-    folder_missing,
     kept_changing,
     suggest,
     with_changes_since,
@@ -44,64 +43,50 @@ from editd.engine.commands import (
     Write,
     reader_of,
 )
-from editd.engine.commit import Batch, PendingTransaction, recover
 from editd.engine.external_changes import (
-    OUTSIDE,
     DiskSnapshot,
-    ExternalChange,
     IsOurs,
-    OutsideAuthorship,
-    Reconciliation,
-    external_changes,
-    find_displaced,
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.preparation import Preparation
+from editd.engine.recorder import Recorder
 from editd.engine.review import LANDS, NeedsCommit, approved, collect, is_asked_for, judge, propose
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf, LastUndoOf, Latest, newest_of
+from editd.engine.undo_selection import BySession, LastEditOf
+from editd.engine.weight import weight_of
 from editd.errors import (
     Broken,
     FileMissing,
     InUse,
-    IoError,
     NotAFile,
     NothingToUndo,
     Refused,
     Unread,
 )
-from editd.store import first_scan
-from editd.system.files import boot_id
 from editd.tools.api import ToolSet
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
-from editd.workspace.reader import OpenFiles
-from editd.workspace.scope import HiddenFolders
-from editd.workspace.staged_change import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
+    from editd.engine.commit import Batch, PendingTransaction
     from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
     from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.engine.undo import UndoPlan
-    from editd.engine.undo_selection import Scope, UndoTarget
-    from editd.store.git_objects import Oid
+    from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.store.journal import JournalPosition
-    from editd.values.content import Change, FileState, Version
-    from editd.wire.messages import Kind, OnStale
+    from editd.values.content import FileState, Version
+    from editd.wire.messages import OnStale
     from editd.workspace.reader import WorkspaceReader
-    from editd.workspace.replaced_files import QuarantineCheck
-    from editd.workspace.staged_change import StagedFiles
     from editd.workspace.writer import WorkspaceWriter
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
@@ -112,11 +97,6 @@ log = logging.getLogger(__name__)
 ROUNDS_MAX = 50  # attempts to plan an edit of a file that other programs keep changing
 WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read again
 PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
-EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
-PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
-UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
-UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
-TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 
 
 class _Knowledge(Struct, frozen=True):
@@ -137,21 +117,15 @@ class _Knowledge(Struct, frozen=True):
         return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
 
 
-class Engine:
-    broken: Refused | None = None
+class Engine(Recorder):
+    """The recorder of a workspace that also carries out requests."""
+
     guard: AccessControl | None = None
     proposals: Proposals | None = None
     review: ReviewPolicy = NEVER_ASKS
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
-    outside_authorship: OutsideAuthorship | None = None
-    synced = Seq(0)  # the files are durable up to this transaction
-    is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
-    has_sync_failed = False  # never retried: a second sync would falsely succeed
-    last_write = 0.0
-    _last_us = 0
     _prepared: Preparation | None = None
-    _breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
     _is_between_slices = False  # of a large request
 
     def __init__(
@@ -168,33 +142,15 @@ class Engine:
         mount: bytes = b"",
         root: str = "",
     ) -> None:
-        """Open a workspace and recover from its journal. Raises HistoryDamaged or IoError.
+        """Open a workspace and recover from its journal. See `Recorder`.
 
-        `scope` returns a predicate: whether the scan covers a new path, by the present ignore rules.
-        `is_in_place` returns whether the workspace's folder is still at its path, or raises OSError.
-        `tooling` has the dialects whose tools an edit may call. `mount` is the id of the disk's mount.
+        `tooling` has the dialects whose tools an edit may call.
         """
-        self.history = history
-        self.tree = tree
-        self.files = files
-        self.clock = clock
+        super().__init__(history, tree, files, clock, scope, is_in_place, mount=mount, root=root)
         self.seen = ReadVersions()
-        self.on_recorded: Callable[[Transaction], None] = _ignore  # called after the files are published
-        self._scope = scope
-        self._is_in_place = is_in_place
-        self._root = root  # for messages only
-        self.hidden = HiddenFolders(root, history.folder, self._has_files)
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or ToolSet()
-        boot = boot_id()
-        # The page cache survives a killed daemon, but not a reboot or an unmount. The id of a mount can
-        # occur again after a reboot, so both ids are needed.
-        self._boot = boot and boot + mount
-        self._unfinished: list[StagedFiles] = []
-        self._open: Batch | None = None  # the last batch, if its files are still open
         self._landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
-        self.check_in_place()
-        self.adopt(recover(history, tree, files, self._boot))
 
     # ── changing ──
 
@@ -273,14 +229,6 @@ class Engine:
             if results[index] is None:
                 batch.expect(request.reader)
         return taken
-
-    def clean_up(self) -> None:
-        """Close the files of the last batch, put the replaced ones aside, and write a full index."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-        self._remove_replaced()
-        self.history.index.flush_if_full()
 
     def run_large(self, request: Write, breathe: Callable[[], None]) -> list[Result]:
         """Carry out one large request. Others use the engine meanwhile, in each call of `breathe`.
@@ -392,39 +340,8 @@ class Engine:
         )  # fmt: skip
 
     def weight(self, request: Write) -> int:
-        """Estimate how many bytes a request will read, hash and write, for the scheduling of requests."""
-        if isinstance(request, Undo):
-            return self._weight_of_undo(request.scope)
-        if not isinstance(request, Apply):
-            return UNDO_BYTES
-        total = len(request.edits) * EDIT_BYTES
-        for edit in request.edits:
-            if isinstance(edit, messages.Write):
-                total += len(edit.content)
-            elif isinstance(edit, messages.Patch):
-                total += len(edit.patch) + PATCH_BYTES
-            elif isinstance(edit, messages.Tool):
-                total += TOOL_BYTES
-            else:
-                with contextlib.suppress(Refused, OSError):
-                    entry = self.tree.entry(WorkspacePath.parse(edit.path))
-                    total += 0 if entry is None else entry.size
-        return total
-
-    def _weight_of_undo(self, scope: Scope) -> int:
-        """Return the weight of an undo of the newest transaction if memory shows that it is small."""
-        newest = None
-        if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):
-            newest = self.history.index.newest_in_force(newest_of(scope))
-        if newest is None or len(newest.touches) > UNDO_TOUCHES_MAX:
-            return UNDO_BYTES
-        total = 0
-        for touch in newest.touches:
-            total += EDIT_BYTES + (0 if touch.before is None else self.history.size_of(touch.before.version))
-            with contextlib.suppress(Refused, OSError):
-                entry = self.tree.entry(touch.path)
-                total += 0 if entry is None else entry.size
-        return total
+        """Estimate how many bytes a request will read, hash and write, for the queue."""
+        return weight_of(request, self.history, self.tree)
 
     def _check_writable(self, request: Write) -> Result | None:
         """Return the refusal or the delay if the engine takes no writes at present."""
@@ -484,7 +401,7 @@ class Engine:
                 batch.view.forget_strangers()
                 return NeedsDelay(refusal, WRITER_WAIT_SECONDS)
             if isinstance(refusal, Unread):
-                self._note_sights(refusal.sights, request.reader, {})
+                self.seen.note_sights(request.reader, refusal.sights)
             with contextlib.suppress(Refused):
                 self._adopt_into(batch, request)
             return refusal
@@ -498,7 +415,7 @@ class Engine:
         """Return the first answer to a repeated request: its transaction, or the proposal that it became."""
         repeated = first_answer(request, self.history)
         if repeated is not None:
-            self._note_seen(request.reader, repeated, is_news=False)
+            self.seen.note_outcome(request.reader, repeated, is_news=False)
         elif self.proposals is not None and not request.dry_run:
             author = request.authorship
             if (author.session, author.request_id) not in self.proposals.store.requests:
@@ -562,10 +479,10 @@ class Engine:
                 self.files.check(outcome.changes)
             return _would_propose(outcome, ruling)
         self._adopt_into(batch, request, changes=outcome.changes)
-        if outdated := self._outdated(request.reader, outcome.changes, batch.expected):
+        if outdated := self.seen.outdated(request.reader, outcome.changes, batch.expected):
             outcome = replace(outcome, outdated=outdated)
         if not outcome.changes:
-            self._note_seen(request.reader, outcome)
+            self.seen.note_outcome(request.reader, outcome)
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
@@ -634,17 +551,6 @@ class Engine:
         )  # fmt: skip
         self._landings[step.draft.transaction.seq] = landing
         return None
-
-    def _outdated(
-        self, reader: Reader, changes: Iterable[Change[FileState]], expected: Expected
-    ) -> dict[WorkspacePath, Base]:
-        """Return the base that the reader knew, for each path whose content was no longer that base."""
-        outdated: dict[WorkspacePath, Base] = {}
-        for change in changes:
-            known = expected.get((reader, change.path)) or self.seen.by(reader, change.path)
-            if known is not None and change.before is not None and known.version != change.before.version:
-                outdated[change.path] = known
-        return outdated
 
     def _permit(
         self,
@@ -734,17 +640,6 @@ class Engine:
         except NothingToUndo as refusal:
             return refusal
 
-    def _record_strangers(self, view: DiskSnapshot) -> None:
-        """Record outside changes of the files that an undo would change, so that a dry run can name them."""
-        is_ours = self._scope()
-        known = {
-            path: state
-            for path, state in view.strangers.items()
-            if self.history.entry(path) is not None or is_ours(path)
-        }
-        self.adopt(known)
-        view.forget_strangers()
-
     def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
         seq, changes = restore(request, self.history, batch.view.file_at)
         outcome = Outcome(changes)
@@ -768,60 +663,6 @@ class Engine:
             notes=_notes(outcome, request),
         )  # fmt: skip
         return None
-
-    def _adopt_into(
-        self,
-        batch: Batch,
-        request: Write | None,
-        message: str = "",
-        changes: Sequence[Change[FileState]] = (),
-    ) -> None:
-        """Draft the outside changes that the view found, ahead of the requested `changes`."""
-        if request is not None and request.dry_run:
-            batch.view.forget_strangers()
-            return
-        made: list[WorkspacePath] = []
-        for change in changes:
-            if change.before is None and change.after is not None:
-                made.append(change.path)  # noqa: PERF401  # a comprehension costs more for one change
-        if made or batch.view.strangers:
-            find_displaced(batch.view, self.files, changes, made)
-        if not batch.view.strangers:
-            return
-        # Skip folders whose file system folds names, and folders hidden by a mount: their recorded files
-        # may be present and invisible.
-        strangers = {
-            path: state
-            for path, state in batch.view.strangers.items()
-            if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
-        }
-        batch.view.strangers.clear()
-        for adoption in external_changes(strangers, self.history, self._known_scope()):
-            kind, authorship = self._authorship_of(adoption, message)
-            batch.adopt(kind, authorship, self._now_us(), adoption.changes)
-
-    def _known_scope(self) -> IsOurs:
-        """Return a predicate: whether a file that the history lacks must be new at its path."""
-        is_ours = self._scope()
-        if not self.is_first_scan:
-            return is_ours
-        return lambda path: self.history.index.is_touched(path) and is_ours(path)
-
-    def complete_baseline(self, scanned: Oid, scope: Callable[[], IsOurs]) -> None:
-        """Record the files of the first scan, which end with the tree `scanned`. Raises OSError, Refused.
-
-        From then on `scope` is in force.
-        """
-        transaction = first_scan.complete(self.history, scanned, self._now_us())
-        self.is_first_scan, self._scope = False, scope
-        self.on_recorded(transaction)
-
-    def _authorship_of(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
-        if adoption.kind == "outside" and self.outside_authorship is not None:
-            known = self.outside_authorship([change.path for change in adoption.changes])
-            if known is not None:
-                return known
-        return adoption.kind, replace(OUTSIDE, message=message)
 
     def _commit(
         self, batch: Batch, results: list[Result | None], taken: Mapping[int, Write]
@@ -863,79 +704,7 @@ class Engine:
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
         results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
-        self._note_seen(taken[step.request].reader, step.outcome)
-
-    def adopt(self, found: Mapping[WorkspacePath, FileState | None]) -> list[Transaction]:
-        """As `record`, but leave to a later scan what the journal cannot take now."""
-        try:
-            return self.record(found)
-        except IoError as refusal:
-            log.warning("outside changes could not be recorded: %s", refusal)
-            return []
-
-    def record(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
-        """Record content found on disk, in a batch of its own. Return the new transactions.
-
-        Raises IoError if the journal cannot be written. Nothing is recorded then.
-        """
-        if not found or self.broken is not None or self.absence() is not None:
-            return []  # the files of a moved workspace are not deleted
-        with contextlib.closing(self._batch()) as batch:
-            batch.view.strangers.update(found)
-            self._adopt_into(batch, None, message)
-            try:
-                stopped = batch.commit()
-            except Broken as broken:
-                self._mark_broken(broken, batch, [])
-                return []
-        if stopped is not None and stopped.refusal is not None:
-            raise stopped.refusal
-        self.last_write = self.clock.monotonic()
-        recorded = [
-            step.draft.transaction for step in batch.steps if step.staging.state is TransactionState.PUBLISHED
-        ]
-        for transaction in recorded:
-            self.on_recorded(transaction)
-        return recorded
-
-    def inspect(self) -> Reconciliation:
-        """Return a comparison of files with the history, for the paths that a notice or a scan names."""
-        return Reconciliation(self.tree, self.history, self.record)
-
-    def check_quarantine(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
-        """Return a check of the replaced files that are due, or None. Any thread may run it.
-
-        Pass its result to `record_late_writes`. With `is_busy`, it checks only the files that cannot wait.
-        """
-        if self.broken is not None:
-            return None
-        return self.files.check_quarantine(self.clock.monotonic(), is_busy=is_busy)
-
-    def record_late_writes(self, checks: Sequence[QuarantineCheck]) -> None:
-        """Record content that another program wrote into a file after its replacement (C4)."""
-        with contextlib.closing(self.files.written(checks)) as written:
-            for path, state in written:
-                if path is None:  # from before a crash: unrecorded content goes to lost and found
-                    if self.history.content(state.version) is None:
-                        self.history.quarantine(state.version, state.content)
-                    continue
-                log.info("%s was written while it was being replaced", path.text)
-                if not self.adopt({path: state}) and self.history.content(state.version) is None:
-                    return  # the file stays in quarantine and is reported again
-                inspection = self.inspect()  # the present content is recorded after it
-                inspection.look(path)
-                with contextlib.suppress(IoError):  # A later scan finds it again.
-                    inspection.record()
-
-    def _remove_replaced(self) -> None:
-        """Remove the replaced files, or put them into the quarantine; those of a large request in slices."""
-        breathe, self._breathe = self._breathe, None  # others do this, too, while it breathes
-        unfinished, self._unfinished = self._unfinished, []
-        for staging in unfinished:
-            try:
-                self.files.finish(staging, breathe)
-            except OSError as error:
-                log.warning("a replaced file could not be removed: %s", error)
+        self.seen.note_outcome(taken[step.request].reader, step.outcome)
 
     # ── asking ──
 
@@ -973,18 +742,6 @@ class Engine:
             self.seen.note_lines(reader, resolved, Base(state.version), *lines)
         return path, state
 
-    def look(self, here: WorkspacePath) -> FileState | None:
-        """Return the state of a resolved path. Record it first if it is not in the history.
-
-        A file that git ignores is not recorded.
-        """
-        self.check_in_place()
-        view = DiskSnapshot(self.tree, self.history, quiet=False)
-        state = view.at(here)
-        if view.strangers and (self.history.entry(here) is not None or self._scope()(here)):
-            self.adopt(view.strangers)
-        return state
-
     def staged(
         self,
         edits: tuple[messages.AnyEdit, ...],
@@ -1011,127 +768,6 @@ class Engine:
         self.files.check(outcome.changes)
         view.drafted.update((change.path, change.after) for change in outcome.changes)
         return outcome, view
-
-    def absence(self) -> Refused | None:
-        """Return the refusal if the workspace's folder is not at its path, or cannot be checked."""
-        try:
-            return None if self._is_in_place() else folder_missing(self._root)
-        except OSError as error:
-            return IoError(error, "The workspace's folder cannot be checked")
-
-    def check_in_place(self) -> None:
-        """Raise IoError if the workspace's folder is not at its path."""
-        if (absence := self.absence()) is not None:
-            raise absence
-
-    # ── the background: packing, syncing, scanning ──
-
-    def packing_due(self) -> tuple[JournalPosition, JournalPosition, int] | None:
-        """Return the next job of the packing process: two positions in the journal, and the last seq."""
-        if self.broken is not None or self.history.packed == self.history.head:
-            return None
-        return self.history.tail, self.history.journal.position, self.history.head
-
-    def packed(self, seq: int, until: JournalPosition) -> None:
-        """Note that all transactions up to `seq` are packed."""
-        self.history.packed_through(seq, until)
-        self._release()
-
-    def sync_files(self, through: Seq) -> None:
-        """Sync the files, which hold all transactions up to `through`. Runs in a thread. Raises OSError."""
-        self.files.sync()
-        self.history.note_synced(through)
-
-    def files_synced(self, through: Seq) -> None:
-        """Note that the files are durable up to transaction `through`."""
-        self.synced = max(self.synced, through)
-        self._release()
-
-    def sync_failed(self, error: OSError) -> None:
-        """Close for writes after a failed sync, because unsynced content may never reach the disk."""
-        self.has_sync_failed = True
-        self.history.mark_sync_failed()
-        self.broken = Broken(
-            f"The workspace's file system could not be synced: {error}.",
-            hint="Repair the disk and restart the daemon: it writes the last edits again.",
-        )
-
-    def _release(self) -> None:
-        self.history.journal.release(min(self.synced, self.history.packed))
-
-    def close(self) -> None:
-        """Check the replaced files a last time, and close the history."""
-        self.clean_up()
-        try:
-            if self.broken is None:
-                check = self.files.check_quarantine(None)
-                if check is not None:
-                    self.record_late_writes(check())
-                self.files.end()
-        except (Refused, OSError) as error:  # the next start moves the rest to lost and found
-            log.error("replaced files could not be checked: %s", error)
-        self.hidden.close()
-        self.history.close()
-
-    # ── helpers ──
-
-    def _batch(self) -> Batch:
-        view = DiskSnapshot(self.tree, self.history, kept=OpenFiles())
-        return Batch(self.history, self.files, view, self._boot, int(self.history.head))
-
-    def _has_files(self, path: WorkspacePath) -> bool:
-        """Return whether the history has a file at or below a path."""
-        return self.history.entry(path) is not None or self.history.has_folder(path)
-
-    def _now_us(self) -> int:
-        """Return the time, later than that of every recorded transaction."""
-        if not self._last_us:
-            newest = self.history.index.transaction(self.history.head)
-            self._last_us = newest.time_us if newest is not None else 0
-        self._last_us = max(self._last_us + 1, self.clock.now_us())
-        return self._last_us
-
-    def _note_seen(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
-        """Note that the reader knows the contents of an outcome.
-
-        A repeated answer (`is_news` is false) does not replace a newer note. It replaces a note that the
-        reader itself reported (`methods.recalled_reads`), because that is older.
-        """
-        for change in (*outcome.changes, *outcome.unchanged):
-            known = None if is_news else self.seen.sight(reader, change.path)
-            if known is None or known.lines == ():
-                version = None if change.after is None else change.after.version
-                self.seen.note(reader, change.path, ReadMark(Base(version)))
-        if outcome.sights:
-            self._note_sights(outcome.sights, reader, {change.path: change for change in outcome.changes})
-
-    def _note_sights(
-        self,
-        sights: Iterable[tuple[str, WorkspacePath, ReadMark]],
-        reader: Reader,
-        changes: Mapping[WorkspacePath, Change[FileState]],
-    ) -> None:
-        """Note reads of the sessions that a tool's call names, or of `reader` if it names none.
-
-        For a file in `changes`, note the new content.
-        """
-        for name, path, sight in sights:
-            change = changes.get(path)
-            version = None if change is None or change.after is None else change.after.version
-            now = sight if change is None else replace(sight, base=Base(version))
-            self.seen.note(reader_of(name) if name else reader, path, now)
-
-    def _mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
-        """Close for writes until the daemon is restarted and recovers."""
-        log.critical("broken: %s", broken.text())
-        self.broken = broken
-        for step in batch.steps:
-            if step.request is not None and results[step.request] is None:
-                results[step.request] = broken
-
-
-def _ignore(_transaction: Transaction) -> None:
-    """Serve as `on_recorded` until the server sets one."""
 
 
 def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:

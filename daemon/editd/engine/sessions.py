@@ -14,6 +14,7 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -25,12 +26,14 @@ from editd.store.session_store import Session
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from editd.engine.commands import Reader
     from editd.store.session_store import ReadVersionStore, SessionStore
+    from editd.values.content import Change, FileState
     from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Outcome
     from editd.wire.messages import OnStale, Unread
 
 
@@ -82,6 +85,53 @@ class ReadVersions:
         """Return the read mark of a path, or None."""
         paths = self._seen.get(reader)
         return None if paths is None else paths.get(path)
+
+    def note_outcome(self, reader: Reader, outcome: Outcome, *, is_news: bool = True) -> None:
+        """Note that the reader knows the contents of an outcome.
+
+        A repeated answer (`is_news` is false) does not replace a newer note. It replaces a note that the
+        reader itself reported (`methods.recalled_reads`), because that is older.
+        """
+        for change in (*outcome.changes, *outcome.unchanged):
+            known = None if is_news else self.sight(reader, change.path)
+            if known is None or known.lines == ():
+                version = None if change.after is None else change.after.version
+                self.note(reader, change.path, ReadMark(Base(version)))
+        if outcome.sights:
+            self.note_sights(reader, outcome.sights, {change.path: change for change in outcome.changes})
+
+    def note_sights(
+        self,
+        reader: Reader,
+        sights: Iterable[tuple[str, WorkspacePath, ReadMark]],
+        changes: Mapping[WorkspacePath, Change[FileState]] = MappingProxyType({}),
+    ) -> None:
+        """Note reads of the sessions that a tool's call names, or of `reader` if it names none.
+
+        For a file in `changes`, note the new content.
+        """
+        for name, path, sight in sights:
+            change = changes.get(path)
+            version = None if change is None or change.after is None else change.after.version
+            now = sight if change is None else replace(sight, base=Base(version))
+            self.note(reader_of(name) if name else reader, path, now)
+
+    def outdated(
+        self,
+        reader: Reader,
+        changes: Iterable[Change[FileState]],
+        expected: Mapping[tuple[Reader, WorkspacePath], Base],
+    ) -> dict[WorkspacePath, Base]:
+        """Return the base that the reader knew, for each path whose content was no longer that base.
+
+        `expected` are bases that readers will know after earlier requests.
+        """
+        outdated: dict[WorkspacePath, Base] = {}
+        for change in changes:
+            known = expected.get((reader, change.path)) or self.by(reader, change.path)
+            if known is not None and change.before is not None and known.version != change.before.version:
+                outdated[change.path] = known
+        return outdated
 
     def _touch_passing(self, reader: Reader) -> None:
         """Mark a reader as recently used, and evict the least recently used one if there are too many."""
