@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import MalformedEdit, Refused
-from editd.tools.codex import CodexHunk, parse
+from editd.tools.codex_patch import CodexHunk, parse
 from tool_calls import Workspace, on
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch
 from editd.tools.api import ToolText
-from editd.tools.codex import TOOL, CodexHunk, CodexSection, parse, place
+from editd.tools.codex import TOOL, place
+from editd.tools.codex_patch import CodexHunk, CodexSection, parse
 from editd.values.path import WorkspacePath
 from tool_calls import ROOT, Workspace, on
 
