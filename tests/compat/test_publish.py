@@ -7,21 +7,23 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pygit2
 import pytest
 from msgspec import UNSET
 from pygit2.enums import Option
 
+from editd.config.pin import hash_pin
 from editd.engine import publish_worker
-from editd.wire.messages import Chmod, Delete, Move, Published, Symlink
+from editd.wire.messages import Chmod, Delete, Move, Published, ReviewedFile, Symlink
 from repositories import LINES, edit, names, refused, repository, shown, sound
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from editd_client.client import Client
 
@@ -533,6 +535,54 @@ def test_what_is_undone_in_part_is_published_in_part(place: Workplace, by: str) 
         client.redo()
         client.publish("y", session="bot")
     assert names(place, "HEAD") == ["A\ttwo.txt"]
+
+
+def test_who_approved_work_is_named_and_who_changed_it_is_a_co_author(place: Workplace) -> None:
+    pin = Path(place.environment["XDG_CONFIG_HOME"]) / "editd" / "review.pin"
+    pin.parent.mkdir(parents=True, exist_ok=True)
+    pin.write_bytes(msgspec.json.encode(hash_pin("1234")))
+    with place.start() as author, place.client() as ann, place.client() as bob:
+        author.session_open("bot", actor="claude")
+        for reviewer, name in ((ann, "ann"), (bob, "bob")):
+            reviewer.hello(name)
+            reviewer.review_unlock("1234")
+        for old, new in (("line 3\n", "LINE 3\n"), ("line 15\n", "LINE 15\n")):
+            author.apply([replace("a.txt", old, new)], propose=True)
+        ann.proposal_approve(1, view=ann.proposal_get(1).view)
+        proposed = bob.proposal_get(2, content=True).files[0]
+        assert isinstance(proposed.new, str)
+        text = proposed.new.replace("LINE 15", "Line 15")
+        own = ReviewedFile(path=proposed.path, content=text, base=proposed.now)
+        bob.proposal_approve(2, files=[own])
+        author.apply([write("by-itself.txt", "not reviewed\n")])
+        author.publish("x", session="bot")
+    assert place.git("log", "-1", "--format=%b").splitlines() == [
+        "Co-authored-by: claude <claude@editd.invalid>",
+        "Co-authored-by: bob <bob@editd.invalid>",
+        "Reviewed-by: ann <ann@editd.invalid>",
+        "Reviewed-by: bob <bob@editd.invalid>",
+        "Editd-Session: bot",
+        "Editd-Transactions: 1-3",
+        "",
+    ]
+
+
+def test_a_rule_is_no_reviewer_and_who_publishes_own_approval_has_the_name_of_git(place: Workplace) -> None:
+    config = Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "review.pin").write_bytes(msgspec.json.encode(hash_pin("1234")))
+    (config / "config.toml").write_text('[[review.rule]]\nname = "small"\npaths = ["*"]\naction = "land"\n')
+    with place.start() as author, place.client() as ann:
+        author.session_open("bot", actor="claude")
+        author.apply([write("one.txt", "1\n")])
+        author.publish("by a rule", session="bot")
+        assert "Reviewed-by" not in place.git("log", "-1", "--format=%b")
+        ann.hello("Ann Example")
+        ann.review_unlock("1234")
+        author.apply([write("two.txt", "2\n")], propose=True)
+        ann.proposal_approve(1, view=ann.proposal_get(1).view)
+        author.publish("by a person", session="bot")
+    assert "Reviewed-by: Ann Example <ann@example.org>\n" in place.git("log", "-1", "--format=%b")
 
 
 def test_what_a_command_did_in_a_session_is_published_with_it(place: Workplace) -> None:

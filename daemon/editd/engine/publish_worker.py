@@ -66,6 +66,7 @@ class Publication(Struct, frozen=True):
     branch: str | None
     author: str | None  # `NAME <MAIL>`
     actors: tuple[str, ...]
+    reviewers: tuple[str, ...]  # the actors who approved a proposal of which a transaction came
     login: str  # the user's login name, which is an actor's name, too
     trailers: tuple[str, ...]
     since: int  # the time of the first transaction, in seconds
@@ -80,7 +81,7 @@ def request_of(publication: Publication) -> Frame:
         "since": publication.since, "dry_run": publication.dry_run,
         "message": publication.message, "branch": publication.branch,
         "author": publication.author, "actors": list(publication.actors), "login": publication.login,
-        "trailers": list(publication.trailers),
+        "reviewers": list(publication.reviewers), "trailers": list(publication.trailers),
     }  # fmt: skip
 
 
@@ -416,9 +417,12 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
 
 
 def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int], *, is_login: bool) -> str:
-    """Return the message with trailers: the co-authors, and the transactions in editd's history."""
+    """Return the message with trailers: co-authors, reviewers, and the transactions in editd's history."""
     own = {author.name, author.email} | ({wanted.login} if is_login else set())
     trailers = [f"Co-authored-by: {ident(actor)}" for actor in wanted.actors if actor not in own]
+    for reviewer in wanted.reviewers:
+        name = f"{author.name} <{author.email}>" if reviewer in own else ident(reviewer)
+        trailers.append(f"Reviewed-by: {name}")
     trailers += (*wanted.trailers, f"{TRAILER}: {format_ranges(seqs)}")
     body = wanted.message.strip()
     above, _, last = body.rpartition("\n\n")
@@ -458,8 +462,8 @@ def _runs(plain: list[Any]) -> tuple[PathChanges, ...]:
 
 def _publication(frame: Frame) -> Publication:
     runs, trials = _runs(frame.pop("runs")), tuple(_runs(plain) for plain in frame.pop("trials"))
-    actors, trailers = tuple(frame.pop("actors")), tuple(frame.pop("trailers"))
-    return Publication(runs, actors=actors, trailers=trailers, trials=trials, **frame)
+    actors, reviewers, trailers = (tuple(frame.pop(name)) for name in ("actors", "reviewers", "trailers"))
+    return Publication(runs, actors=actors, reviewers=reviewers, trailers=trailers, trials=trials, **frame)
 
 
 def answer(root: str, folder: str, request: Frame) -> Frame:

@@ -25,7 +25,7 @@ from editd.store.index_tables import LogQuery
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from editd.errors import Refused
     from editd.server.connection import ClientState
@@ -236,17 +236,22 @@ def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction])
 
 
 def _publication(params: messages.Publish, chosen: list[Transaction], sessions: list[str]) -> Publication:
-    hands = {
-        transaction.authorship.actor: None
-        for transaction in chosen
-        if transaction.kind != "outside" and transaction.authorship.actor not in NOBODY
-    }
+    authors: list[str | None] = [tx.authorship.actor for tx in chosen if tx.kind != "outside"]
+    approvals = [tx.authorship.approval for tx in chosen if tx.authorship.approval is not None]
+    persons = [approval for approval in approvals if approval.rule is None]  # a rule reviews nothing
+    authors += [approval.actor for approval in persons if approval.is_modified]
     return Publication(
         tuple(queries.path_changes(chosen)),
-        params.message, params.branch, params.author, tuple(hands), _login(),
+        params.message, params.branch, params.author, _named(authors),
+        _named(approval.actor for approval in persons), _login(),
         tuple(f"Editd-Session: {_printable(session)}" for session in dict.fromkeys(sessions)),
         min(transaction.time_us for transaction in chosen) // 1_000_000, params.dry_run,
     )  # fmt: skip
+
+
+def _named(actors: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the actors that name somebody, each once and in their order."""
+    return tuple(dict.fromkeys(actor for actor in actors if actor is not None and actor not in NOBODY))
 
 
 def _is_unicode(text: str) -> bool:
