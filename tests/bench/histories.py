@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from bench.figures import Figure, Row, times_of
 from bench.footprint import memory_bytes
-from bench.saves import Connection, Samples
+from bench.saves import Connection, Samples, asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bench.saves import Prepare
     from bench.sites import Bench, Site
 
 FILES, LINES = 100, 400
@@ -60,10 +59,6 @@ def one_line(number: int, every: int, values: dict[tuple[str, int], int]) -> dic
 
 def line(number: int, value: int) -> str:
     return f"line {number:03} {value:07}\n"
-
-
-def asking(connection: Connection, method: str, **params: object) -> Prepare:
-    return lambda: lambda: connection.ask(method, **params)
 
 
 def queries(bench: Bench) -> Row:

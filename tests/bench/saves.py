@@ -89,6 +89,11 @@ class Connection:
         self.stream.close()
 
 
+def asking(connection: Connection, method: str, **params: object) -> Prepare:
+    """Return a request as a kind of step."""
+    return lambda: lambda: connection.ask(method, **params)
+
+
 def request(method: str, number: int = 1, **params: object) -> bytes:
     return msgpack.packb([0, number, method, [params]]) or b""
 
