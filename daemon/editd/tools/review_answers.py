@@ -7,9 +7,14 @@ What an original leaves to its host is in editd's words.
 from __future__ import annotations
 
 import json
+import re
 
+from editd.edits.diff import quoted
+
+OF_ONE_FILE = frozenset({"gemini", "roo", "cline"})  # whose answers tell of the one file of the call
 TEXT_CHARACTERS_MAX = 4_000  # of a new text that is repeated; a longer one is told by its diff
 
+_FILES = re.compile(r"^(?=diff --git )", re.MULTILINE)  # no line of a hunk begins so
 _ROO_NOTICE = (
     "You do not need to re-read the file, as you have seen all changes Proceed with the task using these "
     "changes as the new baseline. If the user's edits have addressed part of the task or changed the "
@@ -43,6 +48,12 @@ def changed(dialect: str, answer: str, path: str, text: str, diff: str) -> str:
             return f"{answer}\n\nChanged by the reviewer:\n{diff}"
 
 
+def part_of(diff: str, path: str) -> str:
+    """Return the part of a diff that is about this file; "" if there is none."""
+    head = f"diff --git {quoted(f'a/{path}')} "
+    return "".join(part for part in _FILES.split(diff) if part.startswith(head))
+
+
 def rejected(dialect: str, comment: str) -> str:
     """Return the answer to an edit that the reviewer rejected, with the reviewer's comment, or ""."""
     match dialect:
@@ -62,4 +73,4 @@ def rejected(dialect: str, comment: str) -> str:
 
 def waiting(number: int, rule: str) -> str:
     """Return the answer to an edit that nobody has decided about yet."""
-    return f"Proposal {number} waits for review (rule: {rule}). Nothing is written."
+    return f"Proposal {number} waits for review (rule: {rule}). Nothing is written. Go on with other work."

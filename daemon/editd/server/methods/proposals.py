@@ -572,33 +572,35 @@ class ProposalMethods:
         own: messages.ApplyResult,
     ) -> messages.ApplyResult:
         """Return the answer to tools of other systems, each in its original's words."""
-        dialects = [getattr(edit, "dialect", "") for edit in request.edits]
+        calls = [edit if isinstance(edit, messages.Tool) else None for edit in request.edits]
         try:
             decided = self._decided(number, answer)
         except Rejected as refusal:
-            comment = refusal.data["comment"] or ""
-            said = [review_answers.rejected(dialect, comment) if dialect else None for dialect in dialects]
-            return replace(answer, answers=said)
-        if decided.transaction is None:
+            proposal = self._proposals.get(number)
+            said = [None if call is None else _refused(call, refusal) for call in calls]
+            shown = wire.reply_of(proposal, self._summary(proposal))
+            return replace(answer, answers=said, proposal=shown)
+        diff = decided.reviewer_diff
+        if decided is answer:  # it is still open
             return decided
-        diff = decided.reviewer_diff if isinstance(decided.reviewer_diff, str) else ""
-        if not diff:
-            return replace(decided, answers=own.answers)
-        path = decided.files[0].path if decided.files else ""
-        text = self._text_of(path)
         told = own.answers if isinstance(own.answers, list) else []
-        return replace(
-            decided,
-            answers=[
-                review_answers.changed(dialect, one or "", path, text, diff) if dialect else None
-                for dialect, one in zip(dialects, told, strict=False)
-            ],
-        )
+        if isinstance(diff, str) and diff:
+            told = [
+                None if call is None else self._changed_answer(call, one or "", diff)
+                for call, one in zip(calls, told, strict=True)
+            ]
+        return replace(decided, answers=told)
 
-    def _text_of(self, path: str) -> str:
-        """Return the text of a file as it is now; "" if it is gone."""
-        state = self._present().file_at(convert.path(path)) if path else None
-        return "" if state is None else state.content.decode("utf-8", "replace")
+    def _changed_answer(self, call: messages.Tool, answer: str, diff: str) -> str:
+        """Return the answer to a tool's call where the reviewer has changed what landed."""
+        given = call.args.get("file_path", call.args.get("path"))
+        if call.dialect not in review_answers.OF_ONE_FILE or not isinstance(given, str):
+            return review_answers.changed(call.dialect, answer, "", "", diff)
+        path = self._engine.tree.resolve(self._engine.tooling.path(given))
+        part = review_answers.part_of(diff, path.text)
+        state = self._present().file_at(path)
+        text = "" if state is None else state.content.decode("utf-8", "replace")
+        return review_answers.changed(call.dialect, answer, path.text, text, part) if part else answer
 
     def _waited(self, number: ProposalNumber) -> messages.ProposalWaitResult:
         proposal = self._proposals.get(number)
@@ -647,6 +649,13 @@ def open_proposals(
 def _line_of(caller: ClientState) -> tuple[Process, ...]:
     peer = caller.listener.peer
     return () if peer is None else line_above(peer.pid)
+
+
+def _refused(call: messages.Tool, refusal: Rejected) -> str:
+    """Return the answer to a tool's call that was rejected, or whose proposal nobody decided about."""
+    if refusal.data["state"] in CLOSED:
+        return f"{refusal.message} {refusal.hint}"
+    return review_answers.rejected(call.dialect, refusal.data["comment"] or "")
 
 
 def _rejection(waited: messages.ProposalWaitResult) -> Rejected:
