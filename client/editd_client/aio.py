@@ -116,12 +116,17 @@ class AsyncClient(ClientBase):
         actor: str | None = None,
         on_stale: messages.OnStale | None = None,
         request_id: str | None = None,
+        propose: bool | None = None,
     ) -> AsyncChangeset:
         """Return an `async with` block that collects edits and makes them one transaction at its end.
 
         An exception in the block aborts it. A refusal at its end (such as `stale`) is raised there.
+        With `propose` it becomes a proposal: a draft if the session collects its edits in one (`submit`).
         """
-        opening = messages.Begin(session=session, actor=actor, message=message, on_stale=on_stale)
+        opening = messages.Begin(
+            session=session, actor=actor, message=message, on_stale=on_stale,
+            propose=msgspec.UNSET if propose is None else propose,
+        )  # fmt: skip
         return AsyncChangeset(self.ask, ChangesetDraft(opening, request_id, lambda: self.generation))
 
     # ── Requests and connections ──────────────────────────────────────────────────────────────

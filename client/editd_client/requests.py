@@ -265,7 +265,8 @@ def begin(
 ) -> PreparedCall[messages.BeginResult]:
     """Open a changeset to collect edits in steps; `Client.transaction` does this itself.
 
-    With `propose`, its commit makes a proposal.
+    With `propose`, its commit makes a proposal: a draft, until `proposal_submit`, if the session collects its
+    edits in one.
     """
     asked = messages.Begin(
         session=session, actor=actor, message=message, on_stale=on_stale, propose=_given(propose)
@@ -836,7 +837,7 @@ def proposal_comment(
 
 
 def proposal_submit(proposal: int) -> PreparedCall[messages.ProposalResult]:
-    """Open a draft, which reviewers do not see before."""
+    """Open a draft for review."""
     return call(messages.ProposalSubmit(proposal=proposal), messages.ProposalResult)
 
 

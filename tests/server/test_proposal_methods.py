@@ -479,6 +479,42 @@ def test_a_session_can_collect_all_its_edits_in_one_proposal(place: Workplace, a
     assert b"V\n6" in place.files()["a.txt"]
 
 
+def test_a_collected_changeset_is_a_draft_until_its_session_submits_it(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    assert author.status().state == "ready"
+    with place.client() as other, reviewer.subscribe(events=["proposal"]) as events:
+        other.session_open("careful", batch="session")
+        with other.transaction("First words", propose=True) as changeset:
+            changeset.write("n", "1\n")
+        assert isinstance(changeset.result.proposal, messages.ProposedResult)
+        assert changeset.result.proposal.state == "draft"
+        other.apply([write("n", "22\n")])  # joins it
+        assert other.read("n").content == "22\n"
+        shown = reviewer.proposal_get(1)
+        assert (shown.state, shown.revision, shown.message) == ("draft", 2, "First words")
+        for decide in (
+            lambda: reviewer.proposal_approve(1, view=shown.view),
+            lambda: reviewer.proposal_reject(1),
+        ):
+            with refused("permission_denied"):
+                decide()
+        with refused("permission_denied"):
+            reviewer.proposal_submit(1)
+        assert other.proposal_submit(1).proposal.state == "open"
+        with refused("invalid_params"):
+            other.proposal_submit(1)
+        first = events.wait(10)
+        assert first is not None
+        assert first.data["what"] == "opened"
+        assert (first.data["proposal"]["state"], first.data["proposal"]["revision"]) == ("open", 2)
+        other.apply([write("n", "333\n")])
+        assert reviewer.proposal_get(1).state == "open"
+    assert "n" not in place.files()
+    reviewer.proposal_approve(1, view=reviewer.proposal_get(1).view)
+    assert place.files()["n"] == b"333\n"
+
+
 RULES = """
 [[review.rule]]
 name = "locks"

@@ -51,6 +51,7 @@ class Apply(Struct, frozen=True):
     propose: Wish | None = None  # ask for a review, whatever the rules say
     proposal: ProposalNumber | None = None  # the open proposal whose next revision this is
     is_collected: bool = False  # the session collects all its edits in one proposal
+    is_draft: bool = False  # and nobody decides about that before the session submits it
 
 
 UndoKind = Literal["undo", "redo", "rollback"]

@@ -80,6 +80,7 @@ class Planned(Struct, frozen=True):
     undoes: tuple[Seq, ...] = ()
     parts: tuple[Part, ...] = ()
     is_collecting: bool = False
+    is_draft: bool = False
 
 
 class Proposals(Grants):
@@ -448,8 +449,9 @@ class Proposals(Grants):
         reopened: Proposal | None = None,
     ) -> Proposal:
         now_us = self._clock.now_us()
+        state: ProposalState = "draft" if planned.is_draft else "open"
         proposal = Proposal(
-            ProposalNumber(0), "open", planned.kind, planned.authorship, planned.may_write, planned.rule,
+            ProposalNumber(0), state, planned.kind, planned.authorship, planned.may_write, planned.rule,
             self._history.head if at is None else at, now_us, now_us, self._expiry(now_us),
             fingerprint=planned.fingerprint, undoes=planned.undoes, parts=planned.parts,
             is_collecting=planned.is_collecting,
@@ -466,7 +468,8 @@ class Proposals(Grants):
         return now_us + self.lifetime_us if self.lifetime_us else None
 
     def _changed(self, proposal: Proposal, word: str) -> Proposal:
-        self.on_changed(proposal, word)
+        if proposal.state != "draft":  # which is nobody's business before it is submitted
+            self.on_changed(proposal, word)
         return proposal
 
     def _waiting(self, number: ProposalNumber) -> Proposal:

@@ -108,8 +108,9 @@ def collect(
     known = proposals.collecting(authorship.session)
     may_write = None if guard is None else guard.scope_of(authorship.session)
     planned = Planned(
-        tuple(changes), authorship, may_write, ruling.rule or "", request.fingerprint, is_collecting=True
-    )
+        tuple(changes), authorship, may_write, ruling.rule or "", request.fingerprint, is_collecting=True,
+        is_draft=request.is_draft,
+    )  # fmt: skip
     if known is None:
         return replace(outcome, proposal=proposals.propose(planned).number) if changes else outcome
     if changes:

@@ -272,7 +272,7 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
 
     services.sessions.admit_as(said.session, caller)
     if changeset.must_propose:
-        request = replace(request, propose="request")
+        request = replace(request, propose="request", is_draft=True)
     request = services.proposals.marked(services.sessions.with_defaults(request), params)
     return services.proposals.queued(request, render, params, caller)
 
