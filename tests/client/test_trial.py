@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-import editd_client.trial
-from editd_client.trial import Trial, TrialFile, copy_workspace, run_trial
+from editd_client.trial import ProposedContent, TooMuchToCopy, Trial, copy_workspace, run_trial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FILES = [
-    TrialFile("a.txt", b"proposed\n", "100644"),
-    TrialFile("new/run", b"#!/bin/sh\necho ran\n", "100755"),
-    TrialFile("gone", None),
-    TrialFile("link", b"a.txt", "120000"),
+    ProposedContent("a.txt", b"proposed\n", "100644"),
+    ProposedContent("new/run", b"#!/bin/sh\necho ran\n", "100755"),
+    ProposedContent("gone", None),
+    ProposedContent("link", b"a.txt", "120000"),
 ]
 LOOK = """
 set -e
@@ -49,10 +49,19 @@ def files_below(root: Path) -> dict[str, str]:
 
 
 @pytest.fixture(params=["overlay", "copy"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     if request.param == "copy":
-        monkeypatch.setattr(sys, "executable", "/bin/false")  # the process that would enter the overlay
+        forbid_overlays(monkeypatch, tmp_path)
     return str(request.param)
+
+
+def forbid_overlays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have the process that would enter an overlay end at once. The one that copies runs as always."""
+    program = folder / "python"
+    real = shlex.quote(sys.executable)
+    program.write_text(f'#!/bin/sh\ncase "$4" in overlay) exit 1;; esac\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
 
 
 def trial(root: Path, way: str, *command: str) -> Trial:
@@ -118,8 +127,7 @@ def test_a_copy_does_not_go_into_a_folder_with_files(root: Path) -> None:
     assert (root / "a.txt").read_text() == "a.txt\n"
 
 
-def test_a_workspace_that_is_too_large_is_not_copied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editd_client.trial, "COPY_BYTES_MAX", 10)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(editd_client.trial.TooMuchToCopy):
-        run_trial(str(root), FILES, ["true"])
+def test_a_workspace_that_is_too_large_is_not_copied(root: Path, tmp_path: Path) -> None:
+    os.truncate(root / "kept", 4 * 1024**3 + 1)  # a hole, which takes no space
+    with pytest.raises(TooMuchToCopy):
+        copy_workspace(str(root), str(tmp_path / "copy"), FILES)

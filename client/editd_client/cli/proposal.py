@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import ProposalGetResult, ProposalState
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
-    from editd_client.trial import TrialFile
+    from editd_client.trial import ProposedContent
 
 STATES = ("draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot")
 ANSWERS = {
@@ -436,23 +436,23 @@ def _answer(prompt: str) -> str:
 
 def _trial_files(
     client: Client, shown: ProposalGetResult, chosen: Sequence[str] | None
-) -> Iterator[TrialFile]:
+) -> Iterator[ProposedContent]:
     """Yield the files as the chosen hunks, or all that fit, would leave them."""
-    from editd_client.trial import TrialFile
+    from editd_client.trial import ProposedContent
 
     if chosen is not None:
         landing = client.proposal_approve(shown.proposal, hunks=chosen, view=shown.view, dry_run=True)
         for made in landing.files:
             content = made.content if isinstance(made.content, str) else None
             mode = made.mode if isinstance(made.mode, str) else None
-            yield TrialFile(made.path, _bytes(content), mode)
+            yield ProposedContent(made.path, _bytes(content), mode)
             if isinstance(made.from_, str):
-                yield TrialFile(made.from_, None)
+                yield ProposedContent(made.from_, None)
         return
     for file in shown.files:
-        yield TrialFile(file.path, _bytes(file.new if isinstance(file.new, str) else None), file.mode)
+        yield ProposedContent(file.path, _bytes(file.new if isinstance(file.new, str) else None), file.mode)
         if isinstance(file.from_, str):
-            yield TrialFile(file.from_, None)
+            yield ProposedContent(file.from_, None)
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -1,0 +1,229 @@
+"""The workspace as a proposal would leave it, for one command. Nothing of it reaches the workspace.
+
+Two ways, the first one that works here:
+
+    overlay  the process sees an overlay over the workspace, in namespaces of its own (Linux 5.11, without any
+             privilege), and becomes the command. What it writes stays in a scratch folder
+    copy     a copy of the files that git does not ignore, with shared blocks where the file system has them
+             (FICLONE)
+
+The daemon uses both for its checks (`engine.check_worker`). `python -m editd.workspace.trial_tree` is the
+process in which the client has them. Its interface is a *plan*, a folder with the proposed files:
+`files.json` has a list of `[path, mode, has_content]`, and the file `N` has the content of entry N.
+
+    overlay TOLD SCRATCH ROOT FOLDER COMMAND…   write a byte to descriptor TOLD once in the overlay
+    copy PLAN ROOT TO                           exit with TOO_MUCH or NOT_EMPTY if it is refused
+
+Imports nothing of editd, because a person waits for the start of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000  # sched.h
+MS_REC, MS_PRIVATE = 0x4000, 0x40000  # sys/mount.h
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+FICLONE = 0x40049409  # linux/fs.h
+COPY_BYTES_MAX = 4 * 1024**3
+NOT_FOUND, NOT_RUN = 127, 126  # the exit codes of a shell
+TOO_MUCH, NOT_EMPTY = 3, 4  # the exit codes of a copy that is refused
+
+
+class TrialFile(NamedTuple):
+    """A file as the proposal would leave it; `content` None means that it is gone."""
+
+    path: str
+    content: bytes | None
+    mode: str | None = None  # as git has it: 100644, 100755, 120000
+
+
+class WorkspaceTooLarge(Exception):
+    """The workspace's files are larger than COPY_BYTES_MAX."""
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a scratch folder; an overlay leaves folders in it that even their owner may not enter."""
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                os.chmod(os.path.join(path, name), 0o700, follow_symlinks=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def enter_overlay(root: str, scratch: str, files: Iterable[TrialFile]) -> None:
+    """Mount an overlay over `root`, with `files` in it, that only this process and its children see.
+
+    What is written there stays in the folder `scratch`. Raises OSError.
+    """
+    user, group = os.getuid(), os.getgid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    _unshare(libc, CLONE_NEWUSER | CLONE_NEWNS, f"0 {user} 1", f"0 {group} 1")
+    _mount(libc, None, "/", None, MS_REC | MS_PRIVATE, None)
+    upper, work = (os.path.join(scratch, name) for name in ("upper", "work"))
+    os.mkdir(upper, os.stat(root).st_mode & 0o777)
+    os.mkdir(work)
+    options = f"lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
+    _mount(libc, "overlay", root, "overlay", 0, options)
+    os.chdir(root)
+    write_files(root, files)
+    _unshare(libc, CLONE_NEWUSER, f"{user} 0 1", f"{group} 0 1")  # it keeps its own user id
+
+
+def copy_workspace(root: str, to: str, files: Iterable[TrialFile]) -> None:
+    """Make the folder `to`, with the files that git does not ignore and the changes of `files`.
+
+    Raises FileExistsError if `to` has anything in it, OSError, and WorkspaceTooLarge.
+    """
+    os.makedirs(to, exist_ok=True)
+    if os.listdir(to):
+        raise FileExistsError(f"{to} is not empty")
+    total = 0
+    for name in _names(root):
+        source, target = os.path.join(root, name), os.path.join(to, name)
+        with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+            total += os.lstat(source).st_size
+            if total > COPY_BYTES_MAX:
+                raise WorkspaceTooLarge
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            _copy(source, target)
+    write_files(to, files)
+
+
+def write_files(root: str, files: Iterable[TrialFile]) -> None:
+    """Bring the files below `root` to their proposed state. Raises OSError, also for one behind a link."""
+    real = os.path.realpath(root)
+    for file in files:
+        path = os.path.join(real, file.path)
+        folder = os.path.dirname(path)
+        if os.path.realpath(folder) != folder:
+            raise OSError(f"{file.path} is behind a symbolic link")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if file.content is None:
+            continue
+        os.makedirs(folder, exist_ok=True)
+        if file.mode == "120000":
+            os.symlink(file.content, os.fsencode(path))
+            continue
+        with open(path, "xb") as made:
+            made.write(file.content)
+        os.chmod(path, 0o755 if file.mode == "100755" else 0o644)
+
+
+def _read_plan(folder: str) -> Iterator[TrialFile]:
+    with open(os.path.join(folder, "files.json"), encoding="utf-8", errors="surrogateescape") as file:
+        entries = json.load(file)
+    for number, (path, mode, has_content) in enumerate(entries):
+        content = None
+        if has_content:
+            with open(os.path.join(folder, str(number)), "rb") as kept:
+                content = kept.read()
+        yield TrialFile(path, content, mode)
+
+
+def _names(root: str) -> Iterator[str]:
+    """Yield the paths of the files in the workspace that git does not ignore."""
+    git = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(git, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):  # no git, or no repository: all files
+        for folder, _, names in os.walk(root):
+            yield from (os.path.relpath(os.path.join(folder, name), root) for name in names)
+        return
+    yield from dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy one file with its mode, or a symlink; share its blocks where the file system can."""
+    if os.path.islink(source) or not os.path.isfile(source):
+        if os.path.islink(source):
+            os.symlink(os.readlink(source), target)
+        return
+    with open(source, "rb") as old, open(target, "xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+        except OSError:
+            shutil.copyfileobj(old, new, 1024 * 1024)
+    shutil.copymode(source, target)
+
+
+def _unshare(libc: ctypes.CDLL, flags: int, users: str, groups: str) -> None:
+    if libc.unshare(flags):
+        raise OSError(ctypes.get_errno(), "unshare")
+    maps: Mapping[str, str] = {"setgroups": "deny", "uid_map": users, "gid_map": groups}
+    for name, text in maps.items():
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _mount(
+    libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, flags: int, options: str | None
+) -> None:
+    arguments = (None if text is None else os.fsencode(text) for text in (source, target, kind))
+    data = None if options is None else os.fsencode(options)
+    if libc.mount(*arguments, ctypes.c_ulong(flags), data):
+        raise OSError(ctypes.get_errno(), "mount")
+
+
+def _escaped(path: str) -> str:
+    """Return a path as the options of an overlay take it."""
+    for character in "\\:,":
+        path = path.replace(character, "\\" + character)
+    return path
+
+
+# The process.
+
+
+def _become(told: str, scratch: str, root: str, folder: str, *command: str) -> int:
+    """Enter the overlay and become the command. Return an exit status only if that fails."""
+    parent = os.getppid()
+    try:
+        enter_overlay(root, scratch, _read_plan(os.path.join(scratch, "plan")))
+        os.chdir(folder)
+    except OSError:
+        return NOT_RUN
+    # Its new credentials have cleared an earlier wish to die with the parent.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return NOT_RUN
+    os.write(int(told), b".")
+    os.close(int(told))
+    try:
+        os.execvp(command[0], command)  # noqa: S606  # it becomes the user's command
+    except FileNotFoundError:
+        status, why = NOT_FOUND, "not found"
+    except OSError as error:
+        status, why = NOT_RUN, error.strerror or str(error)
+    sys.stderr.write(f"{command[0]}: {why}\n")
+    return status
+
+
+def _make_copy(plan: str, root: str, to: str) -> int:
+    try:
+        copy_workspace(root, to, _read_plan(plan))
+    except FileExistsError:
+        return NOT_EMPTY
+    except WorkspaceTooLarge:
+        return TOO_MUCH
+    except OSError as error:
+        sys.stderr.write(f"The workspace cannot be copied: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit({"overlay": _become, "copy": _make_copy}[sys.argv[1]](*sys.argv[2:]))  # type: ignore[operator]
