@@ -42,8 +42,9 @@ MESSAGE_BYTES_MAX = 1 << 18
 DESCRIPTORS_MAX = 16
 ARGUMENT_BYTES = 2048  # of room for the command line that `ps` shows
 WORKERS = (
-    "editd.engine.hook_worker", "editd.engine.publish_worker", "editd.engine.regex_worker",
-    "editd.engine.scan_worker", "editd.store.compaction", "editd.store.pack_worker", "editd.store.verify",
+    "editd.engine.check_worker", "editd.engine.hook_worker", "editd.engine.publish_worker",
+    "editd.engine.regex_worker", "editd.engine.scan_worker", "editd.store.compaction",
+    "editd.store.pack_worker", "editd.store.verify",
 )  # fmt: skip
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())

@@ -184,7 +184,7 @@ def test_a_command_is_tried_on_the_proposed_files(place: Workplace, author: Clie
     assert tried.stdout == "1\n"
     assert place.files()["a"].decode() == LINES
     shown = editctl("proposal", "show", "1").stdout
-    assert re.search(r"check sh -c .*: failed \(3\) in \d+\.\d s, by \S+\n", shown)
+    assert re.search(r"check sh -c .*: failed \(3\) in \d+\.\d s, as \S+ claims\n", shown)
     one = editctl("proposal", "try", "1", "--hunks", "2", "--", "grep", "-c", "five", "a", code=1)
     assert one.stdout == "0\n"
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from editd.engine.commands import ReviewedText, Undo
+from editd.engine.commit import Batch
 from editd.engine.proposals import Proposals
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Conflict, Decided, InvalidParams, IoError, UnknownProposal, ViewChanged
@@ -221,6 +222,56 @@ def test_a_kill_between_the_frame_and_the_verdicts_lands_the_hunks_once(
 
 def os_error() -> None:
     raise SystemExit
+
+
+def test_the_same_approval_again_after_a_kill_gets_the_first_answer(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the decision is there again: its comment, its difference, and the rest that it rejected."""
+    with opened(harness) as engine, monkeypatch.context() as patched:
+        propose(engine)
+        first, *_ = ids(engine)
+        asked = replace(
+            land(first), comment="the rest is for later", rejects_rest=True, fingerprint="one",
+            authorship=Authorship("ann", "ann's page", request_id="r"),
+        )  # fmt: skip
+        patched.setattr(Proposals, "landed", lambda *_: os_error())
+        with pytest.raises(SystemExit):
+            done(engine, asked)
+    with opened(harness) as engine:
+        again = answer(engine, asked)
+        assert isinstance(again, Outcome)
+        assert again.transaction == engine.history.find(1)
+        assert harness.files()["f"] == "A\nb\nc\nd\ne\n"
+        assert engine.history.head == 1
+        assert states(engine) == ["landed", "rejected", "rejected"]
+        (decision,) = proposals(engine).store.decisions(FIRST)
+        assert (decision.comment, decision.request_id, decision.seq) == ("the rest is for later", "r", 1)
+        assert proposals(engine).get(FIRST).state == "partly"
+        other = replace(asked, fingerprint="two")
+        assert isinstance(refused(engine, other), InvalidParams)
+
+
+def test_a_decision_that_was_never_committed_is_no_decision(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann is killed before the commit point. Bob lands the same hunk: it is his, also after a kill."""
+    with opened(harness) as engine, monkeypatch.context() as patched:
+        propose(engine)
+        first, *rest = ids(engine)
+        patched.setattr(Batch, "commit", lambda *_: os_error())
+        with pytest.raises(SystemExit):
+            done(engine, replace(land(first), comment="ann's", rejects_rest=True))
+    with opened(harness) as engine, monkeypatch.context() as patched:
+        assert states(engine) == ["fits", "fits", "fits"]
+        patched.setattr(Proposals, "landed", lambda *_: os_error())
+        with pytest.raises(SystemExit):
+            done(engine, replace(land(first), by=Reviewer("bob"), comment="bob's"))
+    with opened(harness) as engine:
+        (decision,) = proposals(engine).store.decisions(FIRST)
+        assert (decision.by.actor, decision.comment) == ("bob", "bob's")
+        assert states(engine) == ["landed", "fits", "fits"]
+        done(engine, land(*rest))
 
 
 def test_verdicts_that_cannot_be_stored_are_taken_from_the_history_before_anything_else(

@@ -412,8 +412,26 @@ def test_a_proposal_outlives_the_daemon(place: Workplace, author: Client) -> Non
     with place.start() as client:
         shown = client.proposal_get(number)
         assert (shown.state, shown.message, shown.session) == ("open", "Words", "agent")
+    with unlocked(place) as client:
         client.proposal_approve(number, view=shown.view)
     assert b"five\n" in place.files()["a.txt"]
+
+
+def test_kin_of_the_author_are_known_after_a_restart(place: Workplace, author: Client) -> None:
+    number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+    place.kill()
+    with place.start() as client:
+        view = client.proposal_get(number).view
+        with refused("permission_denied"):
+            client.proposal_approve(number, view=view)
+        assert client.proposal_reopen(reject(place, number)).proposal.state == "open"
+        with refused("permission_denied"):
+            client.proposal_reject(number + 1)
+
+
+def reject(place: Workplace, number: int) -> int:
+    with unlocked(place) as ann:
+        return ann.proposal_reject(number).proposal.proposal
 
 
 def test_a_proposal_of_the_same_request_is_found_again(author: Client, reviewer: Client) -> None:

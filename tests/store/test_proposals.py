@@ -16,6 +16,7 @@ from editd.edits.proposed_hunks import proposed_files
 from editd.errors import IoError, Overloaded
 from editd.store import proposals as proposals_module
 from editd.store.proposals import OPEN_OF_ONE_MAX, ProposalStore
+from editd.system.process import line_above
 from editd.values.content import EXECUTABLE, Change, FileState, version_of
 from editd.values.glob import Glob
 from editd.values.grant import Grant
@@ -276,6 +277,47 @@ def test_results_of_checks_are_kept_with_their_view(store: ProposalStore, tmp_pa
     with closing(reopened(store, tmp_path)) as later:
         assert later.checks(NUMBER) == results
         assert later.open[NUMBER].changed_us == 2
+
+
+def test_the_daemons_own_result_replaces_its_last_one_and_others_have_a_limit(store: ProposalStore) -> None:
+    added = store.add(proposal_of(), [split(b"a\n", b"b\n")])
+    claim = TrialResult(1, ANN, "pytest", "view", 0, 0.5, "")
+    own = replace(claim, exit=1, command=("pytest", "-q"))
+    for result in (claim, own, replace(own, exit=2), replace(own, name="lint"), claim):
+        store.check(added, result)
+    assert store.checks(NUMBER) == [claim, replace(own, exit=2), replace(own, name="lint"), claim]
+    for _ in range(proposals_module.CHECKS_MAX - 4):
+        store.check(added, claim)
+    with pytest.raises(Overloaded):
+        store.check(added, claim)
+    store.check(added, own)
+    assert store.checks(NUMBER)[-1] == own
+
+
+def test_the_line_of_an_authors_process_comes_back_within_the_same_boot(
+    store: ProposalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, other = line_above(os.getpid()), line_above(os.getpid())[1:]
+    added = store.add(proposal_of(), [split(b"a\n", b"b\n")], line)
+    store.revise(replace(added, revision=2), [split(b"a\n", b"c\n")], line)
+    store.revise(replace(added, revision=3), [split(b"a\n", b"d\n")], other)
+    with closing(reopened(store, tmp_path)) as later:
+        assert later.lines(NUMBER) == [line, other]
+        monkeypatch.setattr(proposals_module, "boot_id", lambda: "another")
+        assert later.lines(NUMBER) == []
+
+
+def test_a_database_of_an_earlier_version_opens(store: ProposalStore, tmp_path: Path) -> None:
+    added = store.add(proposal_of(), [split(b"a\n", b"b\n")])
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "proposals.db")) as database:
+        for table in ("author", "intent"):
+            database.execute(f"drop table {table}")
+        database.commit()
+    with closing(ProposalStore(str(tmp_path), 2)) as later:
+        assert later.is_whole
+        assert later.open == {NUMBER: added}
+        assert (later.lines(NUMBER), later.intent(NUMBER)) == ([], None)
 
 
 def test_an_undo_comes_back_with_what_it_undoes(store: ProposalStore, tmp_path: Path) -> None:

@@ -41,13 +41,16 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
     """Yield a proposal with its hunks, for people."""
     yield one_line(shown)
     yield f"rule: {output.plain(shown.rule)}, revision {shown.revision}, view {shown.view}"
+    if shown.lands_after and shown.state == "open":
+        yield f"lands by itself once passed: {output.plain(', '.join(shown.lands_after))}"
     if "\n" in shown.message:
         yield from ("    " + output.plain(line) for line in shown.message.splitlines())
     for check in shown.checks:
         result = "passed" if check.exit == 0 else f"failed ({check.exit})"
         old = "" if check.is_current else ", on an earlier view"
-        by = output.plain(check.by.actor)
-        yield f"check {output.plain(check.name)}: {result} in {check.seconds:.1f} s, by {by}{old}"
+        name, claims = output.plain(check.name), output.plain(check.by.actor)
+        by = "run by the daemon" if check.by.via == "rule" else f"as {claims} claims"
+        yield f"check {name}: {result} in {check.seconds:.1f} s, {by}{old}"
     for file in shown.files:
         yield ""
         yield output.paint(file_name(file), None, bold=True)

@@ -30,6 +30,7 @@ from editd.config.schema import (
     HistoryKeys,
     HookKeys,
     Keep,
+    ReviewCheckKeys,
     ReviewKeys,
     ReviewRuleKeys,
     Serena,
@@ -170,9 +171,12 @@ def read_config(workspace: str | None = None) -> LoadedConfig:
             continue
         values |= read
         sources |= dict.fromkeys(read, ConfigSource(path, text))
-    if problems:
+    config = None if problems else _built(Config, values)
+    if config is not None:
+        problems += _unknown_checks(config, sources)
+    if config is None or problems:
         raise ConfigError(problems)
-    return LoadedConfig(_built(Config, values), sources)
+    return LoadedConfig(config, sources)
 
 
 def check_text(text: str, name: str) -> dict[str, Any]:
@@ -224,6 +228,23 @@ def value_of(config: Config, key: str) -> Any:
 def problem_facts(problem: ConfigProblem) -> dict[str, Any]:
     """Return a problem as JSON."""
     return {"file": problem.file, "line": problem.line, "key": problem.key, "message": str(problem)}
+
+
+def _unknown_checks(config: Config, sources: Mapping[str, ConfigSource]) -> Iterator[ConfigProblem]:
+    """Yield an error for each rule whose check there is not: no edit of it would ever land."""
+    known = [check.name for check in config.review.check]
+    for number, rule in enumerate(config.review.rule, 1):
+        if rule.check is None or (rule.check in known and rule.action == "land"):
+            continue
+        key, source = f"review.rule.{number}.check", sources["review.rule"]
+        if rule.action != "land":
+            yield ConfigProblem(source.file, source.line(key), key, 'goes with action = "land" only')
+            continue
+        found = difflib.get_close_matches(rule.check, known, 1, 0.6)
+        hint = f"Did you mean {found[0]!r}?" if found else "Add a `[[review.check]]` of that name."
+        yield ConfigProblem(
+            source.file, source.line(key), key, f"there is no review.check {rule.check!r}", hint
+        )
 
 
 def _read(path: str) -> tuple[dict[str, Any], str]:
@@ -411,6 +432,7 @@ WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
     "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
     "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
+    "[review.check]": ReviewCheckKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.

@@ -356,6 +356,52 @@ class ReviewRuleKeys(ConfigSection, frozen=True, kw_only=True):
             examples=[["claude-*"]],
         ),
     ] = ()
+    check: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "For `land`: the name of a `[[review.check]]`. The edit waits as a proposal, and lands by "
+                "itself once this check has passed on it. If it fails, a reviewer decides."
+            ),
+            examples=["pytest"],
+        ),
+    ] = None
+
+
+class ReviewCheckKeys(ConfigSection, frozen=True, kw_only=True):
+    """A command that the daemon runs on each open proposal, two at a time: see docs/reviewing.md."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[^\x00-\x1f]{1,80}$",
+            description="Its name in proposals, and for `check` of a rule.",
+            examples=["pytest"],
+        ),
+    ]
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "The program and its arguments; no shell reads them. It runs in the workspace as the "
+                "proposal would leave it, and what it writes there is thrown away. The exit status 0 means "
+                "that the check has passed."
+            ),
+            examples=[["pytest", "-q", "-x"]],
+            extra=COMMAND,
+        ),
+    ]
+    paths: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Globs: it runs if the proposal changes one of these files.",
+            examples=[["**/*.py"]],
+            extra=GLOBS,
+        ),
+    ] = ("**",)
+    seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="Time for one run; then it and its children are killed.")
+    ] = 300.0
 
 
 class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
@@ -388,6 +434,24 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
             examples=[[{"name": "lock files", "paths": ["**/*.lock"], "action": "ask"}]],
         ),
     ] = ()
+    check: Annotated[
+        tuple[ReviewCheckKeys, ...],
+        Meta(
+            description="Commands that are run on open proposals, a table `[[review.check]]` for each.",
+            examples=[[{"name": "pytest", "command": ["pytest", "-q"], "paths": ["**/*.py"]}]],
+        ),
+    ] = ()
+    socket: Annotated[
+        Literal["shared", "own"],
+        Meta(
+            description=(
+                "`own`: decisions and grants are taken on a second socket only, `<id>.review.sock` beside "
+                "the first, and an edit that comes in there lands at once. An agent in a sandbox without "
+                "this socket cannot decide."
+            ),
+            extra=RESTART,
+        ),
+    ] = "shared"
 
 
 class Config(ConfigSection, frozen=True, kw_only=True):

@@ -37,6 +37,13 @@ Wish = Literal["request", "session"]
 """The source of a wish for a review: the request itself, or its session. It is noted as the rule."""
 
 
+class Sender(Struct, frozen=True):
+    """The connection that a request came from, for a review of it."""
+
+    pid: int | None = None  # of the process at its other end
+    is_reviewer: bool = False  # it came in on the reviewers' own socket, so no rule asks for a review
+
+
 class Apply(Struct, frozen=True):
     """Ask for a changeset to become a transaction."""
 
@@ -52,6 +59,7 @@ class Apply(Struct, frozen=True):
     proposal: ProposalNumber | None = None  # the open proposal whose next revision this is
     is_collected: bool = False  # the session collects all its edits in one proposal
     is_draft: bool = False  # and nobody decides about that before the session submits it
+    sender: Sender = Sender()
 
 
 UndoKind = Literal["undo", "redo", "rollback"]
@@ -69,6 +77,7 @@ class Undo(Struct, frozen=True):
     dry_run: bool = False
     fingerprint: str = ""
     propose: Wish | None = None
+    sender: Sender = Sender()
 
 
 class Restore(Struct, frozen=True):
@@ -84,6 +93,7 @@ class Restore(Struct, frozen=True):
     dry_run: bool = False
     fingerprint: str = ""
     propose: Wish | None = None
+    sender: Sender = Sender()
 
 
 class ReviewedText(Struct, frozen=True):
@@ -100,6 +110,8 @@ class Land(Struct, frozen=True):
     The `authorship` is the reviewer's. Its message, if there is one, replaces that of the proposal.
     `hunks` are ids; None is all that fit in the view with the token `view`. A text stands for all hunks of
     its file. `rejects_rest` rejects the hunks that are left; otherwise they stay open.
+
+    If the checks `passed` are given, no reviewer decides but the rules, and only about exactly this view.
     """
 
     authorship: Authorship
@@ -113,6 +125,7 @@ class Land(Struct, frozen=True):
     comment: str = ""
     dry_run: bool = False
     fingerprint: str = ""
+    passed: frozenset[str] | None = None
     hooked: Hooked | None = None  # as in `Apply`, for bytes that are not as proposed
 
 

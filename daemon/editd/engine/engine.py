@@ -39,6 +39,7 @@ from editd.engine.commands import (
     Reader,
     Restore,
     Result,
+    Sender,
     Undo,
     Write,
     reader_of,
@@ -52,7 +53,16 @@ from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.preparation import Preparation
 from editd.engine.recorder import Recorder
-from editd.engine.review import LANDS, NeedsCommit, approved, collect, is_asked_for, judge, propose
+from editd.engine.review import (
+    LANDS,
+    NeedsCommit,
+    approved,
+    collect,
+    is_asked_for,
+    judge,
+    landing_by_rule,
+    propose,
+)
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
@@ -337,6 +347,7 @@ class Engine(Recorder):
             authorship, request.reader, LastEditOf(path, authorship.session), dry_run=request.dry_run,
             fingerprint=request.fingerprint if isinstance(request, Apply) else "",
             propose=request.propose if isinstance(request, Apply) else None,
+            sender=request.sender if isinstance(request, Apply) else Sender(),
         )  # fmt: skip
 
     def weight(self, request: Write) -> int:
@@ -530,6 +541,8 @@ class Engine(Recorder):
         if first is not None:
             return first_landing(first, self.history)
         landing = proposals.landing(request, batch.view.file_at)
+        if request.passed is not None:
+            landing = landing_by_rule(landing, request.passed, self.review, proposals)
         outcome = Outcome(landing.changes, reviewer_diff=landing.decision.reviewer_diff)
         proposal = landing.view.proposal
         author = replace(request, authorship=landing.authorship, fingerprint=proposal.fingerprint)
@@ -545,6 +558,7 @@ class Engine(Recorder):
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
+        proposals.intend(landing)
         step = batch.stage(
             proposal.kind, landing.authorship, self._now_us(), outcome, request=index,
             undoes=proposal.undoes, parts=proposal.parts, notes=_notes(outcome, author),

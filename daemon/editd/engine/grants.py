@@ -12,7 +12,7 @@ from editd.errors import InvalidParams, Overloaded
 from editd.values.grant import Grant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from editd.engine.access import Clock
     from editd.engine.review_policy import ReviewPolicy, Ruling
@@ -85,9 +85,13 @@ class Grants:
         )
 
     def ruling(
-        self, policy: ReviewPolicy, changes: Sequence[Change[FileState]], session: str | None
+        self,
+        policy: ReviewPolicy,
+        changes: Sequence[Change[FileState]],
+        session: str | None,
+        passed: Collection[str] = (),
     ) -> Ruling:
-        """Return the policy's decision about planned changes.
+        """Return the policy's decision about planned changes, on which these checks have passed.
 
         The edits that a rule let land within the last hour are counted in the history.
         Raises PermissionDenied if a rule refuses them, and IoError.
@@ -95,5 +99,5 @@ class Grants:
         since_us = self._clock.now_us() - HOUR_US
         index = self._history.index
         return policy.judge(
-            changes, session, self.grants(), lambda rule: index.count_landed_by(rule, since_us)
+            changes, session, self.grants(), lambda rule: index.count_landed_by(rule, since_us), passed
         )

@@ -14,8 +14,6 @@ H4  The output of a command is kept up to a limit. Above a second limit, the com
 from __future__ import annotations
 
 import os
-import resource
-import selectors
 import shutil
 import signal
 import subprocess
@@ -25,26 +23,26 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.system.process import die_with_parent, kill_descendants, read_frame, set_subreaper, write_frame
+from editd.engine.command_run import (
+    PRINTED_BYTES_MAX,
+    Abandoned,
+    OutputStream,
+    attend,
+    begin_worker,
+    end_with_all,
+)
+from editd.system.process import die_with_parent, kill_descendants, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from editd.system.process import Frame
 
-LOOK_SECONDS = 0.01  # interval for checking whether a silent command has ended
-PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer
 TRIAL_SECONDS = 600.0  # for all hooks of the job together
 KEPT_BYTES = 64 * 1024  # of output that is not content
 SHOWN_CHARACTERS = 8000  # of the output, in a refusal's data
 MESSAGE_CHARACTERS = 600  # of the output, in a refusal's message
-WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 FILES_AT_ONCE = 500  # for `{files}`, because an argument list has a limit
-PARENT = 0  # stdin, which closes when the daemon dies
-
-
-class _Abandoned(Exception):
-    """The daemon no longer waits for the answer."""
 
 
 class _Refusal(Exception):
@@ -247,13 +245,13 @@ class HookProcess:
             return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
         assert process.stdout is not None
         assert process.stderr is not None
-        output = _Stream(process.stdout, KEPT_BYTES if content_max is None else content_max)
-        errors = _Stream(process.stderr, KEPT_BYTES)
+        output = OutputStream(process.stdout, KEPT_BYTES if content_max is None else content_max)
+        errors = OutputStream(process.stderr, KEPT_BYTES)
         late = False
         try:
-            late = _attend(process, (output, errors), min(time.monotonic() + hook["seconds"], self._until))
+            late = attend(process, (output, errors), min(time.monotonic() + hook["seconds"], self._until))
         finally:
-            _end(process)  # H2
+            end_with_all(process)  # H2
             output.finish()
             errors.finish()
         problem = ""
@@ -265,74 +263,6 @@ class HookProcess:
             problem = f"it printed more than {content_max} bytes"
         status = None if problem else process.returncode
         return HookRun(status, bytes(output.kept), bytes(errors.kept), problem, late)
-
-
-class _Stream:
-    """One output stream of a command."""
-
-    def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
-        self.pipe = pipe
-        self.kept = bytearray()
-        self.count = 0
-        self._kept_max = kept_max
-        os.set_blocking(pipe.fileno(), False)
-
-    @property
-    def is_flood(self) -> bool:
-        """Whether the command printed more than the limit."""
-        return self.count > max(PRINTED_BYTES_MAX, self._kept_max)
-
-    def take(self) -> bool:
-        """Read the available output. Return whether the stream is still open."""
-        try:
-            output = os.read(self.pipe.fileno(), 1024 * 1024)
-        except BlockingIOError:
-            return True
-        self.count += len(output)
-        self.kept += output[: max(0, self._kept_max - len(self.kept))]
-        return bool(output)
-
-    def finish(self) -> None:
-        """Read the remaining output. The writers are dead by now."""
-        until = time.monotonic() + 1.0
-        while not self.pipe.closed and not self.is_flood and time.monotonic() < until:
-            before = self.count
-            if not self.take() or self.count == before:
-                break
-        self.pipe.close()
-
-
-def _attend(process: subprocess.Popen[bytes], streams: Sequence[_Stream], until: float) -> bool:
-    """Read the output until the process ends or prints too much. Return whether it timed out.
-
-    Raises _Abandoned if stdin closes.
-    """
-    with selectors.DefaultSelector() as selector:
-        selector.register(PARENT, selectors.EVENT_READ)
-        for output in streams:
-            selector.register(output.pipe, selectors.EVENT_READ, output)
-        while process.poll() is None:
-            if time.monotonic() >= until:
-                return True
-            for key, _ in selector.select(LOOK_SECONDS):
-                if key.fd == PARENT:
-                    raise _Abandoned
-                stream: _Stream = key.data
-                if stream.is_flood:
-                    return False
-                if not stream.take():
-                    selector.unregister(stream.pipe)
-    return False
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all processes that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.poll()  # the group is empty: all members have ended or left it
-    process.wait()
-    kill_descendants()
 
 
 def _argument(path: str) -> str:
@@ -368,12 +298,7 @@ def _signal_name(number: int) -> str:
 
 def main() -> None:
     """Serve one request. End at once if stdin closes."""
-    set_subreaper()
-    os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dumps of killed commands
-    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    written = WRITTEN_BYTES_MAX if most == resource.RLIM_INFINITY else min(most, WRITTEN_BYTES_MAX)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (written, most))
+    begin_worker()
     request = read_frame(sys.stdin.buffer)
     if request is None:
         return
@@ -386,7 +311,7 @@ def main() -> None:
     try:
         for answer in HookProcess(request, files).answers():
             write_frame(sys.stdout.buffer, answer)
-    except (BrokenPipeError, _Abandoned):  # H3
+    except (BrokenPipeError, Abandoned):  # H3
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
     finally:
         kill_descendants()

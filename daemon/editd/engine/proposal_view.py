@@ -103,6 +103,8 @@ def plan_landing(view: View, request: Land, history: History, now_us: int) -> La
     proposal = view.proposal
     texts = {text.path: text for text in request.texts}
     chosen = _chosen(view, request, texts)
+    if request.passed is not None and (request.view != view.token or view.undecided.keys() != chosen):
+        raise view_changed(proposal.number, view.token, ())
     if proposal.is_decided_whole:
         _check_whole(view, request, chosen)
         _check_in_force(proposal, history)

@@ -27,6 +27,7 @@ from editd.engine.proposal_view import (
     view_of,
 )
 from editd.errors import Decided, InvalidParams, IoError, PermissionDenied, Refused, UnknownProposal
+from editd.store.proposals import Intent
 from editd.values.content import Change
 from editd.values.proposal import (
     Comment,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from editd.engine.proposal_view import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
+    from editd.system.process import Process
     from editd.values.content import FileState
     from editd.values.glob import Glob
     from editd.values.proposal import (
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
         ProposedHunk,
         Verdict,
     )
-    from editd.values.transaction import Authorship, Part
+    from editd.values.transaction import Approval, Authorship, Part, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,8 @@ class Planned(Struct, frozen=True):
     parts: tuple[Part, ...] = ()
     is_collecting: bool = False
     is_draft: bool = False
+    lands_after: tuple[str, ...] = ()
+    line: tuple[Process, ...] = ()  # of the author's process
 
 
 class Proposals(Grants):
@@ -116,7 +120,7 @@ class Proposals(Grants):
             may_write=planned.may_write, at=self._history.head, changed_us=now_us,
             expires_us=self._expiry(now_us), revision=proposal.revision + 1, fingerprint=planned.fingerprint,
         )  # fmt: skip
-        self.store.revise(after, proposed_files(planned.changes))
+        self.store.revise(after, proposed_files(planned.changes), planned.line)
         return self._changed(after, "revised")
 
     def revisable(self, number: ProposalNumber, author: Authorship) -> Proposal:
@@ -201,6 +205,7 @@ class Proposals(Grants):
         planned = Planned(
             tuple(changes), authorship, proposal.may_write, proposal.rule, proposal.fingerprint,
             proposal.kind, proposal.undoes, proposal.parts,
+            line=next(iter(reversed(self.store.lines(number))), ()),
         )  # fmt: skip
         return self._add(planned, proposed_files(changes), at=proposal.at, by=by, reopened=proposal)
 
@@ -249,6 +254,17 @@ class Proposals(Grants):
         _check_length(request.comment)
         view = self.view(request.proposal, current)
         return plan_landing(view, request, self._history, self._clock.now_us())
+
+    def intend(self, landing: Landing) -> None:
+        """Store the decision of a landing before its transaction is committed; durable on return.
+
+        Otherwise a kill between the two would cost all of it that the transaction does not have: the
+        reviewer's request, its comment, and the rejected rest. Raises IoError.
+        """
+        proposal, approval = landing.view.proposal, landing.authorship.approval
+        assert approval is not None, "a landing has one"
+        intent = Intent(proposal.revision, approval.hunks, landing.decision, dict(landing.verdicts))
+        self.store.intend(proposal.number, intent)
 
     def landed(self, landing: Landing, seq: Seq | None) -> None:
         """Store the verdicts of a landing, once its transaction is committed.
@@ -372,16 +388,23 @@ class Proposals(Grants):
         seconds: float,
         output: str,
         by: Reviewer,
+        command: tuple[str, ...] = (),
     ) -> Proposal:
         """Note the result of a command on a view of a proposal, with the end of its output.
+
+        `command` is given for a check that the daemon has run itself. Any other result is a claim.
 
         Raises UnknownProposal, Decided and IoError.
         """
         proposal = self._waiting(number)
         after = replace(proposal, changed_us=self._clock.now_us())
         end = output[-OUTPUT_CHARACTERS_MAX:]
-        self.store.check(after, TrialResult(after.changed_us, by, name, view, exit, seconds, end))
+        self.store.check(after, TrialResult(after.changed_us, by, name, view, exit, seconds, end, command))
         return self._changed(after, "checked")
+
+    def has_verdict(self, proposal: Proposal) -> bool:
+        """Return whether a reviewer has landed or rejected a part of it. Raises IoError."""
+        return any(one.what in ("approve", "reject") for one in self.store.decisions(proposal.number))
 
     # ── time ──
 
@@ -389,6 +412,11 @@ class Proposals(Grants):
         """Return the proposals that are not settled, once those whose time is over are. Raises IoError."""
         self.expire(self._clock.now_us())
         return list(self.store.open.values())
+
+    def count(self) -> int:
+        """Return the number of proposals that wait, without those whose time is over. Writes nothing."""
+        now_us = self._clock.now_us()
+        return sum(not _is_over(one, now_us) for one in self.store.open.values())
 
     def expire(self, now_us: int) -> list[Proposal]:
         """Settle the proposals whose time is over. Return them. Raises IoError."""
@@ -423,16 +451,13 @@ class Proposals(Grants):
         approval = transaction.authorship.approval
         assert approval is not None, "the index names it as an approved one"
         files = self.store.files(number, approval.revision or proposal.revision)
-        verdicts: dict[HunkId, Verdict] = {
-            hunk.id: "landed" for file in files for hunk in file.hunks if hunk.number in approval.hunks
-        }
+        intent = self.store.intent(number)
+        if intent is not None and (intent.revision, intent.numbers) == (approval.revision, approval.hunks):
+            decision, verdicts = replace(intent.decision, seq=seq), intent.verdicts
+        else:
+            decision, verdicts = _decision_of(transaction, approval, files)
         state = state_after(_decided(files, verdicts))
         after = replace(proposal, state=state, changed_us=transaction.time_us, landed=(*proposal.landed, seq))
-        by = Reviewer(approval.actor or approval.rule or "", approval.session)
-        decision = Decision(
-            transaction.time_us, by, "approve", tuple(sorted(verdicts)), seq=seq,
-            is_modified=approval.is_modified,
-        )  # fmt: skip
         self.store.decide(after, decision, verdicts)
         log.warning("transaction %s had landed hunks of proposal %s before the daemon ended", seq, number)
         self._changed(after, "landed")
@@ -454,9 +479,9 @@ class Proposals(Grants):
             ProposalNumber(0), state, planned.kind, planned.authorship, planned.may_write, planned.rule,
             self._history.head if at is None else at, now_us, now_us, self._expiry(now_us),
             fingerprint=planned.fingerprint, undoes=planned.undoes, parts=planned.parts,
-            is_collecting=planned.is_collecting,
+            is_collecting=planned.is_collecting, lands_after=planned.lands_after,
         )  # fmt: skip
-        made = self.store.add(proposal, files)
+        made = self.store.add(proposal, files, planned.line)
         if by is not None and reopened is not None:
             self.store.decide(made, Decision(now_us, by, "reopen", comment=f"P{reopened.number}"))
         return self._changed(made, "opened")
@@ -528,6 +553,23 @@ def _decided(files: Iterable[ProposedFile], verdicts: Mapping[HunkId, Verdict]) 
     for file in files:
         for hunk in file.hunks:
             yield replace(hunk, verdict=verdicts.get(hunk.id, hunk.verdict))
+
+
+def _decision_of(
+    transaction: Transaction, approval: Approval, files: Iterable[ProposedFile]
+) -> tuple[Decision, dict[HunkId, Verdict]]:
+    """Return the decision that landed hunks of these files, by what the transaction has of it."""
+    verdicts: dict[HunkId, Verdict] = {
+        hunk.id: "landed" for file in files for hunk in file.hunks if hunk.number in approval.hunks
+    }
+    by = Reviewer(approval.actor or "", approval.session)
+    if approval.rule is not None:
+        by = Reviewer(approval.rule, via="rule")
+    decision = Decision(
+        transaction.time_us, by, "approve", tuple(sorted(verdicts)), seq=transaction.seq,
+        is_modified=approval.is_modified,
+    )  # fmt: skip
+    return decision, verdicts
 
 
 def _left(file: ProposedFile) -> list[Change[FileState]]:

@@ -13,14 +13,17 @@ from msgspec.structs import replace
 from editd.engine.commands import Apply, Undo
 from editd.engine.proposals import Planned
 from editd.engine.review_policy import Ruling
+from editd.errors import PermissionDenied
+from editd.system.process import line_above
 from editd.values.proposal import Reviewer
 from editd.values.transaction import Approval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from editd.engine.access import AccessControl
     from editd.engine.commands import Restore
+    from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
     from editd.engine.review_policy import ReviewPolicy
     from editd.values.content import Change, FileState
@@ -59,6 +62,8 @@ def judge(
     ruling = LANDS
     if not policy.never_asks:
         ruling = proposals.ruling(policy, changes, request.authorship.session)
+        if request.sender.is_reviewer:  # but for a rule that refuses
+            ruling = LANDS
     if isinstance(request, Apply) and request.proposal is not None:
         ruling = Ruling("ask", proposals.revisable(request.proposal, request.authorship).rule)
     elif request.propose is not None:
@@ -80,10 +85,9 @@ def propose(
 ) -> Outcome:
     """Make a proposal of the outcome, or the next revision of one. Return the outcome with its number."""
     authorship = request.authorship if authorship is None else authorship
-    may_write = None if guard is None else guard.scope_of(authorship.session)
-    planned = Planned(
-        outcome.changes, authorship, may_write, ruling.rule or "", request.fingerprint, _kind_of(request),
-        tuple(undoes), tuple(parts),
+    planned = replace(
+        _planned(request, outcome.changes, ruling, guard, authorship), kind=_kind_of(request),
+        undoes=tuple(undoes), parts=tuple(parts),
     )  # fmt: skip
     if isinstance(request, Apply) and request.proposal is not None:
         made = proposals.revise(request.proposal, planned)
@@ -106,11 +110,9 @@ def collect(
     """
     authorship = request.authorship
     known = proposals.collecting(authorship.session)
-    may_write = None if guard is None else guard.scope_of(authorship.session)
-    planned = Planned(
-        tuple(changes), authorship, may_write, ruling.rule or "", request.fingerprint, is_collecting=True,
-        is_draft=request.is_draft,
-    )  # fmt: skip
+    planned = replace(
+        _planned(request, changes, ruling, guard, authorship), is_collecting=True, is_draft=request.is_draft
+    )
     if known is None:
         return replace(outcome, proposal=proposals.propose(planned).number) if changes else outcome
     if changes:
@@ -120,6 +122,32 @@ def collect(
     return replace(outcome, proposal=known.number)
 
 
+def landing_by_rule(
+    landing: Landing, passed: Collection[str], policy: ReviewPolicy, proposals: Proposals
+) -> Landing:
+    """Return the landing in the name of the rule that lets it land, now that these checks have passed.
+
+    The rules are asked again about what is to land now. Uses up the grants among them. Raises
+    PermissionDenied if a reviewer has to decide.
+    """
+    proposal = landing.view.proposal
+    ruling = LANDS
+    if landing.changes and not proposals.has_verdict(proposal):
+        ruling = proposals.ruling(policy, landing.changes, proposal.authorship.session, passed)
+    approval = landing.authorship.approval
+    if ruling.action != "land" or ruling.rule is None or approval is None:
+        raise PermissionDenied(
+            f"No rule lets proposal {proposal.number} land.", data={"proposal": proposal.number}
+        )
+    proposals.use(ruling)
+    approval = replace(approval, actor=None, session=None, rule=ruling.rule)
+    return replace(
+        landing,
+        authorship=replace(landing.authorship, approval=approval),
+        decision=replace(landing.decision, by=Reviewer(ruling.rule, via="rule")),
+    )
+
+
 def approved(authorship: Authorship, ruling: Ruling, proposals: Proposals | None) -> Authorship:
     """Return the authorship of a transaction that lands by this ruling. Uses up its grants."""
     if ruling.rule is None:
@@ -127,6 +155,21 @@ def approved(authorship: Authorship, ruling: Ruling, proposals: Proposals | None
     if proposals is not None:
         proposals.use(ruling)
     return replace(authorship, approval=Approval(rule=ruling.rule))
+
+
+def _planned(
+    request: Reviewed,
+    changes: Sequence[Change[FileState]],
+    ruling: Ruling,
+    guard: AccessControl | None,
+    authorship: Authorship,
+) -> Planned:
+    pid = request.sender.pid
+    return Planned(
+        tuple(changes), authorship, None if guard is None else guard.scope_of(authorship.session),
+        ruling.rule or "", request.fingerprint, lands_after=ruling.checks,
+        line=() if pid is None else line_above(pid),
+    )  # fmt: skip
 
 
 def _kind_of(request: Reviewed) -> ProposalKind:

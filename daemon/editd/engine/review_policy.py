@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
 from editd.errors import PermissionDenied
@@ -17,7 +18,7 @@ from editd.values.glob import Glob, is_among
 from editd.values.grant import Grant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from editd.config.schema import AtMost, Config
     from editd.values.content import Change, FileState
@@ -37,6 +38,7 @@ class ReviewRule(Struct, frozen=True):
     action: Action
     at_most: AtMost
     sessions: tuple[str, ...] = ()
+    check: str | None = None  # an edit lands only once this check has passed on it
 
     def fits(self, path: WorkspacePath, session: str | None) -> bool:
         is_for = not self.sessions or (
@@ -46,11 +48,15 @@ class ReviewRule(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """The decision about an edit. `rule` is the rule's name; None if the edit lands without any rule."""
+    """The decision about an edit. `rule` is the rule's name; None if the edit lands without any rule.
+
+    An edit that has to wait for `checks` becomes a proposal, which lands by itself after them.
+    """
 
     action: Action
     rule: str | None = None
     grants: tuple[tuple[Grant, int], ...] = ()  # those that let it land, and the lines that each is for
+    checks: tuple[str, ...] = ()
 
 
 class ReviewPolicy(Struct, frozen=True):
@@ -73,11 +79,13 @@ class ReviewPolicy(Struct, frozen=True):
         session: str | None,
         grants: Sequence[Grant],
         landed_by: Callable[[str], int],
+        passed: Collection[str] = (),
     ) -> Ruling:
         """Return the decision about the planned `changes` of a session.
 
         `grants` are those in force. `landed_by` returns the number of edits that a rule let land within the
-        last hour. Raises PermissionDenied if a rule refuses one of the paths.
+        last hour. `passed` are the checks that have passed on these changes. Raises PermissionDenied if a
+        rule refuses one of the paths.
         """
         parts: dict[str, tuple[ReviewRule | Grant | None, list[Change[FileState]]]] = {}
         for change in changes:
@@ -90,10 +98,12 @@ class ReviewPolicy(Struct, frozen=True):
                     data={"path": change.path.text, "rule": name},
                 )
             parts.setdefault(name, (decider, []))[1].append(change)
-        rulings = [self._of_part(decider, theirs, landed_by) for decider, theirs in parts.values()]
-        for ruling in rulings:
-            if ruling.action == "ask":
-                return ruling
+        rulings = [self._of_part(decider, theirs, landed_by, passed) for decider, theirs in parts.values()]
+        asking = [ruling for ruling in rulings if ruling.action == "ask"]
+        if asking:
+            checks = tuple(dict.fromkeys(name for ruling in asking for name in ruling.checks))
+            # A reviewer decides about all of it if one of its parts needs that.
+            return next((one for one in asking if not one.checks), replace(asking[0], checks=checks))
         used = tuple(grant for ruling in rulings for grant in ruling.grants)
         return Ruling("land", next((one.rule for one in rulings if one.rule is not None), None), used)
 
@@ -110,6 +120,7 @@ class ReviewPolicy(Struct, frozen=True):
         decider: ReviewRule | Grant | None,
         changes: Sequence[Change[FileState]],
         landed_by: Callable[[str], int],
+        passed: Collection[str],
     ) -> Ruling:
         if decider is None:
             return Ruling("land") if self.default == "land" else Ruling("ask", BY_DEFAULT)
@@ -122,6 +133,8 @@ class ReviewPolicy(Struct, frozen=True):
                 "land" if is_enough else "ask", decider.name, ((decider, lines),) if is_enough else ()
             )
         if decider.action == "land" and _is_within(decider, changes, landed_by):
+            if decider.check is not None and decider.check not in passed:
+                return Ruling("ask", decider.name, checks=(decider.check,))
             return Ruling("land", decider.name)
         return Ruling("ask", decider.name)
 
@@ -133,7 +146,14 @@ NEVER_ASKS = ReviewPolicy()
 def review_policy_of(config: Config) -> ReviewPolicy:
     """Return the review policy of the configuration."""
     rules = tuple(
-        ReviewRule(rule.name, tuple(map(Glob.parse, rule.paths)), rule.action, rule.at_most, rule.sessions)
+        ReviewRule(
+            rule.name,
+            tuple(map(Glob.parse, rule.paths)),
+            rule.action,
+            rule.at_most,
+            rule.sessions,
+            rule.check,
+        )
         for rule in config.review.rule
     )
     policy = ReviewPolicy(config.review.default, rules)

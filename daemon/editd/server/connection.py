@@ -76,6 +76,12 @@ class Connections:
     def connect(self) -> SocketConnection:
         return SocketConnection(self)
 
+    def connect_reviewer(self) -> SocketConnection:
+        """Take a connection on the reviewers' own socket."""
+        connection = SocketConnection(self)
+        connection.is_reviewers = True
+        return connection
+
     def __len__(self) -> int:
         return len(self._connected)
 
@@ -160,6 +166,7 @@ class SocketConnection(asyncio.Protocol):
     def __init__(self, clients: Connections) -> None:
         self.connection = Connection()
         self.peer: Peer | None = None
+        self.is_reviewers = False  # it came in on the reviewers' own socket
         self._clients = clients
         self._limits = clients.limits
         self._loop = asyncio.get_running_loop()

@@ -141,6 +141,7 @@ def entry(proposal: Proposal, shown: ProposalSummary, notes: ProposalNotes) -> m
         comments=comments(notes.comments),
         checks=[_check(one, shown.token) for one in notes.checks],
         waiting=notes.waiting,
+        lands_after=list(proposal.lands_after),
     )
 
 
@@ -170,6 +171,7 @@ def reply_of(proposal: Proposal, shown: ProposalSummary) -> messages.ProposedRes
         revision=proposal.revision,
         view=shown.token,
         rule=proposal.rule,
+        lands_after=list(proposal.lands_after),
     )
 
 

@@ -29,6 +29,7 @@ from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.queries import Queries
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
+from editd.server.check_runner import CheckRunner
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
@@ -221,7 +222,12 @@ class Daemon:
 
         steps = [self._watching.close, scanner.close, searcher.close]
         if services is not None:
-            steps += [services.hooker.close, services.retention.close, services.background.finish]
+            steps += [
+                services.hooker.close,
+                services.checks.close,
+                services.retention.close,
+                services.background.finish,
+            ]
             steps += [partial(services.queue.run, services.proposals.end)]
             steps += [
                 partial(services.queue.run, services.guard.sessions.close_all),
@@ -300,6 +306,9 @@ class Daemon:
         guard = open_guard(state, engine)
         sessions = SessionMethods(guard, queue, subscriptions, engine.history.index)
         keep = self._configuration.config.history.keep
+        proposals = open_proposals(state, engine, queue, subscriptions, sessions)
+        checks = CheckRunner(state, root, queue, proposals)
+        proposals.on_moved = checks.look_at
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,
@@ -317,7 +326,8 @@ class Daemon:
             subscriptions=subscriptions,
             sessions=sessions,
             leases=LeaseMethods(guard, queue, subscriptions, sessions),
-            proposals=open_proposals(state, engine, queue, subscriptions, sessions),
+            proposals=proposals,
+            checks=checks,
             spans=ExecMethods(engine, queue, self._watching, sessions),
             changesets=Changesets(),
             publishing=asyncio.Lock(),

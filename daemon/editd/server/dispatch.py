@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from editd.engine.access import policy_of
 from editd.engine.hooks import hooks_of
+from editd.engine.review_checks import review_checks_of
 from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
@@ -98,6 +99,7 @@ class Dispatch:
         services.engine.review = review_policy_of(config)
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
         services.proposals.configure(config.review)
+        services.checks.configure(review_checks_of(config))
         services.retention.review_keep = config.review.keep
         services.retention.keep = config.history.keep
         services.retention.schedule_check()

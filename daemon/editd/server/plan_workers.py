@@ -95,7 +95,8 @@ class HookRunner:
         await child.start()
         self._running.add(child)
         try:
-            for frame in requests_of(trial, scratch, self._environment(scratch), self._bytes_max):
+            environment = tool_environment(self._root, scratch) | {"PYTHONSAFEPATH": "1"}
+            for frame in requests_of(trial, scratch, environment, self._bytes_max):
                 child.send(frame)
             async with asyncio.timeout(seconds):  # the process itself may be stopped
                 await ended
@@ -118,20 +119,19 @@ class HookRunner:
             log.warning("the hook %s: %s", name, problem)
             self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
 
-    def _environment(self, scratch: str) -> dict[str, str]:
-        """Return a hook's environment; its PATH leaves out the workspace's folders."""
-        given = os.environ
-        kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
-        folders = given.get("PATH", os.defpath).split(os.pathsep)
-        path = os.pathsep.join(folder for folder in folders if self._is_elsewhere(folder))
-        return {
-            **kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1",
-            "PYTHONSAFEPATH": "1",  # Python tools import nothing from the scratch folder
-        }  # fmt: skip
 
-    def _is_elsewhere(self, folder: str) -> bool:
-        real = os.path.realpath(folder)
-        return os.path.isabs(folder) and real != self._root and not real.startswith(self._root + "/")
+def tool_environment(root: str, scratch: str) -> dict[str, str]:
+    """Return the environment of a command; its PATH leaves out the folders of the workspace at `root`."""
+    given = os.environ
+    kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
+    folders = given.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if _is_elsewhere(folder, root))
+    return {**kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1"}
+
+
+def _is_elsewhere(folder: str, root: str) -> bool:
+    real = os.path.realpath(folder)
+    return os.path.isabs(folder) and real != root and not real.startswith(root + "/")
 
 
 class _HookProcess(ChildProcess):

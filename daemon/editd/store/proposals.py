@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
+from editd.system.process import Process, boot_id
 from editd.values.content import FileState, Version, version_of
 from editd.values.glob import Glob
 from editd.values.grant import Grant
@@ -35,6 +36,7 @@ from editd.values.proposal import (
     ProposedFile,
     ProposedHunk,
     TrialResult,
+    Verdict,
 )
 from editd.values.transaction import Authorship, Part, Seq
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import GitMode
-    from editd.values.proposal import ProposalKind, ProposalState, Verdict
+    from editd.values.proposal import ProposalKind, ProposalState
 
 PROPOSALS_FILE = "proposals.db"
 OPEN_MAX = 1_000  # proposals that wait; a reviewer's list is then long past any use
@@ -81,6 +83,10 @@ create table if not exists comment (
 create table if not exists check_result (
     proposal integer not null, number integer not null, written blob not null,
     primary key (proposal, number)) without rowid;
+create table if not exists author (
+    proposal integer not null, number integer not null, written blob not null,
+    primary key (proposal, number)) without rowid;
+create table if not exists intent (proposal integer primary key, written blob not null);
 create table if not exists "grant" (number integer primary key autoincrement, written blob not null);
 """
 _COLUMNS = {  # of each table: a flipped bit may have renamed one
@@ -97,13 +103,14 @@ _COLUMNS = {  # of each table: a flipped bit may have renamed one
     "decision": "proposal, number, written",
     "comment": "proposal, number, written",
     "check_result": "proposal, number, written",
+    "author": "proposal, number, written",
+    "intent": "proposal, written",
     '"grant"': "number, written",
 }
 # The tables with rows of a proposal:
-_PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result")
-
-
-Note = TypeVar("Note", Decision, Comment, TrialResult)
+_PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result", "author", "intent")
+CHECKS_MAX = 100  # results of one proposal
+LINES_MAX = 20  # lines of processes of one proposal's author
 
 
 class _Proposal(Struct, frozen=True):
@@ -122,6 +129,29 @@ class _Proposal(Struct, frozen=True):
     undoes: list[int] = []
     parts: list[tuple[int, str, list[int]]] = []
     is_collecting: bool = False
+    lands_after: list[str] = []
+
+
+class Intent(Struct, frozen=True):
+    """A decision that is about to land hunks, stored before its transaction is committed.
+
+    `numbers` are those of the hunks. New fields come last, with a default.
+    """
+
+    revision: int
+    numbers: tuple[int, ...]
+    decision: Decision
+    verdicts: dict[HunkId, Verdict]
+
+
+class _Author(Struct, frozen=True):
+    """The stored line of an author's process. New fields come last, with a default."""
+
+    boot: str
+    line: tuple[Process, ...]
+
+
+Note = TypeVar("Note", Decision, Comment, TrialResult, _Author)
 
 
 class _Grant(Struct, frozen=True):
@@ -162,10 +192,13 @@ class ProposalStore:
                         self._execute("insert into sqlite_sequence values (?, ?)", table, now_us // 1_000_000)
             sqlite.is_open(self._database)
 
-    def add(self, proposal: Proposal, files: Sequence[ProposedFile]) -> Proposal:
+    def add(
+        self, proposal: Proposal, files: Sequence[ProposedFile], line: tuple[Process, ...] = ()
+    ) -> Proposal:
         """Store a new proposal under the next number, which replaces its own. Return it.
 
-        Raises Overloaded if too many are open, or if their content is too large.
+        `line` is the author's process with those above it. Raises Overloaded if too many are open, or if
+        their content is too large.
         """
         self._check_count(proposal.authorship.session)
         with self._writing():
@@ -176,15 +209,19 @@ class ProposalStore:
             )
             proposal = replace(proposal, number=ProposalNumber(cast("int", added.lastrowid)))
             more = self._add_revision(proposal, files)
+            self._add_line(proposal.number, line)
         self._keep(proposal)
         self.content_bytes += more
         return proposal
 
-    def revise(self, proposal: Proposal, files: Sequence[ProposedFile]) -> None:
+    def revise(
+        self, proposal: Proposal, files: Sequence[ProposedFile], line: tuple[Process, ...] = ()
+    ) -> None:
         """Store a proposal with the next revision, which has these files. Raises Overloaded."""
         with self._writing():
             self._put(proposal)
             more = self._add_revision(proposal, files)
+            self._add_line(proposal.number, line)
         self._keep(proposal)
         self.content_bytes += more
 
@@ -201,7 +238,19 @@ class ProposalStore:
                 "update hunk set verdict = ? where proposal = ? and revision = ? and id = ?", rows
             )
             self._add_note("decision", proposal.number, decision)
+            self._execute("delete from intent where proposal = ?", proposal.number)
         self._keep(proposal)
+
+    def intend(self, number: ProposalNumber, intent: Intent) -> None:
+        """Store a decision before its transaction. `decide` removes it; after a crash it is still there."""
+        with self._writing():
+            self._execute("insert or replace into intent values (?, ?)", number, sqlite.encoded(intent))
+
+    def intent(self, number: ProposalNumber) -> Intent | None:
+        """Return the decision that was to land hunks of a proposal when the daemon ended, or None."""
+        with self._reading():
+            row = self._execute("select written from intent where proposal = ?", number).fetchone()
+            return None if row is None else sqlite.decoded(row[0], Intent)
 
     def comment(self, proposal: Proposal, comment: Comment) -> None:
         """Store a comment, and the proposal with the time of it."""
@@ -211,10 +260,24 @@ class ProposalStore:
         self._keep(proposal)
 
     def check(self, proposal: Proposal, result: TrialResult) -> None:
-        """Store the result of a check, and the proposal with the time of it."""
+        """Store the result of a check, and the proposal with the time of it.
+
+        A result of the daemon's own replaces the last one of that check. Raises Overloaded if there are
+        too many others.
+        """
+        number = proposal.number
         with self._writing():
             self._put(proposal)
-            self._add_note("check_result", proposal.number, result)
+            kept = [one for one in self.checks(number) if not (one.command and one.name == result.name)]
+            if not result.command:
+                kept = self.checks(number)
+            if len(kept) >= CHECKS_MAX and not result.command:
+                raise Overloaded(
+                    f"Proposal {number} has {CHECKS_MAX} results of checks.", hint="Propose it anew."
+                )
+            self._execute("delete from check_result where proposal = ?", number)
+            for one in (*kept, result):
+                self._add_note("check_result", number, one)
         self._keep(proposal)
 
     def add_grant(self, grant: Grant) -> Grant:
@@ -327,6 +390,11 @@ class ProposalStore:
         """Return the results of checks of a proposal, in their order."""
         return self._notes("check_result", number, TrialResult)
 
+    def lines(self, number: ProposalNumber) -> list[tuple[Process, ...]]:
+        """Return the lines of the processes that have proposed this, of the present boot of the machine."""
+        boot = boot_id()
+        return [one.line for one in self._notes("author", number, _Author) if one.boot == boot]
+
     def forget_settled(self, before_us: int) -> int:
         """Delete the settled proposals that have not changed since `before_us`.
 
@@ -431,7 +499,16 @@ class ProposalStore:
         )
         return size if added.rowcount else 0
 
-    def _add_note(self, table: str, number: ProposalNumber, note: Decision | Comment | TrialResult) -> None:
+    def _add_line(self, number: ProposalNumber, line: tuple[Process, ...]) -> None:
+        """Store the line of an author's process, unless it is known."""
+        known = self._notes("author", number, _Author)
+        author = _Author(boot_id(), line)
+        if line and author not in known and len(known) < LINES_MAX:
+            self._add_note("author", number, author)
+
+    def _add_note(
+        self, table: str, number: ProposalNumber, note: Decision | Comment | TrialResult | _Author
+    ) -> None:
         self._execute(
             f"insert into {table} select ?, count(*) + 1, ? from {table} where proposal = ?",  # noqa: S608  # ours
             number, sqlite.encoded(note), number,
@@ -496,7 +573,7 @@ def _row(proposal: Proposal) -> tuple[str, str | None, str | None, int, int, byt
         proposal.kind, author.actor, author.message, _texts(proposal.may_write), proposal.rule, proposal.at,
         proposal.created_us, proposal.expires_us, list(proposal.landed), proposal.fingerprint,
         list(proposal.undoes), [(part.seq, part.path.text, list(part.hunks)) for part in proposal.parts],
-        proposal.is_collecting,
+        proposal.is_collecting, list(proposal.lands_after),
     )  # fmt: skip
     return (
         proposal.state, author.session, author.request_id, proposal.revision, proposal.changed_us,
@@ -531,6 +608,7 @@ def _proposal(
         tuple(map(Seq, kept.undoes)),
         tuple(Part(Seq(seq), WorkspacePath(path), tuple(hunks)) for seq, path, hunks in kept.parts),
         kept.is_collecting,
+        tuple(kept.lands_after),
     )
 
 

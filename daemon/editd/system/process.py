@@ -153,6 +153,15 @@ def line_above(pid: int) -> tuple[Process, ...]:
     return tuple(line)
 
 
+def boot_id() -> str:
+    """Return the name of this boot, within which the start of a process counts; "" if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 # The free memory of this process.
 
 

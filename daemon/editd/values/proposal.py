@@ -77,6 +77,7 @@ class Proposal(Struct, frozen=True):
     undoes: tuple[Seq, ...] = ()  # the transactions that an undo takes back, once it lands
     parts: tuple[Part, ...] = ()  # of them, those that it takes back in part
     is_collecting: bool = False  # it takes all edits of its session, `batch: "session"`
+    lands_after: tuple[str, ...] = ()  # the checks after which its rule lets it land; none is a reviewer's
 
     @property
     def is_decided_whole(self) -> bool:
@@ -127,6 +128,7 @@ class TrialResult(Struct, frozen=True):
     exit: int
     seconds: float
     output: str
+    command: tuple[str, ...] = ()  # as it was configured, of a check that the daemon has run itself
 
 
 class Comment(Struct, frozen=True):

@@ -826,6 +826,7 @@ class ProposedResult(Result):
     revision: int | None
     view: str | None
     rule: str
+    lands_after: list[str] = []  # the checks after which it lands by itself
 
 
 class ApprovedBy(Result):
@@ -1146,6 +1147,7 @@ class ProposalEntry(Result):
     comments: list[ReviewComment]
     checks: list[CheckReport]
     waiting: int
+    lands_after: list[str]  # the checks after which it lands by itself
 
 
 class ProposalListResult(Result):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Changesets
     from editd.engine.engine import Engine
     from editd.engine.queries import Queries
+    from editd.server.check_runner import CheckRunner
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
@@ -120,6 +121,7 @@ class Services(Struct):
     watching: WorkspaceWatcher
     searcher: RegexPool
     hooker: HookRunner
+    checks: CheckRunner
     configuration: Configuration
     subscriptions: Subscriptions
     sessions: SessionMethods

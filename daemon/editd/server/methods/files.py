@@ -217,9 +217,10 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
     proposals = services.proposals
     is_plain = params.propose is UNSET and params.proposal is UNSET and params.wait is UNSET
-    if is_plain and not proposals.may_ask and request.propose is None and not request.is_collected:
+    may_wait = proposals.may_ask or services.sessions.always_proposes(request.authorship.session)
+    if is_plain and not may_wait and not request.is_collected:
         return services.queue.submit(request, render)
-    return proposals.queued(proposals.marked(request, params), render, params, caller)
+    return proposals.queued(proposals.marked(request, params, caller), render, params, caller)
 
 
 def begin(services: Services, params: messages.Begin, caller: ClientState) -> messages.BeginResult:
@@ -273,7 +274,7 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
     services.sessions.admit_as(said.session, caller)
     if changeset.must_propose:
         request = replace(request, propose="request", is_draft=True)
-    request = services.proposals.marked(services.sessions.with_defaults(request), params)
+    request = services.proposals.marked(services.sessions.with_defaults(request), params, caller)
     return services.proposals.queued(request, render, params, caller)
 
 

@@ -383,7 +383,7 @@ def restore(services: Services, params: messages.Restore, caller: ClientState) -
         raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
     reader = caller.reader(authorship.session)
     request = Restore(authorship, reader, params.to, paths, params.dry_run, _fingerprint(params))
-    return _settle_and_restore(services, services.proposals.marked(request, params), params, caller)
+    return _settle_and_restore(services, services.proposals.marked(request, params, caller), params, caller)
 
 
 async def _settle_and_restore(
@@ -410,7 +410,7 @@ def _take_back(
         on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
         fingerprint=_fingerprint(params),
     )  # fmt: skip
-    request = services.proposals.marked(request, params)
+    request = services.proposals.marked(request, params, caller)
     return services.proposals.queued(request, partial(_undo_result, is_dry=params.dry_run), params, caller)
 
 

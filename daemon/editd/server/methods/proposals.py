@@ -1,12 +1,14 @@
 """The methods `proposal.*` and `review.*`: reviewers and their permission, views, decisions, and waiting.
 
 An author may not decide about its own proposals, on any connection. The kin of its process needs the user's
-PIN for that (`engine.reviewers`). The daemon notes the process of an author when it proposes, in memory.
+PIN for that (`engine.reviewers`). The store has the line of processes of each author.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,10 +17,10 @@ from msgspec.structs import replace
 
 from editd.config.pin import pin_path, read_pin
 from editd.edits.rebase import land
-from editd.engine.commands import Apply, Restore, Undo
+from editd.engine.commands import Apply, Land, Restore, Sender, Undo
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.proposal_view import check_view
-from editd.engine.proposals import Proposals
+from editd.engine.proposals import EDITD, Proposals
 from editd.engine.queries import LineBlame
 from editd.engine.reviewers import PinTries, common_program
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
@@ -31,11 +33,11 @@ from editd.tools import review_answers
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from editd.config.schema import ReviewKeys
     from editd.edits.rebase import FittedFile, FittedHunk
-    from editd.engine.commands import Land, Write
+    from editd.engine.commands import Write
     from editd.engine.engine import Engine
     from editd.engine.proposal_view import View
     from editd.server.connection import Answer, ClientState
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from editd.system.process import Process
     from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.proposal import Proposal, ProposalNumber, Reviewer
+    from editd.values.proposal import Proposal, ProposalNumber, Reviewer, TrialResult
     from editd.values.transaction import Outcome, Transaction
 
 WAIT_SECONDS_MAX = 600.0
@@ -56,6 +58,7 @@ BLAME_SECONDS_MAX = 0.05  # for the transactions in the way of one conflict
 BLOCKING_MAX = 10  # transactions in the way that are named, the newest
 GRANT_SECONDS_MAX = 86400.0
 CLOSED = ("withdrawn", "expired")
+RULES = "review rules"  # the reader of a landing that a rule decides
 
 Marked = TypeVar("Marked", Apply, Undo, Restore)
 Proposing = (
@@ -80,11 +83,12 @@ class ProposalMethods:
         self._loop = asyncio.get_running_loop()
         self._summaries: dict[int, tuple[int, ProposalSummary]] = {}  # by number, with the time of the change
         self.by_path: dict[WorkspacePath, set[int]] = {}  # the proposals of `_summaries` that change a path
-        self._lines: dict[int, tuple[Process, ...]] = {}  # of the authors' processes, by proposal
+        self._settled: deque[int] = deque()  # the settled ones among `_summaries`, the oldest first
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
+        self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self._is_closing = False
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
         proposals.on_changed = self._changed
@@ -95,7 +99,11 @@ class ProposalMethods:
     @property
     def count(self) -> int:
         """The number of proposals that wait for a decision."""
-        return len(self._proposals.store.open)
+        return self._proposals.count()
+
+    def open_numbers(self) -> list[int]:
+        """Return the proposals that wait for a decision."""
+        return sorted(self._proposals.store.open)
 
     def leave(self, caller: ClientState) -> None:
         """Forget what belongs to a closed connection."""
@@ -123,14 +131,18 @@ class ProposalMethods:
         for touch in transaction.touches:
             for number in tuple(self.by_path.get(touch.path, ())):
                 self._forget(number)
+                self._loop.call_soon_threadsafe(self.on_moved, number)
 
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
         self.may_ask = not self._engine.review.never_asks
         self._proposals.lifetime_us = int(review.expire * 1_000_000)
 
-    def marked(self, request: Marked, params: Proposing) -> Marked:
-        """Return the request, to be proposed if it asks for that or its session does."""
+    def marked(self, request: Marked, params: Proposing, caller: ClientState) -> Marked:
+        """Return the request with its sender, to be proposed if it asks for that or its session does."""
+        peer = caller.listener.peer
+        sender = Sender(None if peer is None else peer.pid, caller.listener.is_reviewers)
+        request = replace(request, sender=sender)
         if isinstance(params.propose, bool) and params.propose:
             request = replace(request, propose="request")
         elif request.propose is None and self._sessions.always_proposes(request.authorship.session):
@@ -207,6 +219,42 @@ class ProposalMethods:
         if isinstance(request, Apply) and isinstance(answer.answers, list):
             decided = partial(self._decided_tools, number, request, answer, rendered)
         return await self._queue.run(decided)
+
+    # ── for the daemon's own checks ──
+
+    def for_checks(self, number: int) -> tuple[Proposal, ProposalSummary, list[TrialResult]] | None:
+        """Return an open proposal with its view and the results of checks; None if it is not open."""
+        proposal = self._proposals.store.open.get(convert.proposal_number(number))
+        if proposal is None or proposal.state != "open":
+            return None
+        return proposal, self._summary(proposal), self._proposals.store.checks(proposal.number)
+
+    def note_check(
+        self,
+        number: int,
+        view: str,
+        name: str,
+        status: int,
+        seconds: float,
+        output: str,
+        command: tuple[str, ...],
+    ) -> None:
+        """Store the result of a check that the daemon has run. Raises Decided if it comes too late."""
+        of = convert.proposal_number(number)
+        self._proposals.check(of, view, name, status, seconds, output, EDITD, command)
+
+    async def land_by_rule(self, number: int, passed: frozenset[str]) -> None:
+        """Land a proposal on which these checks have passed, if the rules let it. Raises Refused."""
+        request = await self._queue.run(partial(self._landing_by_rule, number, passed))
+        try:
+            await self._queue.result_of(request)
+        finally:
+            await self._queue.run(partial(self._engine.seen.forget, RULES))
+
+    def _landing_by_rule(self, number: int, passed: frozenset[str]) -> Land:
+        proposal = self._proposals.get(convert.proposal_number(number))
+        view = self._summary(proposal).token
+        return Land(convert.NOBODY, RULES, proposal.number, EDITD, view=view, passed=passed)
 
     # ── the methods ──
 
@@ -307,7 +355,6 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         authorship = self._proposals.get(number).authorship
         made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
-        self._lines[made.number] = self._lines.get(number, ())
         return self._result(made)
 
     def check(self, params: messages.ProposalCheck, caller: ClientState) -> messages.ProposalResult:
@@ -365,8 +412,6 @@ class ProposalMethods:
 
     def _note_author(self, number: int, caller: ClientState) -> None:
         self._authors.setdefault(caller.number, set()).add(number)
-        if number not in self._lines:
-            self._lines[number] = _line_of(caller)
 
     def _by(self, caller: ClientState) -> Reviewer:
         line = _line_of(caller)
@@ -389,7 +434,7 @@ class ProposalMethods:
                 hint="Decide on a connection of your own.",
                 data=data,
             )
-        self._check_kin(self._lines.get(number, ()), caller, f"decide about proposal {number}")
+        self._check_kin(self._proposals.store.lines(number), caller, f"decide about proposal {number}")
         return self._by(caller)
 
     def _check_author(self, number: ProposalNumber, caller: ClientState) -> None:
@@ -402,11 +447,19 @@ class ProposalMethods:
                 data={"proposal": number},
             )
 
-    def _check_kin(self, author: Sequence[Process], caller: ClientState, what: str) -> None:
-        """Raise PermissionDenied if the author's process and the caller's are kin, and the PIN is missing."""
+    def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, what: str) -> None:
+        """Raise PermissionDenied if an author's process and the caller's are kin, and the PIN is missing.
+
+        A process of the daemon's own, such as a check of proposed code, may not decide at all.
+        """
+        own = _line_of(caller)
+        if any(process.pid == os.getpid() for process in own):
+            raise PermissionDenied(
+                f"A program that the daemon runs may not {what}.", hint="Decide from a terminal of your own."
+            )
         if caller.number in self._unlocked:
             return
-        program = common_program(author, _line_of(caller))
+        program = next((found for line in authors if (found := common_program(line, own))), None)
         if program is None:
             return
         has_pin = read_pin(pin_path()) is not None
@@ -418,13 +471,12 @@ class ProposalMethods:
             data={"needs_pin": has_pin, "program": program},
         )
 
-    def _lines_of(self, session: str | None) -> tuple[Process, ...]:
-        """Return the process of a session that has proposed something; of any, for None."""
-        for number, line in reversed(self._lines.items()):
-            known = self._proposals.store.open.get(convert.proposal_number(number))
-            if known is not None and session in (None, known.authorship.session):
-                return line
-        return ()
+    def _lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
+        """Yield the processes of a session that have proposed what waits; of any, for None."""
+        store = self._proposals.store
+        for proposal in store.open.values():
+            if session in (None, proposal.authorship.session):
+                yield from store.lines(proposal.number)
 
     # ── views ──
 
@@ -445,6 +497,10 @@ class ProposalMethods:
         self._forget(number)
         shown = wire.summary(self._view(proposal.number))
         self._summaries[number] = proposal.changed_us, shown
+        if proposal.is_settled:
+            self._settled.append(number)
+            if len(self._settled) > LIST_MAX:
+                self._forget(self._settled.popleft())
         for path in shown.paths:
             self.by_path.setdefault(path, set()).add(number)
         return shown
@@ -626,8 +682,6 @@ class ProposalMethods:
     def _tell_now(self, proposal: Proposal, what: str) -> None:
         for event in self._waiting.get(proposal.number, ()):
             event.set()
-        if proposal.is_settled:
-            self._lines.pop(proposal.number, None)
         if len(self._subscriptions):
             seq = proposal.landed[-1] if what == "landed" and proposal.landed else None
             shown = self._entry(proposal)
@@ -635,6 +689,7 @@ class ProposalMethods:
             self._subscriptions.tell("proposal", {"what": what, "proposal": shown, "seq": seq}, paths)
         if proposal.is_settled:
             self._forget(proposal.number)
+        self.on_moved(proposal.number)
 
 
 def open_proposals(
@@ -644,6 +699,10 @@ def open_proposals(
     store = ProposalStore(state, engine.clock.now_us())
     engine.proposals = Proposals(store, engine.history, engine.clock)
     return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions)
+
+
+def _ignore(_number: int) -> None:
+    """Serve as `on_moved` until there is one."""
 
 
 def _line_of(caller: ClientState) -> tuple[Process, ...]:

@@ -118,8 +118,6 @@ class SessionMethods:
             return request
         if session.on_stale is not None and request.on_stale is None:
             request = replace(request, on_stale=session.on_stale)
-        if session.always_proposes and request.propose is None:
-            request = replace(request, propose="session")
         return replace(request, is_collected=True) if session.is_collected else request
 
     def is_collected(self, name: str | None, caller: ClientState) -> bool:

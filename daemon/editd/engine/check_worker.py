@@ -1,0 +1,172 @@
+"""The check worker: a process that runs one command on the files as a proposal would leave them, and ends.
+
+`python -m editd.engine.check_worker`, framed messages on stdin and stdout (`system.process`). The request is
+a frame, and a frame for each proposed file (`requests_of`). The answer is one frame: `exit` as a shell has
+it, `seconds`, and the end of the `output`.
+
+K1  The command runs in an overlay over the workspace, or where that is impossible, in a copy of it. In the
+    overlay, nothing that it writes below the workspace's path reaches the workspace.
+K2  When the command ends or times out, all processes that it started are killed, even in another session.
+K3  When stdin closes, because the daemon died or gave up, all of them are killed, and there is no answer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.command_run import (
+    PRINTED_BYTES_MAX,
+    Abandoned,
+    OutputStream,
+    attend,
+    begin_worker,
+    end_with_all,
+    has_parent,
+)
+from editd.system.process import die_with_parent, kill_descendants, read_frame, write_frame
+from editd.workspace.trial_tree import (
+    NOT_FOUND,
+    NOT_RUN,
+    TrialFile,
+    WorkspaceTooLarge,
+    copy_workspace,
+    enter_overlay,
+    remove_tree,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from editd.system.process import Frame
+    from editd.values.content import Change, FileState
+
+KEPT_BYTES = 16_000  # of the end of the output: 4,000 characters of at most 4 bytes
+TIMED_OUT, SIGNALLED = 124, 128  # as timeout(1) and a shell have them
+
+
+def requests_of(
+    root: str,
+    folder: str,
+    command: Sequence[str],
+    seconds: float,
+    environment: Mapping[str, str],
+    changes: Iterable[Change[FileState]],
+) -> list[Frame]:
+    """Return the frames of a request. `folder` is for its scratch files, and exists."""
+    files: list[Frame] = []
+    for change in changes:
+        after = change.after
+        mode, content = (None, None) if after is None else (f"{after.mode:o}", after.content)
+        files.append({"path": change.path.text, "mode": mode, "content": content})
+    begin: dict[str, Any] = {
+        "root": root, "folder": folder, "command": list(command), "seconds": seconds,
+        "environment": dict(environment), "files": len(files),
+    }  # fmt: skip
+    return [begin, *files]
+
+
+class CheckRun:
+    """The run of one command."""
+
+    def __init__(self, request: Frame, files: Sequence[TrialFile]) -> None:
+        self._root: str = request["root"]
+        self._scratch: str = request["folder"]
+        self._command: list[str] = request["command"]
+        self._command[0] = os.path.expanduser(self._command[0])
+        self._seconds: float = request["seconds"]
+        self._environment: dict[str, str] = request["environment"]
+        self._files = files
+
+    def answer(self) -> Frame:
+        """Run the command and return the answer. Raises Abandoned."""
+        began = time.monotonic()
+        try:
+            process = self._in_overlay() or self._in_copy()
+        except WorkspaceTooLarge:
+            return _not_run("The workspace is too large to copy, and this system has no overlay.")
+        except FileNotFoundError as error:
+            return _not_run(f"{error.filename or self._command[0]}: not found", NOT_FOUND)
+        except OSError as error:
+            return _not_run(f"{self._command[0]} cannot be run: {error.strerror or error}")
+        return self._attended(process, began)
+
+    def _in_overlay(self) -> subprocess.Popen[bytes] | None:
+        """Start the command in an overlay; return None if this system has none for us. Raises OSError."""
+
+        def enter() -> None:  # after the fork: this process has one thread
+            os.umask(0o022)
+            enter_overlay(self._root, self._scratch, self._files)
+            die_with_parent()  # last: the new credentials clear it
+
+        try:
+            return self._started(self._root, enter)
+        except subprocess.SubprocessError:
+            return None
+
+    def _in_copy(self) -> subprocess.Popen[bytes]:
+        copied = os.path.join(self._scratch, "copy")
+        copy_workspace(self._root, copied, self._files)
+        if not has_parent():  # it took long
+            raise Abandoned
+
+        def prepare() -> None:
+            os.umask(0o022)
+            die_with_parent()
+
+        return self._started(copied, prepare)
+
+    def _started(self, folder: str, prepare: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=folder, env=self._environment, start_new_session=True, preexec_fn=prepare,
+        )  # fmt: skip
+
+    def _attended(self, process: subprocess.Popen[bytes], began: float) -> Frame:
+        assert process.stdout is not None
+        output = OutputStream(process.stdout, KEPT_BYTES, is_end=True)
+        late = False
+        try:
+            late = attend(process, (output,), began + self._seconds)
+        finally:
+            end_with_all(process)  # K2
+            output.finish()
+        seconds, status = time.monotonic() - began, process.returncode
+        text = output.kept.decode("utf-8", "replace")
+        if late:
+            status, text = TIMED_OUT, f"{text}\nIt was still running after {self._seconds:g} s.\n"
+        elif output.is_flood:
+            status, text = NOT_RUN, f"{text}\nIt printed more than {PRINTED_BYTES_MAX >> 20} MiB.\n"
+        return {"exit": status if status >= 0 else SIGNALLED - status, "seconds": seconds, "output": text}
+
+
+def _not_run(reason: str, status: int = NOT_RUN) -> Frame:
+    return {"exit": status, "seconds": 0.0, "output": f"{reason}\n"}
+
+
+def main() -> None:
+    """Serve one request. End at once if stdin closes."""
+    begin_worker()
+    request = read_frame(sys.stdin.buffer)
+    if request is None:
+        return
+    files: list[TrialFile] = []
+    for _ in range(request["files"]):
+        frame = read_frame(sys.stdin.buffer)
+        if frame is None:
+            return
+        files.append(TrialFile(frame["path"], frame["content"], frame["mode"]))
+    try:
+        write_frame(sys.stdout.buffer, CheckRun(request, files).answer())
+    except (BrokenPipeError, Abandoned):  # K3
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+    finally:
+        kill_descendants()
+        remove_tree(request["folder"])
+
+
+if __name__ == "__main__":
+    main()

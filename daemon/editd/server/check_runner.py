@@ -1,0 +1,242 @@
+"""The runs of `[[review.check]]`: each on each open proposal, two at a time, in a process of its own.
+
+A change of a proposal, of a file that it changes, or of the configuration calls `look_at`. A look finds the
+checks that have no result on the present view, and ends the runs on an earlier one. If all checks that a
+proposal waits for have passed, the rules are asked again, and it lands.
+
+A daemon that ends, ends the runs (`engine.check_worker`). The next one finds that their results are missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.engine.check_worker import requests_of
+from editd.engine.review_checks import passed
+from editd.errors import Refused
+from editd.server.child_process import PYTHON, ChildProcess
+from editd.server.plan_workers import tool_environment
+from editd.system.process import KILL_SECONDS
+from editd.workspace.trial_tree import NOT_RUN, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editd.engine.review_checks import ReviewCheck
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.methods.proposals import ProposalMethods
+    from editd.system.process import Frame
+    from editd.values.content import Change, FileState
+
+log = logging.getLogger(__name__)
+
+RUNS_MAX = 2
+LOOK_SECONDS = 0.25  # changes within this time are looked at together
+CLOSE_SECONDS = 2.0  # for a process that is no longer needed to end its own children
+COPY_SECONDS = 120.0  # beyond the check's own time, to copy a workspace where no overlay is possible
+NICE = 5  # edits come before checks
+
+Key = tuple[int, str]  # a proposal and a check
+
+
+class _Job(Struct, frozen=True):
+    """A check to run on a view of a proposal."""
+
+    number: int
+    check: ReviewCheck
+    view: str
+    changes: list[Change[FileState]]
+
+
+class _Run(Struct):
+    """A run that has begun."""
+
+    task: asyncio.Task[None]
+    job: _Job | None = None
+
+
+class CheckRunner:
+    """All runs of a workspace's checks. Used by the loop's thread."""
+
+    def __init__(self, state: str, root: str, queue: EngineQueue, proposals: ProposalMethods) -> None:
+        """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
+        self._folder = os.path.join(state, "checks")
+        self._root = root
+        self._queue = queue
+        self._proposals = proposals
+        self._checks: tuple[ReviewCheck, ...] = ()
+        self._unseen: set[int] = set()  # proposals to look at
+        self._looks: asyncio.Task[None] | None = None
+        self._pending: dict[Key, None] = {}  # in their order
+        self._runs: dict[Key, _Run] = {}
+        self._is_closing = False
+        if os.path.isdir(self._folder):
+            remove_tree(self._folder)
+
+    def configure(self, checks: Sequence[ReviewCheck]) -> None:
+        """Use these checks from now on."""
+        if not self._checks and not checks:
+            return
+        self._checks = tuple(checks)
+        for number in self._proposals.open_numbers():
+            self.look_at(number)
+
+    def look_at(self, number: int) -> None:
+        """See soon which checks a proposal needs now. Costs nothing without a configured check."""
+        if self._is_closing or not (self._checks or self._runs):
+            return
+        self._unseen.add(number)
+        if self._looks is None:
+            self._looks = asyncio.get_running_loop().create_task(self._look_until_done())
+
+    async def close(self) -> None:
+        """End all runs, with all processes that they have started."""
+        self._is_closing = True
+        self._pending.clear()
+        tasks = [run.task for run in self._runs.values()]
+        if self._looks is not None:
+            tasks.append(self._looks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ── looking ──
+
+    async def _look_until_done(self) -> None:
+        try:
+            while self._unseen and not self._is_closing:
+                await asyncio.sleep(LOOK_SECONDS)
+                numbers, self._unseen = sorted(self._unseen), set()
+                for number in numbers:
+                    await self._look(number)
+        finally:
+            self._looks = None
+
+    async def _look(self, number: int) -> None:
+        try:
+            names = await self._queue.run(partial(self._find_work, number))
+            self._begin_runs()
+            if names:
+                await self._proposals.land_by_rule(number, names)
+        except Refused as refusal:
+            log.info("proposal %s: %s", number, refusal.text())
+        except Exception:  # our bug: the other proposals are still looked at
+            log.exception("the checks of proposal %s failed", number)
+
+    def _find_work(self, number: int) -> frozenset[str]:
+        """Note the checks that a proposal needs, and end runs that it does not. Return those that it passed.
+
+        None is returned if it does not land by itself, or has to wait for others.
+        """
+        known = self._proposals.for_checks(number)
+        wanted: dict[str, ReviewCheck] = {}
+        names = frozenset[str]()
+        if known is not None:
+            proposal, shown, results = known
+            done, names = passed(self._checks, results, shown.token)
+            wanted = {
+                check.name: check
+                for check in self._checks
+                if check.name not in done and check.is_for(proposal, shown.paths)
+            }
+            if not proposal.lands_after or not names.issuperset(proposal.lands_after):
+                names = frozenset()
+        for key in [key for key in (*self._pending, *self._runs) if key[0] == number]:
+            check = wanted.get(key[1])
+            if check is None:
+                self._pending.pop(key, None)
+            run = self._runs.get(key)
+            if run is None or run.job is None:  # it has yet to take the view
+                continue
+            if known is not None and check == run.job.check and run.job.view == known[1].token:
+                wanted.pop(key[1], None)
+            else:
+                run.task.cancel()
+        self._pending |= dict.fromkeys((number, name) for name in wanted)
+        return names
+
+    # ── running ──
+
+    def _begin_runs(self) -> None:
+        for key in list(self._pending):
+            if self._is_closing or len(self._runs) >= RUNS_MAX:
+                return
+            if key not in self._runs:  # otherwise the run on the earlier view has yet to end
+                del self._pending[key]
+                self._runs[key] = _Run(asyncio.get_running_loop().create_task(self._run(key)))
+
+    async def _run(self, key: Key) -> None:
+        try:
+            job = await self._queue.run(partial(self._job_of, key))
+            if job is None:
+                return
+            self._runs[key].job = job
+            answer = await self._answer(job)
+            await self._queue.run(partial(self._note, job, answer))
+        except Refused as refusal:
+            log.info("the check %s on proposal %s: %s", key[1], key[0], refusal.text())
+        except Exception:  # our bug, or no room for the scratch folder
+            log.exception("the check %s on proposal %s failed", key[1], key[0])
+        finally:
+            del self._runs[key]
+            self._begin_runs()
+
+    def _job_of(self, key: Key) -> _Job | None:
+        """Return the check with the files of the present view; None if it is no longer wanted."""
+        known = self._proposals.for_checks(key[0])
+        check = next((one for one in self._checks if one.name == key[1]), None)
+        if known is None or check is None:
+            return None
+        _, shown, results = known
+        if check.name in passed([check], results, shown.token)[0]:
+            return None
+        changes = self._proposals.changes_of(key[0])
+        return _Job(key[0], check, shown.token, changes) if changes else None
+
+    def _note(self, job: _Job, answer: Frame) -> None:
+        check = job.check
+        self._proposals.note_check(
+            job.number, job.view, check.name, answer["exit"], answer["seconds"], answer["output"],
+            check.command,
+        )  # fmt: skip
+
+    async def _answer(self, job: _Job) -> Frame:
+        """Run the command in a process. Return its answer, or one that says why there is none."""
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        scratch = os.path.join(self._folder, secrets.token_hex(8))
+        os.makedirs(os.path.join(scratch, "tmp"), 0o700)
+        answered: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        def hear(frame: Frame) -> None:
+            if not answered.done():
+                answered.set_result(frame)
+
+        def died(_status: int) -> None:
+            hear(_failed("The process of the check died."))
+
+        check = job.check
+        environment = tool_environment(self._root, scratch) | {"EDITD_CHECK": check.name}
+        frames = requests_of(self._root, scratch, check.command, check.seconds, environment, job.changes)
+        child = ChildProcess([*PYTHON, "editd.engine.check_worker"], on_frame=hear, on_death=died, nice=NICE)
+        try:
+            await child.start()
+            for frame in frames:
+                child.send(frame)
+            async with asyncio.timeout(check.seconds + KILL_SECONDS + COPY_SECONDS):  # it may be stopped
+                return await answered
+        except TimeoutError:
+            return _failed("The process of the check gave no answer.")
+        finally:
+            await child.close(CLOSE_SECONDS)
+            remove_tree(scratch)  # a killed process has left it
+
+
+def _failed(reason: str) -> Frame:
+    return {"exit": NOT_RUN, "seconds": 0.0, "output": f"{reason}\n"}

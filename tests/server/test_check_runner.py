@@ -1,0 +1,300 @@
+"""Checks of proposals through the real socket: they run on each view, and a rule can wait for one."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire import messages
+from editd_client.errors import EditdError
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+SECONDS_MAX = 30.0
+LINES = "".join(f"{number}\n" for number in range(1, 31))
+CHECK = """
+[[review.check]]
+name = "tests"
+command = ["sh", "-c", "{script}"]
+paths = ["**/*.txt"]
+seconds = {seconds}
+"""
+RULE = """
+[[review.rule]]
+name = "when tested"
+paths = ["**"]
+action = "land"
+check = "tests"
+"""
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    place.write({"a.txt": LINES, "b.txt": LINES, "c.md": LINES})
+    with place.start() as made:
+        made.settle()
+        made.session_open("agent", actor="claude")
+        yield made
+    place.stop()
+
+
+def configure(
+    place: Workplace, client: Client | None, script: str, more: str = "", seconds: float = 20
+) -> None:
+    folder = Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(CHECK.format(script=script, seconds=seconds) + more)
+    if client is not None:
+        client.config_reload()
+
+
+def propose(client: Client, *edits: messages.AnyEdit, wish: bool = True) -> int:
+    made = client.apply(list(edits), propose=True) if wish else client.apply(list(edits))
+    assert made.transaction is None
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert made.proposal.proposal is not None
+    return made.proposal.proposal
+
+
+def checked(client: Client, number: int, times: int = 1) -> list[messages.CheckReport]:
+    """Return the results of a proposal, once it has so many current ones."""
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until:
+        checks = client.proposal_get(number).checks
+        if sum(one.is_current for one in checks) >= times:
+            return checks
+        time.sleep(0.05)
+    raise AssertionError(f"no result: {client.proposal_get(number).checks}")
+
+
+def wait_for(file: Path) -> str:
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until:
+        if file.exists() and file.read_text():
+            return file.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"{file} was not written")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def wait_for_end(pid: int) -> None:
+    until = time.monotonic() + SECONDS_MAX
+    while is_alive(pid):
+        assert time.monotonic() < until, f"process {pid} still runs"
+        time.sleep(0.02)
+
+
+def test_a_check_sees_the_proposed_files_and_changes_nothing(place: Workplace, author: Client) -> None:
+    configure(place, author, "grep -c five a.txt; cat c.md | head -1; echo x >b.txt; rm c.md; exit 3")
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+    (result,) = checked(author, number)
+    assert (result.name, result.exit, result.output) == ("tests", 3, "1\n1\n")
+    assert (result.by.actor, result.by.via) == ("editd", "rule")
+    assert place.files() == {name: LINES.encode() for name in ("a.txt", "b.txt", "c.md")}
+    assert os.listdir(place.state / "checks") == []
+
+
+def test_a_check_is_for_its_paths_and_its_subscribers_hear_of_it(place: Workplace, author: Client) -> None:
+    configure(place, author, "true")
+    with place.client() as other, other.subscribe(events=["proposal"]) as events:
+        propose(author, replace("c.md", "\n5\n", "\nfive\n"))
+        number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+        heard = [events.wait(SECONDS_MAX) for _ in range(3)]
+    told = [(one.data["what"], one.data["proposal"]["proposal"]) for one in heard if one is not None]
+    assert told == [("opened", 1), ("opened", number), ("checked", number)]
+    assert author.proposal_get(1).checks == []
+
+
+def test_a_result_is_struck_out_when_the_view_moves_and_the_check_runs_again(
+    place: Workplace, author: Client
+) -> None:
+    configure(place, author, "grep -c twenty a.txt; true")
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+    (first,) = checked(author, number)
+    place.write({"a.txt": LINES.replace("\n20\n", "\ntwenty\n")})
+    author.settle()
+    assert author.proposal_get(number).view != first.view
+    (second,) = checked(author, number)
+    assert (first.output, second.output) == ("0\n", "1\n")
+    assert second.view == author.proposal_get(number).view
+
+
+def test_an_edit_lands_by_itself_once_its_check_has_passed(place: Workplace, author: Client) -> None:
+    configure(place, author, "grep -q five a.txt", RULE)
+    made = author.apply([replace("a.txt", "\n5\n", "\nfive\n")], wait=SECONDS_MAX)
+    assert made.transaction is not None
+    assert made.transaction.approved_by == messages.ApprovedBy(rule="when tested")
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert (made.proposal.state, made.proposal.lands_after) == ("landed", ["tests"])
+    assert b"five" in place.files()["a.txt"]
+    (decision,) = author.proposal_get(1).decisions
+    assert (decision.by.actor, decision.by.via, decision.seq) == ("when tested", "rule", 1)
+
+
+def test_after_a_failed_check_a_reviewer_decides(place: Workplace, author: Client) -> None:
+    configure(place, author, "exit 1", RULE)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
+    checked(author, number)
+    waited = author.proposal_wait(number, timeout=1)
+    assert waited.state == "open"
+    assert place.files()["a.txt"] == LINES.encode()
+
+
+def test_a_claim_of_the_author_satisfies_no_rule(place: Workplace, author: Client) -> None:
+    configure(place, author, "exit 1", RULE)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
+    checked(author, number)
+    author.proposal_check(number, author.proposal_get(number).view, "tests", exit=0, seconds=1, output="")
+    assert author.proposal_wait(number, timeout=1).state == "open"
+    own, claim = checked(author, number, 2)
+    assert (own.by.via, claim.by.via) == ("rule", "socket")
+    assert (own.exit, claim.exit) == (1, 0)
+
+
+@pytest.mark.parametrize("wish", [True, False])
+def test_what_asks_for_a_reviewer_does_not_land_by_a_check(
+    place: Workplace, author: Client, wish: bool
+) -> None:
+    """A wish of the request, and a rule that asks about another path of the same edit."""
+    ask = '[[review.rule]]\nname = "docs"\npaths = ["*.md"]\naction = "ask"\n' + RULE
+    configure(place, author, "true", ask)
+    edits = [replace("a.txt", "\n5\n", "\nfive\n")]
+    if not wish:
+        edits.append(replace("c.md", "\n5\n", "\nfive\n"))
+    number = propose(author, *edits, wish=wish)
+    checked(author, number)
+    assert author.proposal_wait(number, timeout=1).state == "open"
+    assert author.proposal_get(number).lands_after == []
+
+
+def test_a_run_on_an_earlier_view_ends_and_decides_nothing(
+    place: Workplace, author: Client, tmp_path: Path
+) -> None:
+    """The first run would pass. Before it ends, somebody changes the file, and the second one fails."""
+    note = tmp_path / "pid"
+    script = f"if grep -q twenty a.txt; then exit 1; fi; echo $$ >{note}; sleep 60"
+    configure(place, author, script, RULE)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
+    first = int(wait_for(note))
+    place.write({"a.txt": LINES.replace("\n20\n", "\ntwenty\n")})
+    author.settle()
+    (result,) = checked(author, number)
+    assert result.exit == 1
+    assert not is_alive(first)
+    assert author.proposal_wait(number, timeout=0.5).state == "open"
+
+
+def test_a_check_has_a_time_limit(place: Workplace, author: Client, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    script = f"setsid sh -c 'echo $$ >{note}; sleep 60' & echo begun; sleep 60"
+    configure(place, author, script, RULE, seconds=1.5)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
+    (result,) = checked(author, number)
+    assert (result.exit, result.output) == (124, "begun\n\nIt was still running after 1.5 s.\n")
+    wait_for_end(int(wait_for(note)))
+
+
+@pytest.mark.parametrize("ends", ["stop", "kill"])
+def test_no_check_is_left_when_the_daemon_ends_and_the_next_one_runs_it(
+    place: Workplace, author: Client, tmp_path: Path, ends: str
+) -> None:
+    note = tmp_path / "pid"
+    configure(place, author, f"echo $$ >{note}; sleep 60", RULE)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
+    left = int(wait_for(note))
+    getattr(place, ends)()
+    wait_for_end(left)
+    configure(place, None, "grep -q five a.txt", RULE)
+    with place.start() as client:
+        assert client.proposal_wait(number, timeout=SECONDS_MAX).state == "landed"
+        assert os.listdir(place.state / "checks") == []
+
+
+def test_two_checks_run_at_once(place: Workplace, author: Client, tmp_path: Path) -> None:
+    """Each run notes its begin and its end; there are never three begun and not ended."""
+    note = tmp_path / "runs"
+    configure(place, author, f"echo + >>{note}; sleep 0.5; echo - >>{note}")
+    numbers = [propose(author, write(f"{name}.txt", name)) for name in "vwxyz"]
+    for number in numbers:
+        checked(author, number)
+    running = most = 0
+    for sign in note.read_text().split():
+        running += 1 if sign == "+" else -1
+        most = max(most, running)
+    assert (most, running) == (2, 0)
+
+
+def test_a_reviewers_decision_about_a_part_ends_the_rule(place: Workplace, author: Client) -> None:
+    configure(place, author, "exit 1", RULE)
+    number = propose(
+        author, replace("a.txt", "\n5\n", "\nfive\n"), replace("a.txt", "\n20\n", "\ntwenty\n"), wish=False
+    )
+    checked(author, number)
+    shown = author.proposal_get(number)
+    with reviewer(place) as ann:
+        ann.proposal_reject(number, hunks=[shown.files[0].hunks[0].hunk])
+    configure(place, author, "true", RULE)
+    until = time.monotonic() + SECONDS_MAX
+    while checked(author, number)[0].exit != 0:
+        assert time.monotonic() < until
+    assert author.proposal_wait(number, timeout=1).state == "open"
+
+
+def reviewer(place: Workplace) -> Client:
+    """Return a client that may decide, since it is not kin to the author's process here."""
+    import msgspec
+
+    from editd.config.pin import hash_pin
+
+    pin = Path(place.environment["XDG_CONFIG_HOME"]) / "editd" / "review.pin"
+    pin.write_bytes(msgspec.json.encode(hash_pin("1234")))
+    client = place.client()
+    client.hello("ann")
+    client.review_unlock("1234")
+    return client
+
+
+def test_proposed_code_may_not_decide(place: Workplace, author: Client, tmp_path: Path) -> None:
+    """A check that approves the proposal that it runs on, as code of an agent might try."""
+    note = tmp_path / "said"
+    (tmp_path / "approve.py").write_text(APPROVE.format(socket=place.socket, note=str(note)))
+    python = os.environ.get("PYTHON", "python3")
+    configure(place, author, f"{python} {tmp_path}/approve.py")
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+    assert "may not decide" in wait_for(note)
+    assert author.proposal_get(number).state == "open"
+
+
+APPROVE = """
+import json, socket
+stream = socket.socket(socket.AF_UNIX)
+stream.connect({socket!r})
+file = stream.makefile("rw")
+def ask(method, **params):
+    file.write(json.dumps(dict(jsonrpc="2.0", id=1, method=method, params=params)) + "\\n")
+    file.flush()
+    return json.loads(file.readline())
+view = ask("proposal.get", proposal=1)["result"]["view"]
+open({note!r}, "w").write(json.dumps(ask("proposal.approve", proposal=1, view=view)))
+"""
+
+
+def test_a_rule_for_a_check_that_is_not_there_is_refused(place: Workplace, author: Client) -> None:
+    with pytest.raises(EditdError, match=r"there is no review\.check 'test'"):
+        configure(place, author, "true", RULE.replace('"tests"', '"test"'))
