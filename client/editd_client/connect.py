@@ -21,6 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from editd.config.paths import review_socket_path
 from editd_client.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ def connect(path: str) -> socket.socket | None:
             _check_peer(stream, path)
             stream.setblocking(True)
             return stream
+
+
+def connect_reviewer(path: str) -> tuple[socket.socket, str] | None:
+    """Return a socket connected to the reviewers' own socket of the daemon at `path`, and its path.
+
+    None if this daemon has none. Raises Unreachable.
+    """
+    own = review_socket_path(path)
+    stream = connect(own) if os.path.lexists(own) else None
+    return None if stream is None else (stream, own)
 
 
 def connect_or_start(

@@ -129,6 +129,10 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         yield "config", f"invalid, the previous one stays in force: {status.config['problem']}"
     if status.config["restart"]:
         yield "config", f"waiting for a restart: {', '.join(status.config['restart'])}"
+    if status.proposals:
+        yield "proposals", f"{status.proposals} waiting for a reviewer"
+    if status.review_socket is not None:
+        yield "review", f"decisions are taken on {status.review_socket}"
     for hook in status.hooks:
         failed = (
             ""

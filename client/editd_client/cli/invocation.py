@@ -62,7 +62,11 @@ class Invocation:
             os.environ.pop("EDITD_TOKEN", None)  # it belongs to another session
         os.environ["EDITD_SESSION"] = session
 
-    def client(self, *, start: bool = True, attach: bool = True) -> Client:
+    def reviewer(self) -> Client:
+        """Return a client that may decide: on the reviewers' own socket, if the daemon has one."""
+        return self.client(attach=False, as_reviewer=True)
+
+    def client(self, *, start: bool = True, attach: bool = True, as_reviewer: bool = False) -> Client:
         """Return a client of the workspace's daemon. With `start`, start a daemon if none answers.
 
         With `start` and `attach`, the client acts in the session of EDITD_SESSION, otherwise in that of
@@ -71,7 +75,7 @@ class Invocation:
         """
         from editd_client.session_state import elsewhere, root_elsewhere
 
-        client = self._connected(start=start)
+        client = self._connected(start=start, as_reviewer=as_reviewer)
         if self.workspace.found == "named" and (root := root_elsewhere(client.ask, self.workspace)):
             raise elsewhere(self.workspace, root)
         if start and attach:
@@ -101,13 +105,16 @@ class Invocation:
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."
                 )
 
-    def _connected(self, *, start: bool) -> Client:
+    def _connected(self, *, start: bool, as_reviewer: bool) -> Client:
         from editd_client.cli.progress import PatientClient
-        from editd_client.connect import check_not_elsewhere, connect_or_start
+        from editd_client.connect import check_not_elsewhere, connect_or_start, connect_reviewer
 
         if start:
-            stream = connect_or_start(self.workspace, on_wait=self._say_starting)[0]
-            return PatientClient(stream, self.workspace.socket_path)
+            stream, path = connect_or_start(self.workspace, on_wait=self._say_starting)[0], ""
+            if as_reviewer and (own := connect_reviewer(self.workspace.socket_path)) is not None:
+                stream.close()
+                stream, path = own
+            return PatientClient(stream, path or self.workspace.socket_path)
         try:
             return PatientClient(self.workspace.socket_path, self.workspace.socket_path, reconnect=False)
         except Unreachable:

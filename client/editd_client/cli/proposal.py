@@ -177,7 +177,7 @@ def approve(
         raise click.UsageError(
             "Without a terminal to ask on, --view needs the token of `proposal show --json`."
         )
-    with invocation.client(attach=False) as client:
+    with invocation.reviewer() as client:
         shown = client.proposal_get(proposal)
         view = given["view"] or shown.view
         chosen = _chosen(shown, hunks)
@@ -223,7 +223,7 @@ def reject(
     invocation: Invocation, proposal: int, hunks: tuple[tuple[int, ...], ...], comment: str | None
 ) -> None:
     """Reject a proposal, or some of its hunks. `reopen` takes that back."""
-    with invocation.client(attach=False) as client:
+    with invocation.reviewer() as client:
         chosen = _chosen(client.proposal_get(proposal), hunks) if hunks else None
         result = unlocked(
             client,

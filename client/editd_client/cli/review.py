@@ -90,7 +90,7 @@ def allow(invocation: Invocation, /, *, paths: tuple[str, ...], ttl: str, **give
         seconds = duration(ttl)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--for'") from None
-    with invocation.client(attach=False) as client:
+    with invocation.reviewer() as client:
         made = unlocked(client, lambda: client.review_allow(paths, seconds, **given))
     if not invocation.say_json(made):
         output.echo(f"grant {made.grant}, until {output.local_time(made.expires)}")
@@ -127,7 +127,7 @@ def grants(invocation: Invocation) -> None:
 @click.pass_obj
 def revoke(invocation: Invocation, grant: int) -> None:
     """End a grant."""
-    with invocation.client(attach=False) as client:
+    with invocation.reviewer() as client:
         client.review_revoke(grant)
     if not invocation.say_json({}):
         output.echo(f"grant {grant} has ended")

@@ -86,6 +86,11 @@ def socket_path(workspace: str) -> str:
     return os.path.join(socket_folder(), f"{workspace}.sock")
 
 
+def review_socket_path(socket: str) -> str:
+    """Return the path of the reviewers' own socket, beside the daemon's at `socket`."""
+    return f"{socket.removesuffix('.sock')}.review.sock"
+
+
 def socket_folder() -> str:
     """Return the folder of the user's sockets, in the protocol's order."""
     if runtime := _absolute("XDG_RUNTIME_DIR"):

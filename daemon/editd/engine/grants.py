@@ -55,7 +55,7 @@ class Grants:
             raise Overloaded(f"{GRANTS_MAX} grants are in force.", hint="Revoke some of them first.")
         expires_us = self._clock.now_us() + ttl_us
         return self.store.add_grant(
-            Grant(0, session, tuple(globs), expires_us, uses, lines, by.actor, by.session)
+            Grant(0, session, tuple(globs), expires_us, uses, lines, by.actor, by.session, by.via)
         )
 
     def grants(self) -> list[Grant]:

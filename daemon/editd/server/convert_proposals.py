@@ -208,7 +208,7 @@ def grant(given: Grant) -> messages.GrantEntry:
         expires=rfc3339(given.expires_us),
         uses=given.uses,
         lines=given.lines,
-        by=messages.Decider(actor=given.actor, session=given.by_session, via="socket"),
+        by=messages.Decider(actor=given.actor, session=given.by_session, via=given.via),
     )
 
 

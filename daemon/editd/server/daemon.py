@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 import editd
+from editd.config.paths import review_socket_path
 from editd.engine.access import RealClock
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
@@ -39,7 +40,7 @@ from editd.server.methods.check import Repairs
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import open_proposals
 from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
-from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, watching_name
+from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, unbind, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
@@ -124,6 +125,7 @@ class Daemon:
         self._activity = Activity()
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
+        self._review_socket: str | None = None  # that of reviewers, if they have their own
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,6 +174,7 @@ class Daemon:
                     os.unlink(self._places.socket)
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        own = self._bind_reviewers()
         self._listen_to_signals()
         disk = Disk(self._places.root)
         refuse_folding(disk)
@@ -191,6 +194,7 @@ class Daemon:
                 else:
                     self._work_on(services, None)
             server = await serve(listening, self._clients.connect)
+            reviewers = None if own is None else await serve(own, self._clients.connect_reviewer)
             ready()
             self._supervision.ready()
             log.info("editd %s serves %s", editd.__version__, self._places.root)
@@ -205,6 +209,8 @@ class Daemon:
             if self._services is not None:
                 self._services.proposals.stop_waiting()
             server.close()
+            if reviewers is not None:
+                reviewers.close()
             await self._supervision.stopping()
             await self._drain()
             opening.cancel()
@@ -214,6 +220,21 @@ class Daemon:
                 services.subscriptions.finish()
         finally:
             await self._wind_up(disk, scanner, searcher, services)
+            if own is not None and self._review_socket is not None:
+                own.close()
+                unbind(self._review_socket)
+
+    def _bind_reviewers(self) -> socket.socket | None:
+        """Return the listener of reviewers, or None if they have none of their own.
+
+        Raises PermissionDenied or IoError.
+        """
+        path = review_socket_path(self._places.socket)
+        if self._config.review.socket == "shared":
+            unbind(path)
+            return None
+        self._review_socket = path
+        return bind(path)
 
     async def _wind_up(
         self, disk: Disk, scanner: Scanner, searcher: RegexPool, services: Services | None
@@ -309,6 +330,7 @@ class Daemon:
         proposals = open_proposals(state, engine, queue, subscriptions, sessions)
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
+        proposals.review_socket = self._review_socket
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,
@@ -556,6 +578,7 @@ class Daemon:
             system=self._shortfalls.facts(),
             pid=os.getpid(),
             id=self._places.name,
+            review_socket=self._review_socket,
         )
         return alone if self._dispatch is None else self._dispatch.status(alone)
 

@@ -250,6 +250,15 @@ def bind(path: str) -> socket.socket:
     return listener
 
 
+def unbind(path: str) -> None:
+    """Remove the socket of a dead daemon at `path`. Raises PermissionDenied if somebody listens there."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if os.path.lexists(path):
+        with _own_folder(folder) as descriptor:
+            _refuse_if_not_stale(descriptor, name, path)
+            os.unlink(name, dir_fd=descriptor)
+
+
 async def serve(listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
     """Accept connections on `listener`, each with a protocol from `make`."""
     loop = asyncio.get_running_loop()

@@ -164,6 +164,7 @@ class _Grant(Struct, frozen=True):
     lines: int | None
     actor: str
     by_session: str | None
+    via: str = "socket"
 
 
 class ProposalStore:
@@ -615,7 +616,7 @@ def _proposal(
 def _grant_row(grant: Grant) -> bytes:
     written = _Grant(
         grant.session, [glob.text for glob in grant.paths], grant.expires_us, grant.uses, grant.lines,
-        grant.actor, grant.by_session,
+        grant.actor, grant.by_session, grant.via,
     )  # fmt: skip
     return sqlite.encoded(written)
 
@@ -624,7 +625,7 @@ def _grant(number: int, written: bytes) -> Grant:
     kept = sqlite.decoded(written, _Grant)
     return Grant(
         number, kept.session, tuple(map(Glob.parse, kept.paths)), kept.expires_us, kept.uses, kept.lines,
-        kept.actor, kept.by_session,
+        kept.actor, kept.by_session, kept.via,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ class Grant(Struct, frozen=True):
     lines: int | None  # lines, added and deleted, that are left
     actor: str  # of the reviewer
     by_session: str | None
+    via: str = "socket"  # the way the reviewer's request came
 
     @property
     def name(self) -> str:

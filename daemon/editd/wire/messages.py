@@ -707,6 +707,7 @@ class StatusResult(Result):
     pid: int
     id: str
     system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
+    review_socket: str | None = None  # that of reviewers, if they have their own
 
 
 class CheckResult(Result):

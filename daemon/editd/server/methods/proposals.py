@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from editd.system.process import Process
     from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.proposal import Proposal, ProposalNumber, Reviewer, TrialResult
+    from editd.values.proposal import Proposal, ProposalNumber, Reviewer, TrialResult, Via
     from editd.values.transaction import Outcome, Transaction
 
 WAIT_SECONDS_MAX = 600.0
@@ -90,6 +90,7 @@ class ProposalMethods:
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self._is_closing = False
+        self.review_socket: str | None = None  # that of reviewers, if they have their own
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
         proposals.on_changed = self._changed
         sessions.withdraw_all = self.withdraw_all
@@ -367,6 +368,7 @@ class ProposalMethods:
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
+        self._check_socket(caller, "let edits through")
         if caller.session is not None and params.session in (None, caller.session):
             raise PermissionDenied(
                 "A session may not let its own edits through.",
@@ -390,7 +392,8 @@ class ProposalMethods:
     def grants(self, _params: messages.ReviewGrants, _caller: ClientState) -> messages.ReviewGrantsResult:
         return messages.ReviewGrantsResult(grants=[wire.grant(one) for one in self._proposals.grants()])
 
-    def revoke(self, params: messages.ReviewRevoke, _caller: ClientState) -> messages.Empty:
+    def revoke(self, params: messages.ReviewRevoke, caller: ClientState) -> messages.Empty:
+        self._check_socket(caller, "end a grant")
         self._proposals.revoke(params.grant)
         return messages.Empty()
 
@@ -416,10 +419,22 @@ class ProposalMethods:
     def _by(self, caller: ClientState) -> Reviewer:
         line = _line_of(caller)
         actor = self._sessions.actor(None, caller) or convert.ANYBODY
-        return convert.reviewer(actor, caller.session, "socket", line[0] if line else None)
+        via: Via = "review socket" if caller.listener.is_reviewers else "socket"
+        return convert.reviewer(actor, caller.session, via, line[0] if line else None)
+
+    def _check_socket(self, caller: ClientState, what: str) -> None:
+        """Raise PermissionDenied if only the reviewers' own socket serves for that."""
+        if self.review_socket is None or caller.listener.is_reviewers:
+            return
+        raise PermissionDenied(
+            f"No connection to this socket may {what}: reviewers have their own.",
+            hint=f"Connect to {self.review_socket}. `editctl proposal` and `editctl review` do that.",
+            data={"review_socket": self.review_socket},
+        )
 
     def _reviewer(self, number: ProposalNumber, caller: ClientState) -> Reviewer:
         """Return the reviewer, who may decide about the proposal. Raises PermissionDenied."""
+        self._check_socket(caller, f"decide about proposal {number}")
         author = self._proposals.get(number).authorship.session
         data: dict[str, Any] = {"proposal": number}
         if caller.session is not None and caller.session == author:
