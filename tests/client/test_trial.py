@@ -117,8 +117,10 @@ def test_a_copy_has_what_git_does_not_ignore(root: Path, tmp_path: Path) -> None
 def test_a_copy_of_a_folder_without_git_has_all_files(tmp_path: Path) -> None:
     (tmp_path / "plain" / "sub").mkdir(parents=True)
     (tmp_path / "plain" / "sub" / "x").write_text("1")
+    (tmp_path / "plain" / "link").symlink_to("sub")
     copy_workspace(str(tmp_path / "plain"), str(tmp_path / "copy"), [])
     assert files_below(tmp_path / "copy") == {"sub/x": "1"}
+    assert (tmp_path / "copy" / "link").is_symlink()
 
 
 def test_a_copy_does_not_go_into_a_folder_with_files(root: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from editd.config.schema import AtMost, Keep
-from editd.engine.commands import Apply, NeedsHooks, Restore, ReviewedText, Undo
+from editd.engine.commands import Apply, Land, NeedsHooks, Restore, ReviewedText, Undo
 from editd.engine.hooks import Hook, HookResult
-from editd.engine.proposals import Planned
+from editd.engine.proposals import EDITD, Planned
 from editd.engine.review_policy import ReviewPolicy, ReviewRule
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import (
@@ -22,6 +22,7 @@ from editd.errors import (
     PermissionDenied,
     Rejected,
     UnknownProposal,
+    ViewChanged,
 )
 from editd.server.retention import Retention
 from editd.values.content import Change, FileState, version_of
@@ -303,6 +304,64 @@ def test_the_same_request_finds_the_proposal_that_a_rule_made(harness: Harness) 
 
 
 # ── Grants ──
+
+
+def checked(*most: int, check: str | None = "tests") -> ReviewRule:
+    limits = AtMost(lines=most[0]) if most else AtMost()
+    return ReviewRule("tested", (Glob.parse("f"),), "land", limits, check=check)
+
+
+def by_rule(token: str, *names: str) -> Land:
+    return Land(Authorship("editd"), "rules", FIRST, EDITD, view=token, passed=frozenset(names))
+
+
+def test_a_rule_with_a_check_lands_exactly_the_view_that_has_passed_it(harness: Harness) -> None:
+    with opened(harness) as engine:
+        engine.review = ReviewPolicy("land", (checked(),))
+        waiting = outcome_of(engine, apply(write("f", "a\nb\nc\nd\nE\n"), session="s"))
+        assert (waiting.transaction, waiting.proposal) == (None, FIRST)
+        assert proposals(engine).get(FIRST).lands_after == ("tests",)
+        token = view(engine).token
+        assert isinstance(refused(engine, by_rule(token)), PermissionDenied)
+        assert isinstance(refused(engine, by_rule(token, "lint")), PermissionDenied)
+        engine.review = ReviewPolicy("land", (checked(1),))
+        assert isinstance(refused(engine, by_rule(token, "tests")), PermissionDenied), "it is beyond at_most"
+        engine.review = ReviewPolicy("land", (checked(),))
+        engine.review = ReviewPolicy()
+        done(engine, apply(write("f", "0\n" + BASE)))
+        engine.review = ReviewPolicy("land", (checked(),))
+        assert isinstance(refused(engine, by_rule(token, "tests")), ViewChanged), "its lines have moved"
+        landed = done(engine, by_rule(view(engine).token, "tests"))
+        assert harness.files()["f"] == "0\na\nb\nc\nd\nE\n"
+        approval = landed.authorship.approval
+        assert approval is not None
+        assert (approval.rule, approval.actor, approval.proposal) == ("tested", None, FIRST)
+        (decision,) = proposals(engine).store.decisions(FIRST)
+        assert decision.by == Reviewer("tested", via="rule")
+
+
+def test_a_conflict_keeps_a_rule_from_landing_the_rest(harness: Harness) -> None:
+    with opened(harness) as engine:
+        engine.review = ReviewPolicy("land", (checked(),))
+        outcome_of(engine, apply(write("f", PROPOSED), session="s"))
+        engine.review = ReviewPolicy()
+        done(engine, apply(write("f", "X\nb\nc\nd\ne\n")))
+        engine.review = ReviewPolicy("land", (checked(),))
+        assert states(engine) == ["conflict", "fits", "fits"]
+        assert isinstance(refused(engine, by_rule(view(engine).token, "tests")), ViewChanged)
+
+
+def test_the_checks_of_all_paths_are_needed_and_a_reviewer_if_one_path_needs_that(harness: Harness) -> None:
+    lint = ReviewRule("linted", (Glob.parse("g"),), "land", AtMost(), check="lint")
+    with opened(harness) as engine:
+        engine.review = ReviewPolicy("land", (checked(), lint, rule("asks", "other", "ask")))
+        outcome_of(engine, apply(write("f", "1\n"), write("g", "1\n")))
+        assert proposals(engine).get(FIRST).lands_after == ("tests", "lint")
+        assert isinstance(refused(engine, by_rule(view(engine).token, "tests")), PermissionDenied)
+        outcome_of(engine, apply(write("f", "1\n"), write("other", "1\n")))
+        asked = proposals(engine).get(SECOND)
+        assert (asked.rule, asked.lands_after) == ("asks", ())
+        done(engine, by_rule(view(engine).token, "tests", "lint"))
 
 
 def test_a_grant_lets_edits_land_until_it_is_used_up(harness: Harness) -> None:

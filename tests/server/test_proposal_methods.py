@@ -312,7 +312,7 @@ def test_several_are_decided_at_once_and_others_are_left(author: Client, reviewe
     views[1] = messages.ProposalView(proposal=numbers[1], view="0-0")
     result = reviewer.proposal_decide(views, "approve")
     assert [one.proposal for one in result.done] == [numbers[0], numbers[2]]
-    assert [(one.proposal, one.error["name"]) for one in result.left] == [(numbers[1], "stale")]
+    assert [(one.proposal, one.error.name) for one in result.left] == [(numbers[1], "stale")]
 
 
 # ── waiting and events ──
@@ -457,6 +457,15 @@ def test_each_edit_of_a_session_that_always_proposes_waits(place: Workplace, aut
         assert made.transaction is None
         assert isinstance(made.proposal, messages.ProposedResult)
         assert made.proposal.rule == "session"
+        name = other.begin().changeset
+        other.stage(name, [write("m", "1\n")])
+        committed = other.commit(name)
+        author.apply([write("n", "2\n")])
+        undone = other.undo(1)
+        for made in (committed, undone):
+            assert made.transaction is None
+            assert isinstance(made.proposal, messages.ProposedResult)
+            assert made.proposal.rule == "session"
         other.session_close(withdraw=True)
         assert other.proposal_get(1).state == "withdrawn"
 
@@ -468,7 +477,9 @@ def test_a_proposal_whose_time_is_over_no_longer_waits_and_does_not_keep_its_ses
     with place.client() as other:
         other.session_open("careful", propose="always")
         other.apply([write("n", "1\n")])
+        assert author.status().proposals == 1
         time.sleep(1.1)
+        assert author.status().proposals == 0
         assert author.proposal_list().proposals == []
         assert [one.state for one in author.proposal_list(state=["expired"]).proposals] == ["expired"]
         other.apply([write("m", "1\n")])

@@ -86,7 +86,7 @@ def test_decisions_and_grants_are_refused_on_the_ordinary_socket_with_the_way_to
             assert refusal.value.data["review_socket"] == review_socket_path(place.socket)
             assert review_socket_path(place.socket) in refusal.value.hint
         left = other.proposal_decide([messages.ProposalView(proposal=number, view=view)], "approve").left
-        assert [one.error["name"] for one in left] == ["permission_denied"]
+        assert [one.error.name for one in left] == ["permission_denied"]
         assert other.proposal_approve(number, view=view, dry_run=True).files, "nothing is decided by this"
         assert other.review_grants().grants == []
     assert place.files()["a.txt"] == LINES.encode()

@@ -1180,7 +1180,7 @@ class DecidedProposal(Result):
 
 class LeftProposal(Result):
     proposal: int
-    error: dict[str, Any]
+    error: Error
 
 
 class ProposalDecideResult(Result):

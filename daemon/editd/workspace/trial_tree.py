@@ -140,8 +140,9 @@ def _names(root: str) -> Iterator[str]:
     try:
         listed = subprocess.run(git, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):  # no git, or no repository: all files
-        for folder, _, names in os.walk(root):
-            yield from (os.path.relpath(os.path.join(folder, name), root) for name in names)
+        for folder, folders, names in os.walk(root):
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            yield from (os.path.relpath(os.path.join(folder, name), root) for name in (*names, *links))
         return
     yield from dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +25,7 @@ from editd.engine.reviewers import PinTries, common_program
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
 from editd.server import convert_proposals as wire
+from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
 from editd.system.process import line_above
@@ -81,9 +81,7 @@ class ProposalMethods:
         self._subscriptions = subscriptions
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
-        self._summaries: dict[int, tuple[int, ProposalSummary]] = {}  # by number, with the time of the change
-        self.by_path: dict[WorkspacePath, set[int]] = {}  # the proposals of `_summaries` that change a path
-        self._settled: deque[int] = deque()  # the settled ones among `_summaries`, the oldest first
+        self._summaries = ProposalSummaries(lambda proposal: wire.summary(self._view(proposal.number)))
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
@@ -101,6 +99,11 @@ class ProposalMethods:
     def count(self) -> int:
         """The number of proposals that wait for a decision."""
         return self._proposals.count()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a change of some path would change what a list shows."""
+        return bool(self._summaries.by_path)
 
     def open_numbers(self) -> list[int]:
         """Return the proposals that wait for a decision."""
@@ -130,8 +133,7 @@ class ProposalMethods:
     def recorded(self, transaction: Transaction) -> None:
         """Forget the summaries of proposals that change a path of the transaction. From any thread."""
         for touch in transaction.touches:
-            for number in tuple(self.by_path.get(touch.path, ())):
-                self._forget(number)
+            for number in self._summaries.forget_path(touch.path):
                 self._loop.call_soon_threadsafe(self.on_moved, number)
 
     def configure(self, review: ReviewKeys) -> None:
@@ -318,11 +320,7 @@ class ProposalMethods:
                 seq = await self._decide(one, params, caller)
                 done.append(messages.DecidedProposal(proposal=one.proposal, seq=seq))
             except Refused as refusal:
-                error = convert.error(refusal)
-                fields = {"code": error.code, "name": error.name, "message": error.message}
-                left.append(
-                    messages.LeftProposal(proposal=one.proposal, error={**fields, "data": error.data})
-                )
+                left.append(messages.LeftProposal(proposal=one.proposal, error=convert.error(refusal)))
         return messages.ProposalDecideResult(done=done, left=left)
 
     async def wait(self, params: messages.ProposalWait, _caller: ClientState) -> messages.ProposalWaitResult:
@@ -505,29 +503,7 @@ class ProposalMethods:
 
     def _summary(self, proposal: Proposal) -> ProposalSummary:
         """Return what a list shows, kept until the proposal or one of its files changes."""
-        number = int(proposal.number)
-        known = self._summaries.get(number)
-        if known is not None and known[0] == proposal.changed_us:
-            return known[1]
-        self._forget(number)
-        shown = wire.summary(self._view(proposal.number))
-        self._summaries[number] = proposal.changed_us, shown
-        if proposal.is_settled:
-            self._settled.append(number)
-            if len(self._settled) > LIST_MAX:
-                self._forget(self._settled.popleft())
-        for path in shown.paths:
-            self.by_path.setdefault(path, set()).add(number)
-        return shown
-
-    def _forget(self, number: int) -> None:
-        known = self._summaries.pop(number, None)
-        for path in () if known is None else known[1].paths:
-            numbers = self.by_path.get(path)
-            if numbers is not None:
-                numbers.discard(number)
-                if not numbers:
-                    self.by_path.pop(path, None)
+        return self._summaries.of(proposal)
 
     def _entry(self, proposal: Proposal) -> messages.ProposalEntry:
         return wire.entry(proposal, self._summary(proposal), self._notes(proposal))
@@ -703,7 +679,7 @@ class ProposalMethods:
             paths = self._summary(proposal).paths
             self._subscriptions.tell("proposal", {"what": what, "proposal": shown, "seq": seq}, paths)
         if proposal.is_settled:
-            self._forget(proposal.number)
+            self._summaries.forget(int(proposal.number))
         self.on_moved(proposal.number)
 
 
