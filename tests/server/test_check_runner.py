@@ -188,8 +188,8 @@ def test_a_run_on_an_earlier_view_ends_and_decides_nothing(
 ) -> None:
     """The first run would pass. Before it ends, somebody changes the file, and the second one fails."""
     note = tmp_path / "pid"
-    script = f"if grep -q twenty a.txt; then exit 1; fi; echo $$ >{note}; sleep 60"
-    configure(place, author, script, RULE)
+    script = f"if grep -q twenty a.txt; then exit 1; fi; echo $$ >{note}; sleep 600"
+    configure(place, author, script, RULE, seconds=600)
     number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"), wish=False)
     first = int(wait_for(note))
     place.write({"a.txt": LINES.replace("\n20\n", "\ntwenty\n")})
