@@ -189,6 +189,35 @@ def test_a_command_is_tried_on_the_proposed_files(place: Workplace, author: Clie
     assert one.stdout == "0\n"
 
 
+def test_an_edit_that_waits_for_a_check_says_so_and_then_that_it_has_landed(
+    place: Workplace, author: Client, editctl: Run
+) -> None:
+    pin_file(place).parent.mkdir()
+    (pin_file(place).parent / "config.toml").write_text(CHECKED)
+    author.config_reload()
+    waits = editctl("replace", "a", "#5", "#five").stdout
+    assert "[P1] lands by itself once grep has passed (rule: tested); nothing was changed yet\n" in waits
+    assert "waits for a reviewer" not in editctl("replace", "b", "#5", "#five", "--wait", "30").stdout
+    assert b"#five" in place.files()["b"]
+    editctl("proposal", "wait", "1")
+    assert re.search(
+        r"check grep: passed in \d+\.\d s, run by the daemon\n", editctl("proposal", "show", "1").stdout
+    )
+    assert author.proposal_list(state=["landed"]).proposals[0].lands_after == ["grep"]
+
+
+CHECKED = """
+[[review.check]]
+name = "grep"
+command = ["grep", "-rq", "five", "."]
+[[review.rule]]
+name = "tested"
+paths = ["**"]
+action = "land"
+check = "grep"
+"""
+
+
 def test_a_copy_has_the_proposal(place: Workplace, author: Client, editctl: Run, tmp_path: Path) -> None:
     propose(author)
     editctl("proposal", "checkout", "1", str(tmp_path / "copy"))

@@ -204,3 +204,36 @@ def test_what_is_too_large_or_no_file_is_refused(home: Path) -> None:
 def test_the_default_of_every_key_is_what_a_configuration_of_nothing_has() -> None:
     for key in keys():
         assert value_of(Config(), key.name) == key.default
+
+
+CHECK = '[[review.check]]\nname = "pytest"\ncommand = ["pytest"]\n'
+CHECKED = '[[review.rule]]\nname = "tested"\npaths = ["**"]\naction = "land"\ncheck = "pytest"\n'
+
+
+def test_a_rule_may_name_a_check_of_the_other_file(home: Path) -> None:
+    (home / "config.toml").write_text(CHECK)
+    (home / "workspaces" / "abc.toml").write_text(CHECKED)
+    review = read_config("abc").config.review
+    assert (review.rule[0].check, review.check[0].name) == ("pytest", "pytest")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CHECKED, "5: review.rule.1.check: there is no review.check 'pytest'. Add a `[[review.check]]`"),
+        (
+            CHECK + CHECKED.replace('"pytest"', '"pytst"'),
+            "8: review.rule.1.check: there is no review.check 'pytst'. Did you mean 'pytest'?",
+        ),
+        (
+            CHECK + CHECKED.replace('"land"', '"ask"'),
+            '8: review.rule.1.check: goes with action = "land" only',
+        ),
+    ],
+)
+def test_a_rule_whose_check_would_never_pass_is_wrong(home: Path, text: str, said: str) -> None:
+    (home / "config.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config()
+    (problem,) = caught.value.problems
+    assert f"config.toml:{said}" in str(problem)

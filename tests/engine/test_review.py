@@ -364,6 +364,25 @@ def test_the_checks_of_all_paths_are_needed_and_a_reviewer_if_one_path_needs_tha
         done(engine, by_rule(view(engine).token, "tests", "lint"))
 
 
+def test_a_landing_by_a_rule_uses_a_grant_once_though_hooks_run_in_between(harness: Harness) -> None:
+    """What lands is not what was proposed, so the hooks run again, and the landing is planned twice."""
+    with opened(harness) as engine:
+        made = proposals(engine).allow((Glob.parse("g"),), DAY_US, None, 2, None, ANN)
+        engine.review = ReviewPolicy("ask", (checked(),))
+        outcome_of(engine, apply(write("f", "a\nb\nc\nd\nE\n"), write("g", "1\n"), session="s"))
+        assert proposals(engine).get(FIRST).lands_after == ("tests",)
+        engine.review = ReviewPolicy()
+        done(engine, apply(write("f", "0\n" + BASE)))
+        engine.review = ReviewPolicy("ask", (checked(),))
+        engine.hooks = (Hook("fmt", (Glob.parse("f"),), ("fmt",)),)
+        request = by_rule(view(engine).token, "tests")
+        needed = answer(engine, request)
+        assert isinstance(needed, NeedsHooks)
+        done(engine, replace(request, hooked=(needed.job, HookResult())))
+        (left,) = proposals(engine).grants()
+        assert (left.number, left.uses) == (made.number, 1)
+
+
 def test_a_grant_lets_edits_land_until_it_is_used_up(harness: Harness) -> None:
     with opened(harness) as engine:
         engine.review = ReviewPolicy("ask")

@@ -122,15 +122,23 @@ def print_keys(meanings: Mapping[str, str]) -> None:
 # ── Transactions ──────────────────────────────────────────────────────────────────────────────
 
 
+def _waits(proposal: Any) -> str:
+    """Return the line of an edit that has become a proposal."""
+    name, rule = paint(f"P{proposal.proposal}", "yellow"), plain(proposal.rule)
+    if proposal.lands_after:
+        checks = plain(", ".join(proposal.lands_after))
+        return f"[{name}] lands by itself once {checks} has passed (rule: {rule}); nothing was changed yet"
+    return f"[{name}] waits for a reviewer (rule: {rule}); nothing was changed"
+
+
 def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     """Yield the report of an edit: the transaction, then one line a file."""
     if dry_run:
         yield paint("dry run: nothing was changed", None, bold=True)
         if rule := getattr(result.would_propose, "rule", None):
             yield f"This would wait for a reviewer (rule: {plain(rule)})."
-    elif isinstance(rule := getattr(result.proposal, "rule", None), str):
-        name = paint(f"P{getattr(result.proposal, 'proposal', '')}", "yellow")
-        yield f"[{name}] waits for a reviewer (rule: {plain(rule)}); nothing was changed"
+    elif getattr(result.proposal, "state", None) in ("draft", "open") and result.transaction is None:
+        yield _waits(result.proposal)
     elif result.transaction is None:
         yield "nothing to change"
     else:

@@ -47,7 +47,8 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
         yield from ("    " + output.plain(line) for line in shown.message.splitlines())
     for check in shown.checks:
         result = "passed" if check.exit == 0 else f"failed ({check.exit})"
-        old = "" if check.is_current else ", on an earlier view"
+        is_outdated = shown.state == "open" and not check.is_current
+        old = ", on an earlier view" if is_outdated else ""
         name, claims = output.plain(check.name), output.plain(check.by.actor)
         by = "run by the daemon" if check.by.via == "rule" else f"as {claims} claims"
         yield f"check {name}: {result} in {check.seconds:.1f} s, {by}{old}"

@@ -541,8 +541,9 @@ class Engine(Recorder):
         if first is not None:
             return first_landing(first, self.history)
         landing = proposals.landing(request, batch.view.file_at)
+        ruling = LANDS
         if request.passed is not None:
-            landing = landing_by_rule(landing, request.passed, self.review, proposals)
+            landing, ruling = landing_by_rule(landing, request.passed, self.review, proposals)
         outcome = Outcome(landing.changes, reviewer_diff=landing.decision.reviewer_diff)
         proposal = landing.view.proposal
         author = replace(request, authorship=landing.authorship, fingerprint=proposal.fingerprint)
@@ -558,6 +559,7 @@ class Engine(Recorder):
             return outcome
         if self.rules.quota is not None:
             self.rules.check_room(self.history.disk_bytes)
+        proposals.use(ruling)
         proposals.intend(landing)
         step = batch.stage(
             proposal.kind, landing.authorship, self._now_us(), outcome, request=index,

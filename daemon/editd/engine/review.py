@@ -124,10 +124,10 @@ def collect(
 
 def landing_by_rule(
     landing: Landing, passed: Collection[str], policy: ReviewPolicy, proposals: Proposals
-) -> Landing:
+) -> tuple[Landing, Ruling]:
     """Return the landing in the name of the rule that lets it land, now that these checks have passed.
 
-    The rules are asked again about what is to land now. Uses up the grants among them. Raises
+    The rules are asked again about what is to land now, and their ruling is returned too. Raises
     PermissionDenied if a reviewer has to decide.
     """
     proposal = landing.view.proposal
@@ -139,13 +139,13 @@ def landing_by_rule(
         raise PermissionDenied(
             f"No rule lets proposal {proposal.number} land.", data={"proposal": proposal.number}
         )
-    proposals.use(ruling)
     approval = replace(approval, actor=None, session=None, rule=ruling.rule)
-    return replace(
+    landing = replace(
         landing,
         authorship=replace(landing.authorship, approval=approval),
         decision=replace(landing.decision, by=Reviewer(ruling.rule, via="rule")),
     )
+    return landing, ruling
 
 
 def approved(authorship: Authorship, ruling: Ruling, proposals: Proposals | None) -> Authorship:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from editd.engine.check_worker import requests_of
 from editd.engine.review_checks import passed
-from editd.errors import Refused
+from editd.errors import Conflict, Decided, PermissionDenied, Refused
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.server.plan_workers import tool_environment
 from editd.system.process import KILL_SECONDS
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUNS_MAX = 2
+RETRY_SECONDS = 10.0  # after a landing that was refused for a time
 LOOK_SECONDS = 0.25  # changes within this time are looked at together
 CLOSE_SECONDS = 2.0  # for a process that is no longer needed to end its own children
 COPY_SECONDS = 120.0  # beyond the check's own time, to copy a workspace where no overlay is possible
@@ -125,8 +126,11 @@ class CheckRunner:
             self._begin_runs()
             if names:
                 await self._proposals.land_by_rule(number, names)
-        except Refused as refusal:
-            log.info("proposal %s: %s", number, refusal.text())
+        except (PermissionDenied, Decided, Conflict) as refusal:
+            log.info("proposal %s waits for a reviewer: %s", number, refusal.text())
+        except Refused as refusal:  # such as a lease, a full disk, or a view that has moved
+            log.info("proposal %s does not land yet: %s", number, refusal.text())
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.look_at, number)
         except Exception:  # our bug: the other proposals are still looked at
             log.exception("the checks of proposal %s failed", number)
 
