@@ -67,6 +67,12 @@ def states(engine: Engine) -> list[str]:
     return [one.state for fitted in view(engine).files for one in fitted.hunks]
 
 
+def land_with_id(hunk: HunkId) -> Land:
+    """Return an approval that its reviewer may send again."""
+    author = Authorship("ann", "ann's page", request_id="r")
+    return replace(land(hunk), authorship=author, comment="fine", fingerprint="one")
+
+
 def land(*hunks: HunkId, token: str | None = None, texts: tuple[ReviewedText, ...] = ()) -> Land:
     author = Authorship("ann", "ann's page")
     chosen = frozenset(hunks) if hunks else None

@@ -14,8 +14,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from harness import Harness, done
-from reviews import BASE, FIRST, PROPOSED, land, opened, proposals, propose, states, view
+from editd.values.transaction import Outcome
+from harness import Harness, answer, done
+from reviews import (
+    BASE,
+    FIRST,
+    PROPOSED,
+    ids,
+    land,
+    land_with_id,
+    opened,
+    proposals,
+    propose,
+    states,
+    view,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +41,7 @@ import sys
 from pathlib import Path
 from harness import Harness
 from harness import answer
-from reviews import ANN, FIRST, ids, land, opened, proposals, propose
+from reviews import ANN, FIRST, ids, land_with_id, opened, proposals, propose
 with opened(Harness(Path(sys.argv[1]))) as engine:
     step = sys.argv[2]
     first = None if step == "propose" else ids(engine)[0]
@@ -37,7 +50,7 @@ with opened(Harness(Path(sys.argv[1]))) as engine:
     if step == "propose":
         propose(engine)
     elif step == "approve":
-        answer(engine, land(first))
+        answer(engine, land_with_id(first))
     else:
         proposals(engine).reject(FIRST, ANN, frozenset({first}))
     print("done", flush=True)
@@ -94,6 +107,11 @@ def verify(harness: Harness, engine: Engine, step: str) -> str:
     assert harness.files()["f"] == (PROPOSED[0] + BASE[1:] if is_landed else BASE)
     assert made.get(FIRST).landed == ((1,) if is_landed else ())
     assert engine.history.head == (1 if is_landed else 0)
+    if is_landed:
+        again = answer(engine, land_with_id(ids(engine)[0]))
+        assert isinstance(again, Outcome)
+        assert again.transaction == engine.history.find(1)
+        assert proposals(engine).store.decisions(FIRST)[0].comment == "fine"
     is_rejected = first == "rejected"
     done(engine, land(token=view(engine).token))
     assert harness.files()["f"] == (BASE[0] + PROPOSED[1:] if is_rejected else PROPOSED)

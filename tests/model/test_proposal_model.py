@@ -170,7 +170,7 @@ class Reviews(RuleBasedStateMachine):
         while not author.proposal_get(number).checks and time.monotonic() < until:
             time.sleep(0.02)
         waited = author.proposal_wait(number, timeout=0.1 if is_bad else SECONDS_MAX)
-        assert waited.state == ("open" if is_bad else "landed")
+        assert waited.state == ("open" if is_bad else "landed"), waited.proposal.checks
         if is_bad:
             author.proposal_withdraw(number)
             self.withdrawn.add(number)
