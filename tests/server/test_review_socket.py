@@ -152,6 +152,20 @@ def test_editctl_finds_the_socket_for_decisions_and_proposes_on_the_other(
     assert "grant 1" in place.editctl("review", "allow", "docs/**", "--of", "nobody").stdout
 
 
+def test_a_reviewer_whose_client_knows_only_the_review_socket_starts_the_daemon(
+    place: Workplace, author: Client
+) -> None:
+    own = review_socket_path(place.socket)
+    place.stop()
+    written = place.editctl("write", "new", stdin="1\n", EDITD_SOCKET=own)
+    assert written.returncode == 0, written.stderr
+    assert place.files()["new"] == b"1\n", "it has landed at once"
+    with place.client() as client:
+        assert client.status().review_socket == own
+    assert place.editctl("stop").returncode == 0
+    place.start().close()
+
+
 # ── an agent in a sandbox ──
 
 SANDBOX = """

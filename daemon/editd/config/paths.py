@@ -12,6 +12,7 @@ import pwd
 
 ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol has it
 NESTED = "nested"  # a file in the state folder of a workspace that may be inside another one
+REVIEW = ".review.sock"  # the end of the name of a socket of reviewers
 TOP_LEVEL = ".git"  # a folder, or a file in a linked worktree or a submodule
 
 
@@ -88,7 +89,12 @@ def socket_path(workspace: str) -> str:
 
 def review_socket_path(socket: str) -> str:
     """Return the path of the reviewers' own socket, beside the daemon's at `socket`."""
-    return f"{socket.removesuffix('.sock')}.review.sock"
+    return f"{socket.removesuffix('.sock')}{REVIEW}"
+
+
+def daemon_socket_path(socket: str) -> str:
+    """Return the path of the daemon's socket, also if `socket` is that of its reviewers."""
+    return f"{socket.removesuffix(REVIEW)}.sock" if socket.endswith(REVIEW) else socket
 
 
 def socket_folder() -> str:

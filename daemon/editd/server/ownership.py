@@ -73,7 +73,8 @@ class WorkspacePaths(Struct, frozen=True):
                 hint="Choose another folder, or another folder for the histories: XDG_STATE_HOME.",
             )
         name = paths.workspace_id(root)
-        return cls(root, name, paths.state_folder(name), paths.socket_path(name))
+        socket = paths.daemon_socket_path(paths.socket_path(name))  # a reviewer's editor may start us
+        return cls(root, name, paths.state_folder(name), socket)
 
     def other_path(self) -> str:
         """Return the path by which another running daemon of this user has this folder; "" for none."""
