@@ -8,12 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 import editd
 import editd_client.mcp
 import refusals
 from editd.tools.api import DIALECTS
-from editd.wire.messages import DialectEntry, InTheWay, ToolEntry, UndoResult
+from editd.wire.messages import (
+    ApplyResult,
+    ApprovedBy,
+    DialectEntry,
+    InTheWay,
+    ProposedResult,
+    ToolEntry,
+    Transaction,
+    UndoResult,
+)
 from editd_client.errors import EditdError
 from editd_client.mcp import conversion
 from editd_client.mcp.connection_pool import choose_workspace
@@ -52,6 +63,26 @@ def test_a_name_that_two_have_gets_its_dialect_s_before_it() -> None:
     assert [tool.name for tool in tools_of(known, ["c"])] == ["replace"]
     with pytest.raises(EditdError, match="There are a, b, c"):
         tools_of(known, ["d"])
+
+
+def test_an_edit_that_waits_for_a_check_says_that_it_lands_by_itself() -> None:
+    waiting = ProposedResult(
+        proposal=7, state="open", revision=1, view="v", rule="tested", lands_after=["pytest"]
+    )
+    result = ApplyResult(transaction=None, files=[], proposal=waiting)
+    said = conversion.applied(result).texts[0]
+    assert "Proposal 7 waits for review (rule: tested). Nothing is written." in said
+    assert "It lands by itself once pytest has passed." in said
+    asked = replace(result, proposal=replace(waiting, lands_after=[]))
+    assert "by itself" not in conversion.applied(asked).texts[0]
+    made = Transaction(
+        seq=1, id="", kind="edit", actor="claude", session=None, message="", time="2026-01-01T00:00:00Z",
+        undoes=[], undone_by=None, request_id=None,
+    )  # fmt: skip
+    landed = replace(result, transaction=made, approved_by=ApprovedBy(rule="tested"))
+    assert "The rule tested let it land after its check." in conversion.applied(landed).texts[0]
+    plain = replace(landed, proposal=UNSET)
+    assert "after its check" not in conversion.applied(plain).texts[0], "a rule without a check let it land"
 
 
 def test_the_tools_of_the_dialects_are_the_daemon_s() -> None:

@@ -428,21 +428,21 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
 
 def _waits(waiting: messages.ProposedResult) -> str:
     number = waiting.proposal
-    itself = f" It lands by itself once {', '.join(waiting.lands_after)} has passed." * bool(
-        waiting.lands_after
-    )
+    checks = ", ".join(waiting.lands_after)
+    itself = f"It lands by itself once {checks} has passed. " if checks else ""
     return (
-        f"Proposal {number} waits for review (rule: {waiting.rule}). Nothing is written.{itself} "
-        "Go on with other "
-        f'work; proposal_status {{"proposal": {number}, "wait": 50}} tells more.'
+        f"Proposal {number} waits for review (rule: {waiting.rule}). Nothing is written. {itself}Go on with "
+        f'other work; proposal_status {{"proposal": {number}, "wait": 50}} tells more.'
     )
 
 
 def _approval(result: ApplyResult) -> Iterator[str]:
     """Yield who approved an edit that had waited, and what the reviewer changed."""
     by = result.approved_by
-    if not isinstance(by, messages.ApprovedBy) or by.actor is None:
-        if isinstance(by, messages.ApprovedBy) and isinstance(result.proposal, messages.ProposedResult):
+    if not isinstance(by, messages.ApprovedBy):
+        return
+    if by.actor is None:
+        if isinstance(result.proposal, messages.ProposedResult):
             yield f"The rule {by.rule} let it land after its check."
         return
     changed = result.reviewer_diff if isinstance(result.reviewer_diff, str) else ""
