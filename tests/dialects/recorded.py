@@ -19,6 +19,8 @@ FOLDER = Path(os.environ.get("EDITD_VECTORS", HERE / "vectors"))
 TOOLS = {
     "serena": "replace_content",
     "gemini": "replace",
+    "gemini-smart": "replace",
+    "gemini-head": "replace",
     "wcgw": "FileWriteOrEdit",
     "roo": "search_and_replace",
     "cline": "replace_in_file",
@@ -81,7 +83,7 @@ def vectors(dialect: str) -> list[Vector]:
     """All vectors of a dialect, with what they come to here."""
     path = FOLDER / f"{dialect}.jsonl"
     table = deviations(dialect)
-    with path.open() as lines:
+    with path.open(newline="\n", encoding="utf-8") as lines:
         return [_vector(dialect, json.loads(line), table) for line in lines]
 
 
@@ -110,6 +112,9 @@ def contents(given: dict[str, Any]) -> dict[str, bytes]:
 
 def _vector(dialect: str, raw: dict[str, Any], table: dict[str, dict[str, Any]]) -> Vector:
     state = {**raw.get("setup", {}), **raw.get("state", {})}
+    dialect, _, generation = dialect.partition("-")
+    if generation:
+        state["generation"] = generation
     files = contents(raw)
     outside = {path.removeprefix("../"): files.pop(path) for path in list(files) if path.startswith("../")}
     outside |= {f"outside/{name}": text.encode() for name, text in state.get("outside_files", {}).items()}

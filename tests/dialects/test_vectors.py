@@ -47,7 +47,7 @@ class Daemons:
             context.__exit__(None, None, None)
 
 
-CONFIGURED = ("encoding", "ignored_paths", "allowed_globs", "home")
+CONFIGURED = ("encoding", "ignored_paths", "allowed_globs", "home", "generation")
 
 
 def configure(place: Workplace, wanted: dict[str, Any]) -> None:
@@ -55,6 +55,8 @@ def configure(place: Workplace, wanted: dict[str, Any]) -> None:
     lines = []
     if wanted.get("encoding") not in (None, "utf-8", "utf-8-sig"):
         lines.append(f"encoding = {json.dumps(wanted['encoding'])}")
+    if "generation" in wanted:
+        lines += ["[gemini]", f"generation = {json.dumps(wanted['generation'])}"]
     if "ignored_paths" in wanted:
         lines += ["[serena]", f"ignored_paths = {json.dumps(wanted['ignored_paths'])}"]
     if "allowed_globs" in wanted:

@@ -27,6 +27,7 @@ from editd.config.schema import (
     FORMS,
     Config,
     ConfigSection,
+    Gemini,
     HistoryKeys,
     HookKeys,
     Keep,
@@ -430,8 +431,8 @@ def _shown(value: Any) -> str:
 
 WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
-    "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "wcgw": Wcgw,
-    "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
+    "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "gemini": Gemini,
+    "wcgw": Wcgw, "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
     "[review.check]": ReviewCheckKeys,
 }  # fmt: skip
 _ABOUT = """\

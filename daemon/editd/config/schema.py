@@ -157,6 +157,21 @@ class Serena(ConfigSection, frozen=True, kw_only=True):
     ] = ()
 
 
+class Gemini(ConfigSection, frozen=True, kw_only=True):
+    """Settings of the dialect `gemini`."""
+
+    generation: Annotated[
+        Literal["auto", "classic", "smart", "head"],
+        Meta(
+            description=(
+                "Version of `replace`. `auto` selects it for each call: `head` if the call has "
+                "`allow_multiple`, `smart` if it has `instruction`, and otherwise `classic`."
+            ),
+            extra=RESTART,
+        ),
+    ] = "auto"
+
+
 class Wcgw(ConfigSection, frozen=True, kw_only=True):
     """Settings of the dialect `wcgw`: the files that its tool may edit and write whole."""
 
@@ -529,4 +544,5 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
     review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()
+    gemini: Annotated[Gemini, Meta(description="")] = Gemini()
     wcgw: Annotated[Wcgw, Meta(description="")] = Wcgw()

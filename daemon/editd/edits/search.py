@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 # planning calls `SearchSource.matches`, which raises `NeedsSearch` if the result is missing. The caller has
 # a worker process run the search, and plans again with its result.
 
-Language = Literal["python", "ecmascript"]
+Language = Literal["python", "ecmascript", "approximate"]
 
 
 class Search(Struct, frozen=True):
     """All matches of `pattern` in `text`, from the left, none overlapping the one before.
 
-    `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g.
+    `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g. `approximate`: no
+    expression, but windows of lines that resemble `pattern`, from the best on (`edits.approximate`).
     """
 
     language: Language
@@ -49,6 +50,8 @@ class Search(Struct, frozen=True):
     """ecmascript: a replacement as in `String.prototype.replace`, expanded for each match."""
     looks_inside: bool = False
     """python: whether to set `has_inner`, for a match of several lines that contains another match."""
+    is_multiline: bool = False
+    """ecmascript: whether `^` and `$` match at each line, the flag m."""
 
 
 class Match(Struct, frozen=True):

@@ -7,7 +7,7 @@
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
-(`server.plan_workers`).
+(`server.plan_workers`). It also runs the approximate search for lines, which may be as slow.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from editd.edits.approximate import approximate_matches
 from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -49,8 +50,15 @@ def invalid(message: str, pattern: str, position: int | None, hint: str) -> Inva
     )  # fmt: skip
 
 
-def out_of_time(pattern: str, seconds: float) -> Timeout:
-    """Refuse an expression that exceeded its time limit."""
+def out_of_time(wanted: Search, seconds: float) -> Timeout:
+    """Refuse a search that exceeded its time limit."""
+    pattern = wanted.pattern
+    if wanted.language == "approximate":
+        return Timeout(
+            f"The approximate search was stopped after {seconds:g} s.",
+            hint="Send the text exactly as it is in the file.",
+            data={"seconds": seconds, "pattern": _shortened(pattern)},
+        )
     return Timeout(
         f"The regular expression was stopped after {seconds:g} s.",
         hint="Simplify it. Avoid nested quantifiers such as (a+)+, which try every way to divide the text.",
@@ -150,7 +158,7 @@ class SearchLimits(Struct, frozen=True):
 
 def find_js(search: Search, seconds: float, bounds: SearchLimits) -> list[Match]:
     """Return all matches. Raises InvalidRegex, TooLarge, or Timeout after `seconds` of computing."""
-    flags = "gi" if search.ignore_case else "g"
+    flags = "g" + "i" * search.ignore_case + "m" * search.is_multiline
     _refuse_unfit(search, flags)
     answer = _run(search, flags, seconds, bounds)
     if "invalid" in answer:
@@ -183,7 +191,7 @@ def _run(search: Search, flags: str, seconds: float, bounds: SearchLimits) -> di
         )  # fmt: skip
     except quickjs.JSException as error:
         if "interrupted" in str(error):
-            raise out_of_time(search.pattern, seconds) from None
+            raise out_of_time(search, seconds) from None
         raise too_large(f"more than {QUICKJS_BYTES_MAX >> 20} MiB of memory, or too deep a stack") from None
     return cast("dict[str, Any]", json.loads(answer))
 
@@ -324,6 +332,9 @@ def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
     try:
         if wanted.language == "ecmascript":
             return tuple(find_js(wanted, seconds, BOUNDS))
+        if wanted.language == "approximate":
+            spans = approximate_matches(wanted.text, wanted.pattern)
+            return tuple(Match(span.start, span.end) for span in spans)
         return tuple(_python(wanted))
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
@@ -416,7 +427,7 @@ def _limited(wanted: Search, seconds: float) -> tuple[Match, ...]:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _OutOfTime:
-        raise out_of_time(wanted.pattern, seconds) from None
+        raise out_of_time(wanted, seconds) from None
 
 
 def _ring(_signal: int, _frame: Any) -> None:

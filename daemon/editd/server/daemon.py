@@ -368,6 +368,7 @@ class Daemon:
             ignored_paths=config.serena.ignored_paths,
             edit_globs=config.wcgw.edit_globs,
             write_globs=config.wcgw.write_globs,
+            generation=config.gemini.generation,
             home=os.path.expanduser("~"),
         )
         return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)

@@ -285,7 +285,7 @@ class RegexPool:
             async with asyncio.timeout(self.seconds + GRACE_SECONDS):
                 return await process.find(search, self.seconds)
         except TimeoutError:
-            return out_of_time(search.pattern, self.seconds)
+            return out_of_time(search, self.seconds)
         except _Died:
             raise
         except Refused as refusal:

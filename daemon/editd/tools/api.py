@@ -15,7 +15,7 @@ import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -152,6 +152,7 @@ class ToolSettings(Struct, frozen=True):
     ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside those of the workspace
     edit_globs: tuple[str, ...] | None = None  # wcgw: files that `code_writer` mode may edit; None: any
     write_globs: tuple[str, ...] | None = None  # wcgw: files that it may write whole; None: any
+    generation: Literal["auto", "classic", "smart", "head"] = "auto"  # gemini: the version of `replace`
     home: str = ""  # the folder that `~` names
 
 

@@ -1,7 +1,8 @@
 """Gemini CLI's `replace`: an exact text, expected an exact number of times, or a new file.
 
-It follows the original's version of November 2025 ("classic"), with the rules of all dialects. The core
-is `replacements_of`: text and strings in, replacements and warnings out.
+It follows the original with the rules of all dialects. The version of November 2025 ("classic") is here.
+Those of 2026 ("smart" and "head") are in `gemini_smart`. The core is `replacements_of`: text and strings
+in, replacements and warnings out.
 
 An `old_string` without a match is also searched with its escapes undone, and a warning reports that. The
 original's trimming of both strings is left out.
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, no_match
 from editd.edits.search import lines_of, places_of
 from editd.errors import (
     Ambiguous,
@@ -23,18 +24,18 @@ from editd.errors import (
     FileMissing,
     InvalidParams,
     NoChange,
-    PathOutside,
     Refused,
 )
+from editd.tools import gemini_smart
 from editd.tools.api import (
     Dialect,
     ToolDefinition,
     argument,
-    kind_of,
     overlap_warnings,
     refuse_half_characters,
     text_of,
 )
+from editd.tools.gemini_smart import expected_count, places_named, refuse_blocked_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,21 +51,14 @@ class GeminiCall(Struct, frozen=True):
     path: str
     old: str
     new: str
-    count: int | float  # the original accepts a fraction, which no number of matches equals
+    count: float
     is_by_user: bool
 
     @classmethod
     def parse(cls, args: Mapping[str, Any]) -> GeminiCall:
         """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
         path, old, new = (text_of(args, name) for name in ("file_path", "old_string", "new_string"))
-        count = args.get("expected_replacements", 1)
-        if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
-            raise InvalidParams(
-                "`expected_replacements` is "
-                + (f"{count}." if kind_of(count) == "a number" else f"to be a number, not {kind_of(count)}."),
-                hint="Send a number from 1, or leave it out (default: 1).",
-                data={"argument": "expected_replacements"},
-            )
+        count = expected_count(args)
         by_user = args.get("modified_by_user")
         return cls(path, old, new, count, bool(by_user) or isinstance(by_user, list | dict))
 
@@ -76,11 +70,14 @@ class ReplaceResult(Struct, frozen=True):
 
 def run(args: Mapping[str, Any], api: ToolApi) -> str:
     """Create a file, or replace a text in one; return the original's answer."""
+    generation = gemini_smart.generation_of(args, api.settings.generation)
+    if generation != "classic":
+        return gemini_smart.run(args, api, is_head=generation == "head")
     call = GeminiCall.parse(args)
     path = _path(call.path, api)
     page = api.page(path)
     if page is None:
-        _refuse_what_leads_nowhere(path, api)
+        refuse_blocked_path(path, api)
         return _create(call, path, api)
     if not call.old:
         raise FileExists(
@@ -150,22 +147,6 @@ def _path(given: str, api: ToolApi) -> WorkspacePath:
     return api.path(given)
 
 
-def _refuse_what_leads_nowhere(path: WorkspacePath, api: ToolApi) -> None:
-    """Raise PathOutside, as the original does, if a file or a dangling link obstructs `path`."""
-    names = path.text.split("/")
-    for depth in range(len(names)):
-        listed = api.names("/".join(names[:depth])) or []
-        prefix = "/".join(names[: depth + 1])
-        if names[depth] in listed and api.names(prefix) is None:
-            raise PathOutside(
-                f"{prefix} is no folder."
-                if depth + 1 < len(names)
-                else f"{prefix} is a symbolic link to nothing.",
-                hint="Name a file in a folder, or a new file.",
-                data={"path": path.text},
-            )
-
-
 def _create(call: GeminiCall, path: WorkspacePath, api: ToolApi) -> str:
     if call.old:
         raise FileMissing(
@@ -187,21 +168,16 @@ def _by_user(call: GeminiCall) -> str:
 
 def _how_it_was_read(text: str, places: Sequence[int]) -> str:
     return (
-        f"unescaped: old_string is there only with its backslashes undone, at {_named(text, places)}; "
+        f"unescaped: old_string is there only with its backslashes undone, at {places_named(text, places)}; "
         "new_string was inserted unchanged."
     )
-
-
-def _named(text: str, places: Sequence[int]) -> str:
-    """Return the line numbers in words: `line 3`, or `lines 3, 5`."""
-    return f"line{'' if len(places) == 1 else 's'} {listed(lines_of(text, places[:LINES_TOLD_MAX]))}"
 
 
 def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is_unescaped: bool) -> Refused:
     found = len(places)
     how = "with its backslashes undone " if is_unescaped else ""
     times = "once" if found == 1 else f"{found} times"
-    where = f"`old_string` is {how}in {path} {times}, at {_named(text, places)}"
+    where = f"`old_string` is {how}in {path} {times}, at {places_named(text, places)}"
     lines = lines_of(text, places[:LINES_TOLD_MAX])
     if count == 1:
         return Ambiguous(
@@ -232,7 +208,7 @@ DIALECT = Dialect(
         ToolDefinition(
             name="replace",
             description="Replace old_string by new_string in one file. It must be there exactly "
-            "expected_replacements times (1 by default), so give some lines around the change. "
+            "once, or expected_replacements times, so give some lines around the change. "
             "An empty old_string makes a new file that holds new_string.",
             schema={
                 "type": "object",
@@ -244,6 +220,8 @@ DIALECT = Dialect(
                         "included, nothing escaped. Empty for a new file.",
                     ),
                     "new_string": argument("string", "The exact new text, nothing escaped. Empty to delete."),
+                    "instruction": argument("string", "What the change is for."),
+                    "allow_multiple": argument("boolean", "Replace all matches (default: false)."),
                     "expected_replacements": argument(
                         "number",
                         "The number of occurrences of old_string; all of them are replaced.",

@@ -1,0 +1,293 @@
+"""Gemini CLI's `replace` of 2026: "smart" expects a count, and "head" takes `allow_multiple`.
+
+The call, its path and its refusals, in the original's words. `gemini_stages` has the search.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from editd.edits.approximate import JS_SPACES
+from editd.edits.replace import LINES_TOLD_MAX, listed, no_match
+from editd.edits.search import Span, lines_of
+from editd.errors import (
+    Ambiguous,
+    CountMismatch,
+    FileExists,
+    FileMissing,
+    InvalidParams,
+    NoChange,
+    NotAFile,
+    PathOutside,
+    Refused,
+)
+from editd.tools.api import kind_of, overlap_warnings, refuse_half_characters, text_of
+from editd.tools.gemini_stages import StageCall, run_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from editd.tools.api import ToolApi, ToolText
+    from editd.tools.gemini_stages import StageResult
+    from editd.values.path import WorkspacePath
+
+FOLDERS_MAX = 50  # that the search for a relative path looks into, as in the original
+_PLACEHOLDERS = frozenset(
+    {
+        "rest of", "rest of method", "rest of methods", "rest of code",
+        "unchanged code", "unchanged method", "unchanged methods",
+    }
+)  # fmt: skip
+_WAYS = {
+    "indentation": "with other white space around its lines",
+    "white_space": "with other white space between its words",
+    "approximate": "only approximately",
+}
+
+
+class SmartCall(Struct, frozen=True):
+    path: str
+    old: str
+    new: str
+    count: float | None  # None: any number of matches from one on
+    is_head: bool
+
+    @classmethod
+    def parse(cls, args: Mapping[str, Any], *, is_head: bool) -> SmartCall:
+        """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
+        names = ("file_path", "instruction", "old_string", "new_string")
+        path, _, old, new = (text_of(args, name) for name in names)
+        count = _count_of_head(args) if is_head else expected_count(args)
+        if not path:
+            raise InvalidParams(
+                "The 'file_path' parameter must be non-empty.",
+                hint="Give the path of a file.",
+                data={"argument": "file_path"},
+            )
+        return cls(path, old, new, count, is_head)
+
+
+def expected_count(args: Mapping[str, Any]) -> float:
+    """Return `expected_replacements`. The original accepts a fraction, which no number of matches equals."""
+    count = args.get("expected_replacements", 1)
+    if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
+        raise InvalidParams(
+            "`expected_replacements` is "
+            + (f"{count}." if kind_of(count) == "a number" else f"to be a number, not {kind_of(count)}."),
+            hint="Send a number from 1, or leave it out (default: 1).",
+            data={"argument": "expected_replacements"},
+        )
+    return count
+
+
+def _count_of_head(args: Mapping[str, Any]) -> float | None:
+    allows = args.get("allow_multiple", False)
+    if not isinstance(allows, bool):
+        raise InvalidParams(
+            f"`allow_multiple` must be a boolean, not {kind_of(allows)}.",
+            hint="Send true to replace all matches, or leave it out.",
+            data={"argument": "allow_multiple"},
+        )
+    return None if allows else 1
+
+
+def generation_of(
+    args: Mapping[str, Any], configured: Literal["auto", "classic", "smart", "head"]
+) -> Literal["classic", "smart", "head"]:
+    """Return the generation of a call: the configured one, or the one that its arguments belong to."""
+    if configured != "auto":
+        return configured
+    return "head" if "allow_multiple" in args else "smart" if "instruction" in args else "classic"
+
+
+def run(args: Mapping[str, Any], api: ToolApi, *, is_head: bool) -> str:
+    """Create a file, or replace a text in one; return the original's answer."""
+    call = SmartCall.parse(args, is_head=is_head)
+    given = _located(call, api)
+    _refuse_placeholder(call)
+    path = api.path(given)
+    shown = given if given.startswith("/") else f"{api.root}/{path}"
+    page = api.page(path)
+    if page is None:
+        refuse_blocked_path(path, api)
+        return _create(call, path, shown, api)
+    if not call.old:
+        raise FileExists(
+            f"File already exists, cannot create: {shown}",
+            hint="Give the text that is to be replaced as old_string.",
+            data={"path": path.text},
+        )
+    return _replace(call, page, shown, api)
+
+
+def _replace(call: SmartCall, page: ToolText, shown: str, api: ToolApi) -> str:
+    text = page.raw.replace("\r\n", "\n")  # a lone CR is no line end; offsets equal the page's
+    old, new = call.old.replace("\r\n", "\n"), call.new.replace("\r\n", "\n")
+    result = run_stages(text, StageCall(old, new, call.old, call.is_head, call.count), api.matches)
+    if result is None:
+        raise no_match(
+            f"Failed to edit, 0 occurrences found for old_string in {shown}. Ensure you're not escaping "
+            "content incorrectly and check whitespace, indentation, and context.",
+            text, old, new=new, count=None if call.count is None else int(call.count),
+        )  # fmt: skip
+    _refuse_count(call, text, result, shown)
+    if old == new:
+        raise NoChange(
+            f"No changes to apply. The old_string and new_string are identical in file: {shown}",
+            hint="Send the new text as new_string: line ends alone cannot be changed.",
+            data={"path": page.path.text},
+        )
+    refuse_half_characters(call.new, "new_string")
+    api.edit(page, result.replacements, _warnings(text, old, result))
+    return f"Successfully modified file: {shown} ({result.found} replacements)."
+
+
+def _create(call: SmartCall, path: WorkspacePath, shown: str, api: ToolApi) -> str:
+    if call.old:
+        raise FileMissing(
+            f"File not found: {shown}",
+            hint='Check the path, or send an empty old_string ("") to make the file with new_string.',
+            data={"path": path.text},
+        )
+    refuse_half_characters(call.new, "new_string")
+    api.write(path, call.new)
+    return f"Created new file: {shown} with provided content."
+
+
+# ── The path ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _located(call: SmartCall, api: ToolApi) -> str:
+    """Return the path of the call, or the only file in the first folders whose path ends with it."""
+    given = call.path
+    if given.startswith("/") or _exists(given, api):
+        return given
+    name = given.rstrip("/").rpartition("/")[2]
+    matches = [path for path in _files_named(name, api) if f"{api.root}/{path}".endswith(given)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        places = ", ".join(f"{api.root}/{path}" for path in matches)
+        raise InvalidParams(
+            f"The file path '{given}' is ambiguous and matches multiple files. "
+            f"Please provide a more specific path. Matches: {places}",
+            hint="Give the absolute path of one of them.",
+            data={"argument": "file_path", "matches": matches},
+        )
+    if call.is_head:
+        return given
+    raise InvalidParams(
+        f"File not found for '{given}' and path is not absolute.",
+        hint=f"Give the whole path, such as {api.root}/{given}.",
+        data={"argument": "file_path"},
+    )
+
+
+def _exists(given: str, api: ToolApi) -> bool:
+    """Return whether there is something at a relative path, or a path that will be refused."""
+    try:
+        return api.version(api.path(given)) is not None
+    except (NotAFile, PathOutside):
+        return True
+
+
+def _files_named(name: str, api: ToolApi) -> Iterator[str]:
+    """Yield the files of that name, breadth first, from the first folders of the workspace."""
+    folders = [""]
+    for folder in folders:  # it grows
+        for entry in api.names(folder) or ():
+            if entry.endswith("/") and len(folders) < FOLDERS_MAX:
+                folders.append(f"{folder}{entry}")
+            elif entry == name:
+                yield f"{folder}{entry}"
+
+
+def refuse_blocked_path(path: WorkspacePath, api: ToolApi) -> None:
+    """Raise PathOutside, as the original does, if a file or a dangling link obstructs `path`."""
+    names = path.text.split("/")
+    for depth in range(len(names)):
+        listing = api.names("/".join(names[:depth])) or []
+        prefix = "/".join(names[: depth + 1])
+        if names[depth] in listing and api.names(prefix) is None:
+            raise PathOutside(
+                f"{prefix} is no folder."
+                if depth + 1 < len(names)
+                else f"{prefix} is a symbolic link to nothing.",
+                hint="Name a file in a folder, or a new file.",
+                data={"path": path.text},
+            )
+
+
+# ── Placeholders ───────────────────────────────────────────────────────────────────────────────
+
+
+def _refuse_placeholder(call: SmartCall) -> None:
+    if _placeholders(call.new) - _placeholders(call.old):
+        raise InvalidParams(
+            "`new_string` contains an omission placeholder (for example 'rest of methods ...'). "
+            "Provide exact literal replacement text.",
+            hint="Write the omitted lines into new_string.",
+            data={"argument": "new_string"},
+        )
+
+
+def _placeholders(text: str) -> set[str]:
+    """Return the words before the dots of each line that stands for omitted lines."""
+    if "..." not in text:
+        return set()
+    lines = (line for line in text.split("\n") if "..." in line)
+    return {words for line in lines if (words := _placeholder(line)) in _PLACEHOLDERS}
+
+
+def _placeholder(line: str) -> str:
+    line = line.strip(JS_SPACES).removeprefix("//").strip(JS_SPACES)
+    if line.startswith("(") and line.endswith(")"):
+        line = line[1:-1].strip(JS_SPACES)
+    words, _, rest = line.partition("...")
+    is_open = rest.strip(JS_SPACES).strip(".")
+    return "" if is_open else re.sub("[ \t\r\n]+", " ", words.lower().strip(JS_SPACES))
+
+
+# ── Counts and warnings ────────────────────────────────────────────────────────────────────────
+
+
+def _refuse_count(call: SmartCall, text: str, result: StageResult, shown: str) -> None:
+    """Raise for a wrong number of matches, and for matches that the original skips: nothing is guessed."""
+    count, found = call.count, result.found
+    if count is None:
+        return
+    if found == count:
+        found = len(result.places)
+    if found == count:
+        return
+    refusal: type[Refused] = Ambiguous if count == 1 else CountMismatch
+    times = "occurrence" if count == 1 else "occurrences"
+    tail = " If you intended to replace multiple occurrences, set 'allow_multiple' to true."
+    setting = "allow_multiple: true" if call.is_head else f"expected_replacements: {found}"
+    raise refusal(
+        f"Failed to edit, Expected {count:g} {times} but found {found} for old_string in file: {shown}"
+        + (f".{tail}" if call.is_head else ""),
+        hint=f"It is at {places_named(text, result.places)}. Add lines around it to old_string and "
+        f"new_string until it names one place, or send {setting} to replace all of them.",
+        data={
+            **({} if count == 1 else {"expected": count}),
+            "found": found,
+            "lines": lines_of(text, result.places[:LINES_TOLD_MAX]),
+        },
+    )
+
+
+def _warnings(text: str, old: str, result: StageResult) -> list[str]:
+    last = result.places[-1]
+    if result.stage == "exact":
+        return overlap_warnings(text, Span(last, last + len(old)), "old_string")
+    where = places_named(text, result.places)
+    return [f"{result.stage}: old_string is there {_WAYS[result.stage]}, at {where}."]
+
+
+def places_named(text: str, places: Sequence[int]) -> str:
+    """Return the line numbers in words: `line 3`, or `lines 3, 5`."""
+    return f"line{'' if len(places) == 1 else 's'} {listed(lines_of(text, places[:LINES_TOLD_MAX]))}"

@@ -1,0 +1,222 @@
+"""Gemini CLI's `replace` of 2026, "smart" and "head": the stages that look for `old_string`.
+
+The stages are exact, flexible (white space around each line), regex (white space between tokens) and fuzzy
+(`edits.approximate`). The first one with a match decides. The last two run in the process for searches.
+
+Replacements are spans, so that a byte outside them never changes. Therefore text before a CR in a line is
+kept, `$` in `new_string` is literal, and one of several places is never taken.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.edits.approximate import JS_SPACES, source_lines, units_of
+from editd.edits.replace import Replacement
+from editd.edits.search import Search, Span, places_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from editd.edits.search import Match
+
+FUZZY_UNITS_MIN = 10  # of an old_string that may be searched approximately
+FUZZY_WORK_MAX = 400_000_000  # lines of the file times the square of old_string's length, as in the original
+_TOKEN_ENDS = re.compile(r"([():\[\]{}><=])")
+_SPACES = re.compile(f"[{JS_SPACES}]+")
+_SYNTAX = re.compile(r"[.*+?^${}()|\[\]\\]")
+_INDENT = re.compile(r"[ \t]*")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+class StageCall(Struct, frozen=True):
+    """The strings of a call, with LF line ends. `original` is `old_string` as given."""
+
+    old: str
+    new: str
+    original: str
+    is_head: bool
+    count: float | None  # the expected number of matches; None: any
+
+    def fits(self, found: int) -> bool:
+        return found >= 1 if self.count is None else found == self.count
+
+
+class StageResult(Struct, frozen=True):
+    """The replacements of one stage. `found` is the number that the original counts.
+
+    `places` has the starts of all matches, also of those that the original skips.
+    """
+
+    stage: str
+    found: int
+    places: tuple[int, ...]
+    replacements: tuple[Replacement, ...]
+
+
+def run_stages(
+    text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]
+) -> StageResult | None:
+    """Return the result of the first stage that finds `old`, or None.
+
+    `search` raises NeedsSearch for a search that has no result yet.
+    """
+    if _HALF_CHARACTER.search(call.old):  # no file holds half of a character
+        return None
+    return (
+        _exact(text, call)
+        or _flexible(text, call)
+        or _regex(text, call, search)
+        or _fuzzy(text, call, search)
+    )
+
+
+def _exact(text: str, call: StageCall) -> StageResult | None:
+    spans = places_of(text, call.old)
+    return _result("exact", text, call, spans, [call.new] * len(spans)) if spans else None
+
+
+def _flexible(text: str, call: StageCall) -> StageResult | None:
+    wanted = [line.strip(JS_SPACES) for line in call.old.split("\n")]
+    if not all(line in text for line in set(wanted)):
+        return None
+    lines = source_lines(text)
+    index = _LineIndex(text, lines)
+    firsts = index.windows(wanted)
+    if not firsts:
+        return None
+    # "Smart" goes on as many lines after a match as the new text has, and so misses some.
+    kept = firsts if call.is_head else index.windows(wanted, skipped=call.new.count("\n"))
+    windows = [Span(lines[first].start, lines[first + len(wanted) - 1].end) for first in kept]
+    blocks = [_indented(text, window.start, call.new) for window in windows]
+    if call.is_head and call.new:
+        blocks = [
+            block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
+            for window, block in zip(windows, blocks, strict=True)
+        ]
+    places = [lines[first].start for first in firsts]
+    return _result("indentation", text, call, windows, blocks, places=places)
+
+
+class _LineIndex:
+    """The lines of a text without the white space around them, joined, so that a search is linear.
+
+    Between two lines with other text between them, a line that equals no other separates windows.
+    """
+
+    def __init__(self, text: str, lines: Sequence[Span]) -> None:
+        parts, position, end = ["\n"], 0, 0
+        self._starts: list[int] = []
+        for line in lines:
+            gap = "\r\n" if line.start != end else ""
+            part = gap + text[line.start : line.end].strip(JS_SPACES) + "\n"
+            self._starts.append(position + len(gap))
+            parts.append(part)
+            position, end = position + len(part), line.end
+        self._joined = "".join(parts)
+
+    def windows(self, wanted: Sequence[str], *, skipped: int = 0) -> list[int]:
+        """Return the first lines of the windows equal to `wanted`, at least `skipped` lines apart."""
+        needle, firsts = "\n" + "\n".join(wanted) + "\n", list[int]()
+        place = self._joined.find(needle)
+        while place >= 0:
+            firsts.append(bisect_left(self._starts, place))
+            following = firsts[-1] + len(wanted) + skipped
+            is_last = following >= len(self._starts)
+            place = -1 if is_last else self._joined.find(needle, self._starts[following])
+        return firsts
+
+
+def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
+    tokens = [token for token in _SPACES.split(_TOKEN_ENDS.sub(r" \1 ", call.old)) if token]
+    if not tokens:
+        return None
+    pattern = "^([ \\t]*)" + "\\s*".join(_SYNTAX.sub(r"\\\g<0>", token) for token in tokens)
+    matches = search(Search("ecmascript", pattern, text, is_multiline=True))
+    if not matches:
+        return None
+    taken = matches if call.is_head and call.count is None else matches[:1]
+    spans = [Span(match.start, match.end) for match in taken]
+    blocks = [_indented(text, match.start, call.new) for match in taken]
+    found = len(matches) if call.is_head else 1
+    places = [match.start for match in matches]
+    return _result("white_space", text, call, spans, blocks, places=places, found=found)
+
+
+def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
+    length = units_of(call.original)
+    if length < FUZZY_UNITS_MIN or length**2 > FUZZY_WORK_MAX:
+        return None
+    if len(source_lines(text)) * length**2 > FUZZY_WORK_MAX:
+        return None
+    matches = search(Search("approximate", call.old, text))
+    if not matches:
+        return None
+    windows = sorted(Span(match.start, match.end) for match in matches)
+    blocks = [
+        _indented(text, window.start, call.new) + ("\n" if text[window.end - 1] == "\n" else "")
+        for window in windows
+    ]
+    return _result("approximate", text, call, windows, blocks)
+
+
+def _result(
+    stage: str,
+    text: str,
+    call: StageCall,
+    spans: Sequence[Span],
+    blocks: Sequence[str],
+    *,
+    places: Sequence[int] | None = None,
+    found: int | None = None,
+) -> StageResult:
+    replacements = [
+        Replacement(span.start, span.end, block) for span, block in zip(spans, blocks, strict=True)
+    ]
+    return StageResult(
+        stage,
+        len(spans) if found is None else found,
+        tuple(span.start for span in spans) if places is None else tuple(places),
+        with_final_newline(text, replacements),
+    )
+
+
+def _indented(text: str, start: int, new: str) -> str:
+    """Return `new` with the indentation of the text at `start` in place of that of its own first line."""
+    lines = new.split("\n")
+    target, reference = _indent_at(text, start), _indent_at(lines[0], 0)
+    return "\n".join(
+        ""
+        if not line.strip(JS_SPACES)
+        else target + (line[len(reference) :] if line.startswith(reference) else line.lstrip(JS_SPACES))
+        for line in lines
+    )
+
+
+def _indent_at(text: str, start: int) -> str:
+    match = _INDENT.match(text, start)
+    return "" if match is None else match.group()
+
+
+def with_final_newline(text: str, replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
+    """Return the replacements so that the text ends with a LF after them if and only if it did before."""
+    rest, touching = list(replacements), list[Replacement]()
+    end = len(text)
+    while rest and rest[-1].end == end:  # those at the end of the text, which may be empty afterwards
+        touching.insert(0, rest.pop())
+        end = touching[0].start
+    if not touching:
+        return tuple(replacements)
+    inserted = "".join(replacement.text for replacement in touching)
+    before = inserted[-1:] or (rest[-1].text[-1:] if rest and rest[-1].end == end else text[:end][-1:])
+    if text.endswith("\n") == (before == "\n"):
+        return tuple(replacements)
+    if text.endswith("\n"):
+        return (*rest, Replacement(end, len(text), inserted + "\n"))
+    if inserted:
+        return (*rest, Replacement(end, len(text), inserted[:-1]))
+    return (*rest, Replacement(end - 1, len(text), ""))
