@@ -683,6 +683,46 @@ def test_standard_output_is_the_protocol_s_alone_and_a_signal_ends_the_session(s
         assert server.stdout.read() == b""
 
 
+def test_gemini_gets_a_refusal_once_and_its_session_a_short_name(shared: Workplace) -> None:
+    info = {"name": "gemini-cli-mcp-client", "version": "1"}
+    asked: list[dict[str, Any]] = [
+        {
+            "id": 1,
+            "method": "initialize",
+            "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info},
+        },
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "no.txt"}}},
+        {"id": 3, "method": "tools/call", "params": {"name": "log", "arguments": {}}},
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "editd_client", "mcp"],
+        env=shared.environment, cwd=shared.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as server:  # fmt: skip
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in asked:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for message in asked if "id" in message]
+        results = {one["id"]: one["result"] for one in answers}
+        assert results[2]["isError"]
+        assert results[2]["content"][0]["text"]
+        assert "structuredContent" not in results[2]
+        assert "structuredContent" in results[3]
+        with shared.client() as client:
+            assert "gemini-cli" in {entry.session for entry in client.session_list().sessions}
+        server.stdin.close()
+        assert server.wait(10) == 0
+
+
+def test_the_descriptions_have_the_words_that_an_agent_searches_for(modern: Agent) -> None:
+    text = " ".join(str(tool.description) for tool in modern.tools()).lower()
+    assert [
+        w for w in ("edit file", "read file", "undo", "rollback", "blame", "lease") if w not in text
+    ] == []
+
+
 def test_without_the_sdk_it_says_what_to_install(shared: Workplace) -> None:
     program = (
         "import sys; sys.modules['mcp'] = None; sys.modules['mcp_types'] = None;"

@@ -50,6 +50,8 @@ ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does
 PROGRESS_SECONDS = 1.0
 CALLS_MAX = 128  # at once, each with a thread and a connection: half of a daemon's limit
 NAME_CHARACTERS_MAX = 100
+CLIENT_SUFFIX = "-mcp-client"
+GEMINI = f"gemini-cli{CLIENT_SUFFIX}"
 NOBODY = "mcp"  # the session of a client without a name
 TERMINATED = 128 + signal.SIGTERM
 
@@ -131,7 +133,7 @@ class ToolServer:
             found = conversion.unreachable(error)
         except Malformed as error:
             found = conversion.refused(refusal(error.error.name, error.error.message))
-        return _result(found)
+        return _result(found, has_data=not (found.is_refusal and _is_gemini(ctx)))
 
     async def _run(
         self, ctx: ServerRequestContext[Any], tool: McpTool, arguments: dict[str, Any]
@@ -239,8 +241,15 @@ def _named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
 
 
 def _readable(name: str) -> str:
-    """Return a client's name in the form of a session's name."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()[:NAME_CHARACTERS_MAX] or NOBODY
+    """Return a client's name in the form of a session's name, without the words that every client has."""
+    plain_name = re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()
+    return plain_name.removesuffix(CLIENT_SUFFIX)[:NAME_CHARACTERS_MAX] or NOBODY
+
+
+def _is_gemini(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client is Gemini CLI, which gives its model the data of an error beside the text."""
+    info = ctx.session.client_params
+    return info is not None and info.client_info.name == GEMINI
 
 
 def _listed(tool: McpTool) -> types.Tool:
@@ -260,9 +269,9 @@ def _listed(tool: McpTool) -> types.Tool:
     )
 
 
-def _result(answer: ToolResult) -> types.CallToolResult:
+def _result(answer: ToolResult, *, has_data: bool) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in answer.texts],
-        structured_content=answer.data,
+        structured_content=answer.data if has_data else None,
         is_error=answer.is_refusal,
     )

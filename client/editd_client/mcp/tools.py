@@ -315,8 +315,8 @@ def _withdraw(call: ToolCall) -> ToolResult:
 OWN: tuple[McpTool, ...] = (
     McpTool(
         "apply_edits",
-        "Edit files: all edits together or none, in order, as one transaction that can be undone alone. "
-        "Use it for every change of files here, with the edits that belong together in one call. "
+        "Edit file or files: all edits together or none, in order, as one transaction that can be undone "
+        "alone. Use it for every change of files here, with the edits that belong together in one call. "
         'Example: {"edits": [{"op": "replace", "path": "app.py", "old": "tries = 3", "new": "tries = 9"}]}. '
         "Others may edit too. A replace uses the current content. Any other edit of a file that changed "
         "since you read it is refused as stale, with the changes, or merged.",
@@ -328,8 +328,8 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "read_file",
-        "Read a text file, whole or some lines. editd remembers the version, so that your edits are refused "
-        "if others change the file afterwards.",
+        "Read file: a text file, whole or some lines. editd remembers the version, so that your edits are "
+        "refused if others change the file afterwards.",
         _object(
             ("path",), path=_of("string"), start_line=_LINE, end_line=_LINE,
             at={**_TX, "description": "The transaction right after which to read it (default: now)"},
@@ -369,7 +369,7 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "rollback_session",
-        "Roll back all your work here, as one transaction. The work of others stays, and so does "
+        "Rollback: take back all your work here, as one transaction. The work of others stays, and so does "
         "published work.",
         _object(
             session=_of("string", "Another session, in place of yours"),
@@ -409,7 +409,7 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "blame",
-        "Show the transaction and author of each line of a file.",
+        "Blame: show the transaction and author of each line of a file.",
         _object(("path",), path=_of("string"), start_line=_LINE, end_line=_LINE),
         _blame,
         is_read_only=True,
@@ -419,7 +419,8 @@ OWN: tuple[McpTool, ...] = (
     ),
     McpTool(
         "lease",
-        "Keep others from editing paths for a while: acquire, renew, release, or list who has leases.",
+        "Lease paths, to keep others from editing them for a while: acquire, renew, release, or list "
+        "who has leases.",
         _object(
             ("action",), action=_of("string", enum=["acquire", "renew", "release", "list"]),
             paths={**_PATHS, "description": "acquire: paths or globs such as src/**"},
