@@ -87,7 +87,7 @@ class PendingObjects:
                 self.bytes -= len(pending[1])
 
 
-class GitTree(Struct, eq=False):
+class GitTree(Struct, eq=False, gc=False):
     """One tree object, decoded so that an entry is found by bisection and replaced in place."""
 
     keys: list[bytes]  # git's sort keys: a folder's name ends with a slash
@@ -168,7 +168,7 @@ def _entry(encoded: bytes) -> Entry:
     return Entry(cast("GitMode", mode), Version(encoded[-20:].hex()))  # the user's git may have older modes
 
 
-class TreeUpdate(Struct, frozen=True):
+class TreeUpdate(Struct, frozen=True, gc=False):
     """The effect of a transaction on the trees: the new root, the new objects, and the state before."""
 
     root: Oid

@@ -114,7 +114,7 @@ class StoredObjects:
         self._repository.free()
 
 
-class TransactionDraft(Struct, frozen=True):
+class TransactionDraft(Struct, frozen=True, gc=False):
     """A transaction with its id and objects, not yet durable."""
 
     record: Committed

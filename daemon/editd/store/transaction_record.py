@@ -318,7 +318,7 @@ def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[
 # end with a default, and no field is ever moved. The frame's version refuses a record from a newer version.
 
 
-class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
+class EntryRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One side of a change; `content` is absent if the store has these bytes already."""
 
     mode: int
@@ -327,14 +327,14 @@ class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
     content: bytes | None = None
 
 
-class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
+class ChangeRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     path: bytes
     before: EntryRecord | None
     after: EntryRecord | None
     source: bytes | None = None
 
 
-class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
+class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An `Approval`, with the same fields."""
 
     proposal: int | None
@@ -346,7 +346,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
     is_modified: bool
 
 
-class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A transaction, committed once its frame is synced (C1)."""
 
     seq: int
@@ -368,7 +368,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1):
     approval: ApprovalRecord | None = None
 
 
-class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """The abort of all earlier records from `seq` on (C4, C6)."""
 
     seq: int

@@ -80,7 +80,7 @@ class FileState:
         return FileState(self.content, mode, permissions, self.version)
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A file's state by name, without its content: as the history and git's trees have it."""
 
     mode: GitMode
@@ -91,7 +91,7 @@ class Entry(Struct, frozen=True):
 State = TypeVar("State", bound="FileState | Entry")
 
 
-class Change(Struct, Generic[State], frozen=True):
+class Change(Struct, Generic[State], frozen=True, gc=False):
     """The effect on one path: its state before and after; None is "no such file".
 
     A plan has the changes with their contents, a transaction by name only.
@@ -122,7 +122,7 @@ def mode_of(st_mode: int) -> GitMode:
     return EXECUTABLE if st_mode & stat.S_IXUSR else FILE
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, gc=False):
     """Content that decodes, with its encoding, byte-order mark and line ends.
 
     `text` has the line ends of the file and no byte-order mark. `encode` turns a text back into bytes in

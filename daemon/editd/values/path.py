@@ -66,7 +66,13 @@ def _raw_of(path: WorkspacePath) -> bytes:
     return path.text.encode("utf-8", "surrogateescape")
 
 
-class WorkspacePath(Struct, frozen=True, order=True, cache_hash=True):  # an edit needs some forty hashes
+class WorkspacePath(
+    Struct,
+    frozen=True,
+    order=True,
+    cache_hash=True,  # an edit needs some forty hashes
+    gc=False,
+):
     """A relative path that stays inside the workspace, `/` between names, no `.` or `..`.
 
     Only `parse` makes one from a client's text, so no holder checks it again. Symbolic links are resolved

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import Kind
 
 
-class Base(Struct, frozen=True):
+class Base(Struct, frozen=True, gc=False):
     """The version that the author had read; `version` is None for "no such file".
 
     An edit without a base has `base` None instead.
@@ -42,7 +42,7 @@ class Base(Struct, frozen=True):
 _VERSION = re.compile(r"[0-9a-f]{40}")
 
 
-class ReadMark(Struct, frozen=True):
+class ReadMark(Struct, frozen=True, gc=False):
     """The part of a file that a reader has seen: the version, and the lines of it.
 
     `lines` are ranges from 1, both ends included; None is the whole file.
@@ -63,14 +63,14 @@ def merged_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
     return tuple(merged)
 
 
-class FileReport(Struct, frozen=True):
+class FileReport(Struct, frozen=True, gc=False):
     """The planning's report on one path, beside its change."""
 
     replacements: int | None = None
     warnings: tuple[str, ...] = ()
 
 
-class ConflictReport(Struct, frozen=True):
+class ConflictReport(Struct, frozen=True, gc=False):
     """A file in which an undo does not merge.
 
     `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
@@ -95,7 +95,7 @@ class ConflictReport(Struct, frozen=True):
         return data
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """The effect of a request: first as it is planned, then with its transaction.
 
     `changes` are sorted by path, one for each path whose bytes or mode change, with the contents before and
@@ -132,7 +132,7 @@ CommitId = NewType("CommitId", str)
 """The git commit's id, 40 hex digits."""
 
 
-class Approval(Struct, frozen=True):
+class Approval(Struct, frozen=True, gc=False):
     """The decision that let a transaction land: of a reviewer, or of a rule.
 
     `hunks` are the numbers of the landed hunks in this revision of the proposal.
@@ -147,7 +147,7 @@ class Approval(Struct, frozen=True):
     is_modified: bool = False  # the reviewer changed the text
 
 
-class Authorship(Struct, frozen=True):
+class Authorship(Struct, frozen=True, gc=False):
     """The author of a transaction, and the reason."""
 
     actor: str
@@ -157,7 +157,7 @@ class Authorship(Struct, frozen=True):
     approval: Approval | None = None
 
 
-class Published(Struct, frozen=True):
+class Published(Struct, frozen=True, gc=False):
     """The commit in the user's git that contains a transaction."""
 
     commit: str
@@ -167,7 +167,7 @@ class Published(Struct, frozen=True):
         return f"{self.commit[:7]} on {self.branch}"
 
 
-class Part(Struct, frozen=True, order=True):
+class Part(Struct, frozen=True, order=True, gc=False):
     """One path of a transaction; with `hunks`, only these hunks from 1, and the path stays in force."""
 
     seq: Seq
@@ -175,7 +175,7 @@ class Part(Struct, frozen=True, order=True):
     hunks: tuple[int, ...] = ()
 
 
-class Transaction(Struct, frozen=True):
+class Transaction(Struct, frozen=True, gc=False):
     seq: Seq
     id: CommitId
     kind: Kind

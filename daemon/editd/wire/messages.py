@@ -41,7 +41,14 @@ class MessageType(msgspec.StructMeta):
     """Marks the subclasses of `Message` as frozen for type checkers, as msgspec makes them."""
 
 
-class Message(msgspec.Struct, metaclass=MessageType, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Message(
+    msgspec.Struct,
+    metaclass=MessageType,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    gc=False,  # it holds plain values, so no cycle goes through it
+):
     """The base of every message: immutable, by keyword, unknown keys refused."""
 
 
