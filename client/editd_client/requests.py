@@ -664,14 +664,57 @@ def lease_list() -> PreparedCall[messages.LeaseListResult]:
     return call(messages.LeaseList(), messages.LeaseListResult)
 
 
-def exec_begin(command: str, *, session: str | None = None) -> PreparedCall[messages.ExecBeginResult]:
-    """Announce a command that changes files. Waits for as long as it takes to record earlier changes."""
-    return call(messages.ExecBegin(command=command, session=session), messages.ExecBeginResult, extra=None)
+def exec_begin(
+    command: str,
+    *,
+    session: str | None = None,
+    paths: Sequence[str] | None = None,
+    whole: Sequence[str] = (),
+    key: str | None = None,
+    pid: int | None = None,
+    ttl: float | None = None,
+    wait: float | None = None,
+) -> PreparedCall[messages.ExecBeginResult]:
+    """Announce a command that changes files, or a tool that changes these `paths`.
+
+    Waits for as long as it takes to record earlier changes, and up to `wait` seconds for other sessions. With
+    a `key` it belongs to the session: any connection may end it, and the process `pid` and `ttl` end it, too.
+    The `whole` ones of the paths are refused as stale if the session has not seen their present version.
+    """
+    return call(
+        messages.ExecBegin(
+            command=command, session=session, paths=None if paths is None else list(paths),
+            whole=list(whole), key=key, pid=pid, ttl=ttl, wait=wait,
+        ),
+        messages.ExecBeginResult,
+        extra=None,
+    )  # fmt: skip
 
 
-def exec_end(name: str, status: int) -> PreparedCall[messages.ExecEndResult]:
-    """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction."""
-    return call(messages.ExecEnd(exec=name, status=status), messages.ExecEndResult, extra=None)
+def exec_end(
+    name: str | None = None,
+    status: int | None = None,
+    *,
+    key: str | None = None,
+    every: bool = False,
+    session: str | None = None,
+    seen: bool = False,
+) -> PreparedCall[messages.ExecEndResult]:
+    """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction.
+
+    In place of its `name`, a `key` names the one of the session, and `every` all of its keys. With `seen`,
+    the session's own changes to their paths count as read.
+    """
+    return call(
+        messages.ExecEnd(exec=name, key=key, all=every, session=session, status=status, seen=seen),
+        messages.ExecEndResult,
+        extra=None,
+    )
+
+
+def seen(files: Sequence[messages.SeenFile], *, session: str | None = None) -> PreparedCall[None]:
+    """Note files as read by the session, without their content: for an agent's own reads."""
+    return call_without_result(messages.Seen(files=list(files), session=session))
 
 
 def blame(path: str) -> PreparedCall[messages.BlameResult]:
@@ -950,6 +993,7 @@ class RequestMethods:
     lease_list = request_method(lease_list)
     exec_begin = request_method(exec_begin)
     exec_end = request_method(exec_end)
+    seen = request_method(seen)
     blame = request_method(blame)
     unsubscribe = request_method(unsubscribe)
     gc = request_method(gc)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import edit_messages
+from editd.engine.external_changes import AttributedChanges
 from editd.errors import Broken, NotAFile
 from editd.values.content import EXECUTABLE, FileState, version_of
 from editd.values.transaction import Authorship
@@ -168,7 +169,7 @@ def test_a_file_that_is_seen_for_the_first_time_is_nobodys_though_a_command_runs
     place.baseline({"a": "a\n"})
     command = Authorship("somebody", None, "make")
     with place.engine(is_ours=lambda path: path != B) as engine:
-        engine.outside_authorship = lambda _paths: ("exec", command)
+        engine.outside_authorship = lambda changes: [AttributedChanges("exec", command, tuple(changes))]
         place.write({"a": "new\n", "b": "ignored\n"})
         engine.adopt({A: FileState(b"new\n"), B: FileState(b"ignored\n")})
         made = engine.history.index.transactions([1, 2])

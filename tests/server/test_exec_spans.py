@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import UNSET
 
+from editd.wire.messages import Scope, SeenFile
 from editd_client.errors import EditdError
 from workplace import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from editd.wire.messages import SessionEntry
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -152,3 +157,220 @@ def test_only_the_connection_that_began_a_bracket_ends_it(client: Client, other:
         with pytest.raises(EditdError) as refused:
             client.exec_begin(command)
         assert refused.value.name == "invalid_params"
+
+
+# Spans with a key: an agent's hooks, each of which is a process and a connection of its own.
+
+
+def until(is_true: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def made_by(place: Workplace) -> list[tuple[str, str | None, list[str], object]]:
+    """Kind, session, files and evidence of each transaction, the oldest first."""
+    with place.client() as fresh:
+        return [
+            (one.kind, one.session, [file.path for file in one.files], one.by)
+            for one in reversed(fresh.log(after=0).transactions)
+        ]
+
+
+def refused(ask: Callable[[], object]) -> EditdError:
+    with pytest.raises(EditdError) as raised:
+        ask()
+    return raised.value
+
+
+def begin(place: Workplace, session: str, path: str, **more: object) -> float:
+    """What a hook does before an edit. Return the seconds that it waited."""
+    with place.client() as hook:
+        hook.hello("hook")
+        asked = {"session": session, "paths": [path], "key": f"{session}:{path}", **more}
+        return hook.exec_begin(f"edit {path}", **asked).waited  # type: ignore[arg-type]
+
+
+def end(place: Workplace, session: str, path: str, *, seen: bool = True) -> list[int]:
+    with place.client() as hook:
+        ended = hook.exec_end(key=f"{session}:{path}", session=session, status=0, seen=seen)
+        assert (ended.transaction is None) == (not ended.transactions)
+        return ended.transactions
+
+
+def test_an_edit_between_two_hooks_is_the_sessions_by_its_path(place: Workplace, client: Client) -> None:
+    place.write({"a.txt": "before\n"})
+    command = client.exec_begin("make").exec
+    begin(place, "codex-1", "a.txt")
+    place.write({"a.txt": "edited\n", "b.txt": "made\n"})
+    assert end(place, "codex-1", "a.txt") == [2]
+    assert client.exec_end(command, 0).transactions == [3]
+    assert made_by(place) == [
+        ("outside", None, ["a.txt"], UNSET),
+        ("exec", "codex-1", ["a.txt"], "path"),
+        ("exec", "agent", ["b.txt"], "time"),
+    ]
+    made = client.log(session="codex-1").transactions[0]
+    assert (made.message, made.actor) == ("edit a.txt", "hook")
+    assert end(place, "codex-1", "a.txt") == []  # the end may come twice
+    assert client.check().ok
+
+
+def test_a_whole_write_is_refused_if_the_session_has_not_seen_the_file_as_it_is(
+    place: Workplace, client: Client
+) -> None:
+    client.seen([SeenFile(path="a.txt")], session="gemini")
+    begin(place, "gemini", "a.txt", whole=["a.txt"])
+    place.write({"a.txt": "its own\n"})
+    end(place, "gemini", "a.txt")
+    begin(place, "gemini", "a.txt", whole=["a.txt"])  # its own write is known to it
+    place.write({"a.txt": "its own 2\n"})
+    client.settle()
+    place.write({"a.txt": "somebody's\n"})
+    client.apply([replace("a.txt", "somebody", "nobody", guard="text")])
+    end(place, "gemini", "a.txt")
+    stale = refused(lambda: begin(place, "gemini", "a.txt", whole=["a.txt"]))
+    assert stale.name == "stale"
+    assert "+nobody's" in stale.data["diff"]
+    assert stale.data["changed_by"][-1]["session"] == "agent"
+    begin(place, "gemini", "a.txt")  # a tool that searches its text guards itself
+    end(place, "gemini", "a.txt")
+    client.seen([SeenFile(path="a.txt", start_line=1, end_line=1)], session="gemini")
+    begin(place, "gemini", "a.txt", whole=["a.txt"])
+    begin(place, "gemini", "new.txt", whole=["new.txt"])
+
+
+def test_a_version_that_was_seen_may_be_an_older_one(place: Workplace, client: Client) -> None:
+    version = client.stat(["a.txt"]).files[0].version
+    assert version is not None
+    place.write({"a.txt": "newer\n"})
+    client.seen([SeenFile(path="a.txt", version=version)], session="codex")
+    assert refused(lambda: begin(place, "codex", "a.txt", whole=["a.txt"])).name == "stale"
+
+
+def test_leases_and_the_scope_hold_for_an_agents_own_tools(
+    place: Workplace, client: Client, other: Client
+) -> None:
+    client.lease_acquire(["a.txt"], 60.0)
+    assert refused(lambda: begin(place, "codex", "a.txt")).name == "leased"
+    with place.client() as narrow:
+        narrow.session_open("narrow", scope=Scope(write=["b.*"]), unread="reject")
+        ask = narrow.exec_begin
+        assert refused(lambda: ask("e", paths=["a.txt"], key="1")).name == "permission_denied"
+        assert refused(lambda: ask("e", paths=["b.txt"], whole=["b.txt"], key="1")).name == "unread"
+        ask("e", paths=["b.txt"], key="1")
+        assert refused(lambda: other.exec_end(key="1", session="narrow")).name == "unknown_session"
+    assert [entry.activity.running for entry in listed(client, "narrow")] == [["e"]]  # type: ignore[union-attr]
+
+
+def listed(client: Client, session: str) -> list[SessionEntry]:
+    return [one for one in client.session_list(activity=True).sessions if one.session == session]
+
+
+def test_the_second_session_for_a_file_waits_for_the_first(place: Workplace, client: Client) -> None:
+    begin(place, "one", "a.txt")
+    assert begin(place, "two", "b.txt") == 0
+    place.write({"a.txt": "one\n"})
+    timer = threading.Timer(0.3, lambda: end(place, "one", "a.txt"))
+    timer.start()
+    assert begin(place, "two", "a.txt") >= 0.2
+    timer.join()
+    place.write({"a.txt": "two\n"})
+    end(place, "two", "a.txt")
+    assert [session for _, session, _, _ in made_by(place)] == ["one", "two"]
+    begin(place, "one", "a.txt")
+    assert begin(place, "two", "a.txt", wait=0.1) >= 0.1
+    place.write({"a.txt": "anybody\n"})
+    end(place, "one", "a.txt")
+    made = client.log().transactions[0]
+    assert (made.kind, made.by, made.candidates) == ("outside", "path", ["one", "two"])
+
+
+def test_commands_wait_for_each_other_if_they_are_asked_to(client: Client, other: Client) -> None:
+    first = client.exec_begin("make").exec
+    timer = threading.Timer(0.3, lambda: client.exec_end(first, 0))
+    timer.start()
+    begun = other.exec_begin("npm test", wait=20.0)
+    timer.join()
+    assert begun.waited >= 0.2
+    assert other.exec_end(begun.exec, 0).transaction is None
+
+
+def test_an_end_that_was_lost_comes_with_the_next_edit_or_the_end_of_the_turn(
+    place: Workplace, client: Client
+) -> None:
+    begin(place, "codex", "a.txt", key="first")
+    place.write({"a.txt": "first\n"})
+    begin(place, "codex", "a.txt", key="second")
+    place.write({"a.txt": "second\n"})
+    begin(place, "codex", "b.txt", key="third")
+    with place.client() as hook:
+        assert hook.exec_end(key="first", session="codex", status=0).transaction is None
+        ended = hook.exec_end(every=True, session="codex", status=0)
+    assert ended.transactions == [2]
+    place.write({"a.txt": "outside\n"})
+    client.settle()
+    assert [kind for kind, _, _, _ in made_by(place)] == ["exec", "exec", "outside"]
+
+
+def test_a_bracket_ends_with_its_time_and_with_its_process(place: Workplace, client: Client) -> None:
+    begin(place, "short", "a.txt", ttl=0.1)
+    place.write({"a.txt": "short\n"})
+    until(lambda: made_by(place) == [("exec", "short", ["a.txt"], "path")])
+    with subprocess.Popen(["sleep", "60"]) as agent:
+        begin(place, "mortal", "a.txt", pid=agent.pid)
+        with place.client() as hook:
+            hook.exec_begin("make", session="mortal", key="make", pid=agent.pid)
+        place.write({"a.txt": "mortal\n", "b.txt": "mortal\n"})
+        agent.kill()
+    until(lambda: len(made_by(place)) == 3)
+    assert {one[1] for one in made_by(place)[1:]} == {"mortal"}
+    until(lambda: client.status().watcher["state"] != "paused")
+    place.write({"a.txt": "outside\n"})
+    client.settle()
+    assert made_by(place)[-1][0] == "outside"
+    bad: list[dict[str, object]] = [
+        {"ttl": -1.0}, {"wait": -1.0}, {"pid": 0}, {"whole": ["b.txt"]}, {"key": ""},
+    ]  # fmt: skip
+    for more in bad:
+        name = refused(lambda more=more: begin(place, "bad", "a.txt", **more)).name  # type: ignore[misc]
+        assert name == "invalid_params", more
+    begin(place, "unknown process", "b.txt", pid=2**22 + 1)
+
+
+def test_a_bracket_with_a_key_outlives_a_killed_daemon(place: Workplace, client: Client) -> None:
+    with subprocess.Popen(["sleep", "60"]) as agent:
+        begin(place, "codex", "a.txt")
+        begin(place, "mortal", "b.txt", pid=agent.pid)
+        place.write({"a.txt": "before\n", "b.txt": "before\n"})
+        place.kill()
+        agent.kill()
+    place.start().close()
+    until(lambda: ("exec", "mortal", ["b.txt"], "path") in made_by(place))
+    place.write({"a.txt": "after\n"})
+    end(place, "codex", "a.txt")
+    assert made_by(place)[-1] == ("exec", "codex", ["a.txt"], "path")
+    place.write({"b.txt": "outside\n"})
+    with place.client() as fresh:
+        fresh.settle()
+    assert made_by(place)[-1][0] == "outside"
+
+
+def test_a_command_with_a_key_outlives_a_killed_daemon(place: Workplace, client: Client) -> None:
+    with place.client() as hook:
+        hook.exec_begin("make", session="codex", key="make")
+    place.kill()
+    place.write({"a.txt": "made\n"})
+    with place.start() as fresh:
+        assert fresh.exec_end(key="make", session="codex", status=0).transaction is not None
+        assert fresh.status().watcher["state"] != "paused"
+    assert made_by(place) == [("exec", "codex", ["a.txt"], "time")]
+
+
+def test_status_names_the_agents_that_were_heard(place: Workplace, client: Client) -> None:
+    assert client.status().agents == []
+    begin(place, "codex-1", "a.txt")
+    client.seen([SeenFile(path="a.txt")], session="gemini-1")
+    heard = [(one.name, one.session, one.event) for one in client.status().agents]
+    assert heard == [("claude", "gemini-1", "seen"), ("hook", "codex-1", "exec.begin")]

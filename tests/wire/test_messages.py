@@ -24,6 +24,7 @@ RESULTS: dict[str, type[messages.Message]] = {
     "lease.release": messages.Empty,
     "review.revoke": messages.Empty,
     "review.unlock": messages.Empty,
+    "seen": messages.Empty,
     **dict.fromkeys(
         [f"proposal.{what}" for what in ("reject", "comment", "submit", "withdraw", "reopen", "check")],
         messages.ProposalResult,

@@ -26,12 +26,13 @@ from editd.engine.queries import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
 from editd.engine.undo_selection import BySession, batches_of, without_effect
-from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Unread
+from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
+from editd.values.content import Change, FileState
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
 
     from editd.config.schema import Config
     from editd.edits.preconditions import Snapshot
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.session_store import Session, SessionStore
-    from editd.values.content import Change, FileState
     from editd.values.transaction import Outcome, Seq, Transaction
 
 
@@ -128,15 +128,40 @@ class AccessControl(Struct, frozen=True):
         Unread.
         """
         changes, name = outcome.changes, request.authorship.session
+        session = self._permit_paths(name, changes)
+        if session is not None and isinstance(request, Apply):
+            is_free = session.unread == "allow"
+            unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
+            self._check_read(session, request, unguarded, expected, outcome.based)
+
+    def _permit_paths(self, name: str | None, changes: Sequence[Change[FileState]]) -> Session | None:
         session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
         if self.leases.held:
             self._check_leases(name, changes)
-        if session is not None and isinstance(request, Apply):
-            is_free = session.unread == "allow"
-            unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
-            self._check_read(session, request, unguarded, expected, outcome.based)
+        return session
+
+    def permit_tool(
+        self,
+        name: str | None,
+        reader: Reader,
+        states: Mapping[WorkspacePath, FileState | None],
+        whole: Collection[WorkspacePath],
+    ) -> None:
+        """Verify that a tool of the session's own may change these files, which it overwrites if in `whole`.
+
+        Raises PermissionDenied, Leased, Stale or Unread.
+        """
+        changes = [Change(path, state, state or FileState(b"")) for path, state in states.items()]
+        session = self._permit_paths(name, changes)
+        for path in whole:
+            base, state = self.seen.by(reader, path), states[path]
+            current = None if state is None else state.version
+            if base is not None and base.version != current:
+                raise Stale(path.text, base.version, current)
+            if base is None and state is not None and session is not None and _must_read(session):
+                raise _unread(session, path)
 
     def scope_of(self, session: str | None) -> tuple[Glob, ...] | None:
         """Return the paths that a session may write; None is all, also if no such session is open."""
@@ -258,7 +283,7 @@ class AccessControl(Struct, frozen=True):
         expected: Container[tuple[Reader, WorkspacePath]],
         based: Container[WorkspacePath],
     ) -> None:
-        if session.unread == "allow" and not session.is_in_doubt:
+        if not _must_read(session):
             return
         for change in changes:
             is_own = (request.reader, change.path) in expected
@@ -325,6 +350,10 @@ def _outside(session: Session, path: WorkspacePath | str, access: str) -> Permis
         hint=f"Choose a path in its scope: {', '.join(texts)}." if texts else "Its scope is empty.",
         data={"path": str(path), "session": session.name, access: texts},
     )
+
+
+def _must_read(session: Session) -> bool:
+    return session.unread != "allow" or session.is_in_doubt
 
 
 def _unread(session: Session, path: WorkspacePath) -> Unread:

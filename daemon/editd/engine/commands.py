@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from editd.engine.external_changes import OUTSIDE
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
 from editd.values.transaction import Authorship, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
     from editd.values.content import Version
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkId, ProposalNumber, Reviewer
-    from editd.values.transaction import Transaction
-    from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
+    from editd.wire.messages import AnyEdit, OnConflict, OnStale
 
 Reader = str
 """The identity under which read versions are kept: a session, or a connection without a session."""
@@ -282,67 +278,3 @@ def bytes_of(value: object) -> int:
             return EDIT_BYTES + sum(bytes_of(getattr(value, name)) for name in value.__struct_fields__)
         case _:
             return 0
-
-
-# Brackets: outside changes are attributed to the session whose command runs at that time.
-#
-# A file does not show which program wrote it, so a change is attributed to all brackets that are open when
-# it is found. If they belong to one session, the transaction is an `exec` of that session. If they belong
-# to several, it stays `outside`, with a message that names all of them. The engine settles before each
-# beginning and each end, so that earlier changes go to the right bracket.
-
-COMMAND_CHARACTERS_MAX = 10_000
-
-
-class ExecSpan(OpenItem):
-    """A bracket: one running command."""
-
-    name: str
-    actor: str
-    session: str | None
-    command: str
-    how: str = "still running"  # the result of the command, for the message
-    newest: Transaction | None = None  # the newest one that was recorded meanwhile
-
-    @property
-    def who(self) -> str:
-        """The session, or the actor if there is no session."""
-        return f"session {self.session!r}" if self.session is not None else self.actor
-
-
-class ExecSpans(OpenItems[ExecSpan]):
-    """The open brackets of all connections."""
-
-    noun = "bracket"
-    field = "exec"
-    hint = "Open one with `exec.begin`. It ends with `exec.end` or the connection."
-
-    def begin(self, owner: int, reader: Reader, actor: str, session: str | None, command: str) -> ExecSpan:
-        """Open a bracket. Raises TooLarge or InvalidParams."""
-        if len(self.open) >= OPEN_MAX:
-            raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
-        if len(command) > COMMAND_CHARACTERS_MAX:
-            raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
-        bracket = ExecSpan(owner, reader, secrets.token_hex(8), actor, session, command)
-        self.open[bracket.name] = bracket
-        return bracket
-
-    def authorship(self, paths: Sequence[WorkspacePath]) -> tuple[Kind, Authorship] | None:
-        """Return the kind and the authorship of changes found now, or None if no bracket is open."""
-        del paths  # Files do not name their authors.
-        brackets = list(self.open.values())
-        if not brackets:
-            return None
-        commands = [f"{bracket.command} ({bracket.how})" for bracket in brackets]
-        if len({bracket.reader for bracket in brackets}) == 1:
-            return "exec", Authorship(brackets[-1].actor, brackets[-1].session, "\n".join(commands))
-        lines = [f"{bracket.who}: {command}" for bracket, command in zip(brackets, commands, strict=True)]
-        names = ", ".join(dict.fromkeys(bracket.who for bracket in brackets))
-        message = f"Could have been made by any of: {names}\n\n" + "\n".join(lines)
-        return "outside", Authorship(OUTSIDE.actor, None, message)
-
-    def recorded(self, transaction: Transaction) -> None:
-        """Note a transaction in all open brackets. The reply at their end names it."""
-        if transaction.kind in ("exec", "outside"):
-            for bracket in self.open.values():
-                bracket.newest = transaction

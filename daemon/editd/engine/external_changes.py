@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -19,11 +19,11 @@ from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, 
 from editd.values.content import SYMLINK, Change, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship
-from editd.wire.messages import Kind
 
 if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.transaction import Transaction
+    from editd.wire.messages import Kind
     from editd.workspace.reader import OpenFiles, WorkspaceReader
     from editd.workspace.writer import WorkspaceWriter
 
@@ -236,8 +236,17 @@ def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> 
 
 OUTSIDE = Authorship(actor="outside")
 
-OutsideAuthorship = Callable[[Sequence[WorkspacePath]], tuple[Kind, Authorship] | None]
-"""Return the kind and the authorship of outside changes to these paths, or None if they are unknown."""
+
+class AttributedChanges(NamedTuple):
+    """Outside changes that become one transaction, of this kind and author."""
+
+    kind: Kind
+    authorship: Authorship
+    changes: tuple[Change[FileState], ...]
+
+
+OutsideAuthorship = Callable[[Sequence[Change[FileState]]], list[AttributedChanges] | None]
+"""Divide outside changes by their authors; None if all of them are unknown."""
 
 IsOurs = Callable[[WorkspacePath], bool]
 """Return whether the scan covers a path that no edit has touched."""

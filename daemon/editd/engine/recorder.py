@@ -15,6 +15,7 @@ from editd.engine.answers import folder_missing
 from editd.engine.commit import Batch, recover
 from editd.engine.external_changes import (
     OUTSIDE,
+    AttributedChanges,
     DiskSnapshot,
     ExternalChange,
     IsOurs,
@@ -26,13 +27,13 @@ from editd.engine.external_changes import (
 from editd.errors import Broken, IoError, Refused
 from editd.store import first_scan
 from editd.system.files import boot_id
-from editd.values.transaction import Authorship, Seq, Transaction
+from editd.values.transaction import Seq, Transaction
 from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders
 from editd.workspace.staged_change import TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.engine.access import Clock
     from editd.engine.commands import Result, Write
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from editd.store.journal import JournalPosition
     from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
-    from editd.wire.messages import Kind
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.replaced_files import QuarantineCheck
     from editd.workspace.staged_change import StagedFiles
@@ -161,8 +161,8 @@ class Recorder:
         }
         batch.view.strangers.clear()
         for adoption in external_changes(strangers, self.history, self._known_scope()):
-            kind, authorship = self._authorship_of(adoption, message)
-            batch.adopt(kind, authorship, self._now_us(), adoption.changes)
+            for kind, authorship, attributed in self._attributed(adoption, message):
+                batch.adopt(kind, authorship, self._now_us(), attributed)
 
     def _record_strangers(self, view: DiskSnapshot) -> None:
         """Record outside changes of the files that an undo would change, so that a dry run can name them."""
@@ -191,12 +191,26 @@ class Recorder:
         self.is_first_scan, self._scope = False, scope
         self.on_recorded(transaction)
 
-    def _authorship_of(self, adoption: ExternalChange, message: str) -> tuple[Kind, Authorship]:
+    def _attributed(self, adoption: ExternalChange, message: str) -> list[AttributedChanges]:
+        """Divide the changes by their authors. Changes by nobody known have the message."""
+        author = replace(OUTSIDE, message=message)
         if adoption.kind == "outside" and self.outside_authorship is not None:
-            known = self.outside_authorship([change.path for change in adoption.changes])
-            if known is not None:
-                return known
-        return adoption.kind, replace(OUTSIDE, message=message)
+            divided = self.outside_authorship(adoption.changes)
+            if divided is not None:
+                return [
+                    one._replace(authorship=author) if one.authorship is OUTSIDE else one for one in divided
+                ]
+        return [AttributedChanges(adoption.kind, author, adoption.changes)]
+
+    def look_at(self, paths: Iterable[WorkspacePath]) -> DiskSnapshot:
+        """Record the present content of these files, and return the view of them. Raises Refused."""
+        self.check_in_place()
+        view = DiskSnapshot(self.tree, self.history, quiet=False)
+        for path in paths:
+            view.file_at(path)
+        if view.strangers:
+            self._record_strangers(view)
+        return view
 
     def inspect(self) -> Reconciliation:
         """Return a comparison of files with the history, for the paths that a notice or a scan names."""

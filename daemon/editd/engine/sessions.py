@@ -196,7 +196,7 @@ class Sessions:
     ) -> None:
         """Load the sessions of the previous daemon, with their read versions."""
         self._registry = registry
-        self._sights = sights
+        self.sights = sights
         self._seen = seen
         self._open: dict[str, OpenSession] = {}
         self._used: dict[str, int] = {}  # unsaved times of last use
@@ -351,19 +351,19 @@ class Sessions:
         while changed := self._seen.take_changed(KEPT_AT_ONCE):
             self._save(changed)
         self._save(())
-        self._sights.close()
+        self.sights.close()
         self._registry.close(is_clean=not self._was_lost)
 
     def _save(self, changed: Iterable[tuple[str, WorkspacePath, ReadMark | None]]) -> None:
         names = {reader_of(name): name for name in self._open}
         rows = [(names[reader], path, sight) for reader, path, sight in changed if reader in names]
         with self._logging_failure():
-            self._sights.write(rows, self._used)
+            self.sights.write(rows, self._used)
         self._used.clear()
 
     def _forget(self, name: str) -> None:
         with self._logging_failure():
-            self._sights.forget(name)
+            self.sights.forget(name)
 
     @contextlib.contextmanager
     def _logging_failure(self) -> Iterator[None]:

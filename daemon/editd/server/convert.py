@@ -93,6 +93,12 @@ def globs(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
     return parse_all(texts, what)
 
 
+def paths(texts: Sequence[str], what: str) -> list[WorkspacePath]:
+    """Parse the paths of `what`, without repetitions. Raises InvalidParams, PathOutside."""
+    check_count(texts, what)
+    return list(dict.fromkeys(map(path, texts)))
+
+
 def paths_or_globs(texts: Sequence[str], what: str) -> tuple[WorkspacePath | Glob, ...]:
     """Parse the paths of `what`; those with a wildcard are globs. Raises InvalidParams, PathOutside."""
     check_count(texts, what)
@@ -108,6 +114,11 @@ def bounds(scope: messages.Scope) -> Bounds:
 def read_mark(version: str | None) -> transaction.ReadMark:
     """Return the mark of a whole file that was read at a version, or as absent."""
     return transaction.ReadMark(transaction.Base.parse(version), ())
+
+
+def seen_mark(version: str | None) -> transaction.ReadMark:
+    """Return the mark of a whole file at a version, or of an absent one. Raises InvalidParams."""
+    return transaction.ReadMark(transaction.Base.parse(version))
 
 
 def base_version(text: str | None) -> Version | None:
@@ -310,6 +321,7 @@ def transaction_result(
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
         **({} if said.approval is None else _approval(said.approval)),
+        **({} if said.attribution is None else _attribution(said.attribution)),
     )
 
 
@@ -320,6 +332,12 @@ def _approval(given: transaction.Approval) -> dict[str, Any]:
     if given.proposal is not None:
         fields |= {"proposal": given.proposal, "modified": given.is_modified}
     return fields
+
+
+def _attribution(given: transaction.Attribution) -> dict[str, Any]:
+    """Return the fields of a transaction for which a bracket was open."""
+    by: messages.By = "path" if given.is_by_path else "time"
+    return {"by": by} | ({"candidates": list(given.candidates)} if given.candidates else {})
 
 
 def file_results(made: Iterable[transaction.Transaction]) -> list[messages.FileResult]:
@@ -387,7 +405,7 @@ def mode_of(state: FileState | None) -> messages.Mode | None:
     return None if state is None else _MODES[state.mode]
 
 
-def lines_wanted(params: messages.Read) -> tuple[int, int] | None:
+def lines_wanted(params: messages.Read | messages.SeenFile) -> tuple[int, int] | None:
     """Return the requested lines, from 1 and both included; None for the whole file."""
     if params.start_line is None and params.end_line is None:
         return None

@@ -37,9 +37,10 @@ from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
+from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import open_proposals
-from editd.server.methods.sessions import ExecMethods, SessionMethods, open_guard, restore_reads
+from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
 from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, unbind, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.retention import NO_HISTORY, Retention
@@ -350,7 +351,7 @@ class Daemon:
             leases=LeaseMethods(guard, queue, subscriptions, sessions),
             proposals=proposals,
             checks=checks,
-            spans=ExecMethods(engine, queue, self._watching, sessions),
+            spans=ExecMethods(engine, queue, self._watching, sessions, guard),
             changesets=Changesets(),
             publishing=asyncio.Lock(),
         )

@@ -69,6 +69,7 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
     messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
     messages.ExecEnd: lambda services, params, caller: services.spans.end(params, caller),
+    messages.Seen: lambda services, params, caller: services.spans.seen(params, caller),
     messages.LeaseAcquire: lambda services, params, caller: services.leases.acquire(params, caller),
     messages.LeaseRenew: lambda services, params, caller: services.leases.renew(params, caller),
     messages.LeaseRelease: lambda services, params, caller: services.leases.release(params, caller),
@@ -90,6 +91,7 @@ class Dispatch:
         self._services = services
         self._calls = calls
         services.engine.on_recorded = self._recorded
+        services.spans.start(calls.start)
 
     def configure(self, config: Config) -> None:
         """Apply the settings that an open workspace can change while it is served."""
@@ -127,8 +129,7 @@ class Dispatch:
         self._services.queue.when_idle(lambda: self._leave_now(caller))
 
     def _leave_now(self, caller: ClientState) -> None:
-        for work in self._services.spans.leave(caller):
-            self._calls.start(work)
+        self._services.spans.leave(caller)
         self._services.leases.leave(caller)
         self._services.proposals.leave(caller)
         self._services.sessions.leave(caller)
@@ -166,6 +167,7 @@ class Dispatch:
             history=self._services.retention.status(),
             hooks=self._services.hooker.status(engine.hooks),
             weaker=daemon.weaker + history.weaker() + self._services.proposals.weaker(),
+            agents=self._services.spans.agents(),
             uncovered=[
                 *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions()
             ],

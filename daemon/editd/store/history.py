@@ -54,6 +54,7 @@ from editd.store.transaction_record import (
     ChangeRecord,
     Committed,
     approval_record,
+    attribution_record,
     change_record,
     commit_of,
     commit_oid,
@@ -344,7 +345,7 @@ class History:
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
             authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
             published_through, *(part_records(parts) if parts else ((), ())),
-            approval_record(authorship.approval),
+            approval_record(authorship.approval), attribution_record(authorship.attribution),
         )  # fmt: skip
         transaction = Transaction(
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),

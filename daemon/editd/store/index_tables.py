@@ -17,7 +17,7 @@ from editd.errors import HistoryDamaged
 from editd.store import sqlite
 from editd.values.content import Change, Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Approval, Attribution, Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 6
+SCHEMA = 7
 
 _TABLES = """
 create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
-    undone_by integer, notes blob not null, proposal integer, approval blob
+    undone_by integer, notes blob not null, proposal integer, approval blob, attribution blob
 );
 create unique index tx_by_id on tx(id);
 create index tx_by_request on tx(request_id) where request_id is not null;
@@ -49,6 +49,7 @@ create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
+_FROM_6 = f"begin; alter table tx add column attribution blob; pragma user_version = {SCHEMA}; commit;"
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
@@ -123,6 +124,9 @@ def _known(path: str) -> sqlite3.Connection | None:
     with contextlib.suppress(sqlite3.DatabaseError):
         opened = connect(path)
         version = opened.execute("pragma user_version").fetchone()[0]
+        if version == 6:  # without attributions
+            opened.executescript(_FROM_6)
+            version = SCHEMA
         held = {name for (name,) in opened.execute("select name from sqlite_master")}
         if version == SCHEMA and held >= NAMES:
             return opened
@@ -149,12 +153,13 @@ def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
 
 def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
                 transaction.time_us, written(transaction), transaction.undone_by, notes,
                 *_approval_columns(transaction.authorship.approval),
+                _attribution_column(transaction.authorship.attribution),
             )
             for transaction, notes in batch
         ),
@@ -178,6 +183,10 @@ def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
 
 def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | None]:
     return (None, None) if approval is None else (approval.proposal, sqlite.encoded(approval))
+
+
+def _attribution_column(attribution: Attribution | None) -> bytes | None:
+    return None if attribution is None else sqlite.encoded(attribution)
 
 
 # The number of files of each transaction, and the first; a file that was moved counts at its new path.
@@ -262,7 +271,8 @@ def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
 
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
-    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, approval = row
+    seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, *evidence = row
+    approval, attribution = evidence
     undoes_seqs, parts = read(undoes)
     return Transaction(
         Seq(seq),
@@ -274,6 +284,7 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
             unstored(message),
             unstored(request_id),
             None if approval is None else sqlite.decoded(approval, Approval),
+            None if attribution is None else sqlite.decoded(attribution, Attribution),
         ),
         time_us,
         tuple(touches),

@@ -49,6 +49,7 @@ from editd.store.transaction_record import (
     ChangeRecord,
     Committed,
     approval_record,
+    attribution_record,
     change_record,
     commit_of,
     entries_of,
@@ -364,6 +365,7 @@ class Repair:
             seq, made.commit, transaction.kind, author.actor, author.session, author.message,
             author.request_id, transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
             parts=parts, hunks=hunks, approval=approval_record(author.approval),
+            attribution=attribution_record(author.attribution),
         )  # fmt: skip
         return record, made
 

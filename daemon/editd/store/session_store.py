@@ -214,7 +214,8 @@ def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
     return None if texts is None else tuple(map(Glob.parse, texts))
 
 
-# Read marks on disk: the versions that each opened session has seen, for the next daemon.
+# Read marks on disk: the versions that each opened session has seen, for the next daemon; and the brackets
+# that are open beyond their connection, which a SIGKILL must not lose, and a power cut ends anyway.
 #
 # Written within a second and never synced, so that no client waits for it. A power cut may lose some of it,
 # a SIGKILL the last second. That is safe, because the session store records an unclean end
@@ -227,7 +228,23 @@ create table if not exists sight (
     session blob not null, path blob not null, version text, lines text, primary key (session, path)
 ) without rowid;
 create table if not exists used (session blob primary key, time_us integer not null) without rowid;
+create table if not exists span (name text primary key, written blob not null);
 """
+
+
+class StoredSpan(msgspec.Struct, frozen=True):
+    """An open bracket with a key, in its stored form."""
+
+    name: str
+    actor: str
+    session: str
+    command: str
+    paths: list[str] | None
+    key: str
+    ends_us: int
+    process: tuple[int, int] | None  # pid and start
+    head: int
+
 
 Row = tuple[str, WorkspacePath, ReadMark | None]  # with the session's name; None deletes the mark
 
@@ -284,6 +301,20 @@ class ReadVersionStore:
                     (os.fsencode(session),),
                 )
 
+    def spans(self) -> list[StoredSpan]:
+        """Return the open brackets, the oldest first."""
+        with self._refusing("read"):
+            rows = self._database.execute("select written from span order by rowid").fetchall()
+        return [sqlite.decoded(written, StoredSpan) for (written,) in rows]
+
+    def put_span(self, span: StoredSpan) -> None:
+        with self._refusing("written"), sqlite.writing(self._database):
+            self._database.execute("insert into span values (?, ?)", (span.name, sqlite.encoded(span)))
+
+    def drop_span(self, name: str) -> None:
+        with self._refusing("written"), sqlite.writing(self._database):
+            self._database.execute("delete from span where name = ?", (name,))
+
     def close(self) -> None:
         self._database.close()
 
@@ -298,6 +329,8 @@ def _verify_rows(opened: sqlite3.Connection) -> None:
         WorkspacePath(os.fsdecode(path))
         _sight(version, lines)
     opened.execute("select session, time_us from used").fetchall()
+    for (written,) in opened.execute("select written from span"):
+        sqlite.decoded(written, StoredSpan)
 
 
 def _sight(version: str | None, lines: str | None) -> ReadMark:

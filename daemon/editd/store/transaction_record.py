@@ -21,7 +21,7 @@ from msgspec.structs import astuple, replace
 from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
 from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Approval, Attribution, Authorship, CommitId, Part, Seq, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,6 +78,9 @@ def compose(
         lines.append(f"Request: {_value(authorship.request_id)}")
     if authorship.approval is not None:
         lines += _approved(authorship.approval)
+    if authorship.attribution is not None:
+        lines.append("By: path" if authorship.attribution.is_by_path else "By: time")
+        lines += [f"Candidate: {_value(name)}" for name in authorship.attribution.candidates]
     if undoes:
         lines += _undone(undoes, parts)
     lines.append(f"Time: {rfc3339(time_us)}")
@@ -113,6 +116,7 @@ def parse(message: str) -> ParsedMessage:
                 text,
                 _read(fields["Request"][0]) if "Request" in fields else None,
                 _approval(fields),
+                _attribution(fields),
             ),
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
@@ -219,6 +223,13 @@ def _approval(fields: Mapping[str, Sequence[str]]) -> Approval | None:
     number, revision, hunks = fields["Proposal"][0].split(" ")
     numbers = tuple(map(int, hunks.split(","))) if hunks else ()
     return Approval(int(number), int(revision), numbers, actor, session, rule, is_modified)
+
+
+def _attribution(fields: Mapping[str, Sequence[str]]) -> Attribution | None:
+    """Parse the trailers of an attribution; None if there are none."""
+    if "By" not in fields:
+        return None
+    return Attribution(fields["By"][0] == "path", tuple(map(_read, fields.get("Candidate", []))))
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
@@ -366,6 +377,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: only these paths of that one in `undoes`
     hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # only these hunks of paths in `parts`
     approval: ApprovalRecord | None = None
+    attribution: tuple[bool, tuple[str, ...]] | None = None  # an `Attribution`, with the same fields
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -425,6 +437,7 @@ def transaction_of(record: Committed) -> Transaction:
             record.message,
             record.request_id,
             None if record.approval is None else Approval(*astuple(record.approval)),
+            None if record.attribution is None else Attribution(*record.attribution),
         ),
         record.time_us,
         tuple(touch_of(change) for change in record.changes),
@@ -436,6 +449,11 @@ def transaction_of(record: Committed) -> Transaction:
 def approval_record(approval: Approval | None) -> ApprovalRecord | None:
     """Return the `approval` of a record."""
     return None if approval is None else ApprovalRecord(*astuple(approval))
+
+
+def attribution_record(attribution: Attribution | None) -> tuple[bool, tuple[str, ...]] | None:
+    """Return the `attribution` of a record."""
+    return None if attribution is None else (attribution.is_by_path, attribution.candidates)
 
 
 def part_records(

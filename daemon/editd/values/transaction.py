@@ -147,6 +147,17 @@ class Approval(Struct, frozen=True, gc=False):
     is_modified: bool = False  # the reviewer changed the text
 
 
+class Attribution(Struct, frozen=True, gc=False):
+    """The evidence for the author of a change that did not go through the daemon.
+
+    It is by path if a bracket named the path, and by time if a command ran when the change was found.
+    `candidates` are the possible authors of an `outside` transaction: sessions, or actors without one.
+    """
+
+    is_by_path: bool
+    candidates: tuple[str, ...] = ()
+
+
 class Authorship(Struct, frozen=True, gc=False):
     """The author of a transaction, and the reason."""
 
@@ -155,6 +166,7 @@ class Authorship(Struct, frozen=True, gc=False):
     message: str = ""
     request_id: str | None = None
     approval: Approval | None = None
+    attribution: Attribution | None = None
 
 
 class Published(Struct, frozen=True, gc=False):

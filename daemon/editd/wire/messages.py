@@ -33,6 +33,7 @@ Verdict = Literal["approve", "reject"]
 Proposes = Literal["always", "policy"]  # which edits of a session wait for a reviewer
 Batch = Literal["each", "session"]  # a proposal for each edit of a session, or one for all of them
 WaitFor = Literal["settled", "any"]
+By = Literal["path", "time"]  # the evidence for the author of a change that a tool or command made
 DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
 
 
@@ -466,12 +467,37 @@ class ExecBegin(Params):
     method: ClassVar[str] = "exec.begin"
     command: str
     session: str | None = None
+    paths: list[str] | None = None  # the files that a tool will change; none: a command, which may change any
+    whole: list[str] = []  # those of them that it overwrites or deletes without a look at their text
+    key: str | None = None  # by which any connection of the session ends it
+    pid: int | None = None  # it ends with this process
+    ttl: float | None = None  # seconds
+    wait: float | None = None  # seconds, for the brackets of other sessions
 
 
 class ExecEnd(Params):
     method: ClassVar[str] = "exec.end"
-    exec: str
-    status: int
+    exec: str | None = None  # exactly one of this and the next two
+    key: str | None = None
+    all: bool = False  # each bracket with a key of the session
+    session: str | None = None
+    status: int | None = None
+    seen: bool = False  # the session knows its own changes to `paths`
+
+
+class SeenFile(Message):
+    """A part of a file that a session has read by itself: all of it, or some lines."""
+
+    path: str
+    version: str | UnsetType | None = UNSET
+    start_line: int | None = None
+    end_line: int | None = None
+
+
+class Seen(Params):
+    method: ClassVar[str] = "seen"
+    files: list[SeenFile]
+    session: str | None = None
 
 
 class Blame(Params):
@@ -654,10 +680,10 @@ REQUESTS: dict[str, type[Params]] = {
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
-        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Blame, Subscribe,
-        Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove, ProposalReject,
-        ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw, ProposalReopen,
-        ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
+        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Seen, Blame,
+        Subscribe, Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove,
+        ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
+        ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
     )
 }  # fmt: skip
 
@@ -693,6 +719,15 @@ class HelloResult(Result):
     encodings: list[str]
 
 
+class AgentEntry(Result):
+    """An agent that tells the daemon what its own tools do, and the last method it called."""
+
+    name: str
+    session: str
+    event: str
+    time: str
+
+
 class StatusResult(Result):
     root: str
     head: int
@@ -715,6 +750,7 @@ class StatusResult(Result):
     id: str
     system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
     review_socket: str | None = None  # that of reviewers, if they have their own
+    agents: list[AgentEntry] = []  # the last heard first
 
 
 class CheckResult(Result):
@@ -811,6 +847,8 @@ class BriefTransaction(Result):
     undoes: list[int]
     undone_by: int | None
     request_id: str | None
+    by: By | UnsetType = UNSET  # if a bracket was open for it
+    candidates: list[str] | UnsetType = UNSET  # the possible authors of an ambiguous `outside`
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
     published: Published | UnsetType = UNSET  # in `log` and `show`
     proposal: int | UnsetType = UNSET  # this and the following if it was approved
@@ -1050,10 +1088,12 @@ class LeaseListResult(Result):
 
 class ExecBeginResult(Result):
     exec: str
+    waited: float = 0.0  # seconds
 
 
 class ExecEndResult(Result):
     transaction: Transaction | None
+    transactions: list[int] = []
 
 
 class BlameLine(Result):

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
+    from editd.server.methods.exec_spans import ExecMethods
     from editd.server.methods.leases import LeaseMethods
     from editd.server.methods.proposals import ProposalMethods
-    from editd.server.methods.sessions import ExecMethods, SessionMethods
+    from editd.server.methods.sessions import SessionMethods
     from editd.server.plan_workers import HookRunner, RegexPool
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner

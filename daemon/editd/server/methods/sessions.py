@@ -1,15 +1,14 @@
-"""The methods `session.*` and `exec.*`, and the check that a connection may act in a session's name."""
+"""The methods `session.*`, and the check that a connection may act in a session's name."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
-from editd.engine.commands import ExecSpans
 from editd.engine.leases import Leases
 from editd.engine.sessions import Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
@@ -18,17 +17,15 @@ from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
-    from editd.engine.commands import Apply, ExecSpan
+    from editd.engine.commands import Apply
     from editd.engine.engine import Engine
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.subscriptions import Subscriptions
-    from editd.server.watcher import WorkspaceWatcher
     from editd.store.index import Index
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Transaction
     from editd.workspace.reader import WorkspaceReader
 
 
@@ -39,7 +36,7 @@ KEEP_SECONDS = 0.5  # between two times that reads are written down and idle ses
 # Requests that act in a session's name. Requests that only name a session (`log`, `undo`) need no token.
 ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
-    messages.ExecBegin,
+    messages.ExecBegin, messages.ExecEnd, messages.Seen,
 )  # fmt: skip
 IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage)
 
@@ -232,82 +229,6 @@ class SessionMethods:
 
     def _now_us(self) -> int:
         return self._guard.clock.now_us()
-
-
-# The methods `exec.*`: a command's span begins and ends when all changes made before are recorded.
-
-
-class ExecMethods:
-    def __init__(
-        self, engine: Engine, queue: EngineQueue, watching: WorkspaceWatcher, sessions: SessionMethods
-    ) -> None:
-        self._queue = queue
-        self._watching = watching
-        self._sessions = sessions
-        self._brackets = ExecSpans()
-        engine.outside_authorship = self._brackets.authorship
-
-    def recorded(self, transaction: Transaction) -> None:
-        self._brackets.recorded(transaction)
-
-    def running(self, session: str) -> list[str]:
-        """Return the commands that run in a session."""
-        return [one.command for one in self._brackets.open.values() if one.session == session]
-
-    def leave(self, caller: ClientState) -> list[Coroutine[Any, Any, None]]:
-        """Return the work that ends the spans of a closed connection; they keep their commands' changes."""
-        lost = self._brackets.of(caller.number)
-        for bracket in lost:
-            bracket.how = "its end is not known"
-        return [self._end_lost(bracket) for bracket in lost]
-
-    async def _end_lost(self, bracket: ExecSpan) -> None:
-        try:
-            await self._settle_and_end(bracket)
-        except (Refused, OSError):
-            return  # nobody waits for an answer
-        except Exception:  # our bug
-            log.exception("the end of a command could not be recorded")
-
-    def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
-        session = params.session if params.session is not None else caller.session
-        actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
-        reader = caller.reader(session)
-        if not params.command:
-            raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
-
-        def begin_span() -> messages.ExecBeginResult:
-            if caller.is_gone:
-                raise Refused("The connection is closed.")
-            bracket = self._brackets.begin(caller.number, reader, actor, session, params.command)
-            self._watching.pause()
-            return messages.ExecBeginResult(exec=bracket.name)
-
-        async def settle_and_begin() -> messages.ExecBeginResult:
-            await self._watching.settle()
-            return await self._queue.run(begin_span)
-
-        return settle_and_begin()
-
-    def end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
-        bracket = self._brackets.get(params.exec, caller.number)
-        bracket.how = f"exit status {params.status}"
-        return self._ended(bracket)
-
-    async def _ended(self, bracket: ExecSpan) -> messages.ExecEndResult:
-        await self._settle_and_end(bracket)
-        made = None if bracket.newest is None else convert.transaction_result(bracket.newest)
-        return messages.ExecEndResult(transaction=made)
-
-    async def _settle_and_end(self, bracket: ExecSpan) -> None:
-        def end_span() -> None:
-            if self._brackets.end(bracket.name):
-                self._watching.resume()
-
-        try:
-            await self._watching.settle()
-        finally:
-            await self._queue.run(end_span)
 
 
 # Recalled reads: a reconnecting client restores the versions that it had read, to have its edits checked.

@@ -1,0 +1,289 @@
+"""Exec spans, or brackets: who made the changes that did not go through the daemon.
+
+A file does not show which program wrote it. So a change is attributed to the spans that are open when it is
+found:
+
+1. to the spans that name its path: those of an agent's edit tool;
+2. otherwise to the spans without paths: those of commands;
+3. otherwise to nobody.
+
+If these spans belong to one session, the transaction is an `exec` of that session. If they belong to
+several, it stays `outside`, with all of them as candidates. Before a span begins and before it ends, the
+engine records the changes so far, so that earlier changes go to the right span.
+
+A span with a key belongs to its session, and survives the connection and the daemon. One without a key ends
+with its connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from editd.engine.commands import OPEN_MAX, OpenItem, OpenItems, Reader, reader_of
+from editd.engine.external_changes import OUTSIDE, AttributedChanges
+from editd.errors import InvalidParams, Refused, TooLarge
+from editd.store.session_store import StoredSpan
+from editd.values.path import WorkspacePath, folders_of
+from editd.values.transaction import Attribution, Authorship
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from editd.store.session_store import ReadVersionStore
+    from editd.values.content import Change, FileState
+    from editd.values.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+COMMAND_CHARACTERS_MAX = 10_000
+KEY_CHARACTERS_MAX = 1000
+SEQS_MAX = 1000  # transactions of one span that its end names, the newest
+NOBODY = 0  # in place of a connection, as the owner of a span with a key
+LOST = "its end is not known"
+
+Paths = frozenset[WorkspacePath]
+
+
+class ExecSpan(OpenItem):
+    """A bracket: one running command, or one call of an agent's edit tool."""
+
+    name: str
+    actor: str
+    session: str | None
+    command: str
+    paths: Paths | None = None  # None is a command, which may change any file
+    key: str | None = None
+    ends_us: int | None = None  # it ends by itself at this time
+    process: tuple[int, int] | None = None  # it ends with this one: its pid and its start, from /proc
+    head: int = 0  # the newest transaction at its beginning
+    how: str = "still running"  # the result of the command, for the message
+    seqs: list[int] = field(default_factory=list)  # the transactions that were attributed to it
+
+    @property
+    def who(self) -> str:
+        """The session, or the actor if there is no session, for a message."""
+        return f"session {self.session!r}" if self.session is not None else self.actor
+
+    @property
+    def candidate(self) -> str:
+        return self.actor if self.session is None else self.session
+
+    @property
+    def description(self) -> str:
+        """The message of a transaction. An edit is usually recorded before its end is known."""
+        return self.command if self.paths is not None else f"{self.command} ({self.how})"
+
+    def is_in_way_of(self, reader: Reader, paths: Paths | None) -> bool:
+        """Return whether changes of another reader to `paths` could not be told apart from this span's."""
+        if self.reader == reader:
+            return False
+        if self.paths is None or paths is None:
+            return self.paths is paths
+        return not self.paths.isdisjoint(paths)
+
+    def is_of(self, transaction: Transaction) -> bool:
+        """Return whether a transaction was attributed to this span."""
+        said = transaction.authorship
+        evidence = said.attribution
+        if evidence is None or evidence.is_by_path != (self.paths is not None):
+            return False
+        if self.paths is not None and not any(touch.path in self.paths for touch in transaction.touches):
+            return False
+        if transaction.kind == "exec":
+            return said.session == self.session and (said.session is not None or said.actor == self.actor)
+        return self.candidate in evidence.candidates
+
+
+class ExecSpans(OpenItems[ExecSpan]):
+    """The open spans of all sessions and connections, in the order of their beginning."""
+
+    noun = "bracket"
+    field = "exec"
+    hint = "Open one with `exec.begin`. It ends with `exec.end` or the connection."
+
+    def __init__(self, store: ReadVersionStore | None = None) -> None:
+        """Load the spans with a key that the previous daemon has left open."""
+        super().__init__()
+        self._store = store
+        for kept in () if store is None else store.spans():
+            span = _restored(kept)
+            self.open[span.name] = span
+
+    def add(self, span: ExecSpan) -> ExecSpan:
+        """Open a span, or return the open one with its key. Raises TooLarge or InvalidParams."""
+        if span.key is not None and (known := self.with_key(span.key)) is not None:
+            return self.verified(known, span.reader)
+        if len(self.open) >= OPEN_MAX:
+            raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
+        if span.key is not None and self._store is not None:
+            self._store.put_span(_stored(span))
+        self.open[span.name] = span
+        return span
+
+    def end(self, name: str) -> bool:
+        """Forget a span. Return whether it was open."""
+        span = self.open.pop(name, None)
+        if span is not None and span.key is not None and self._store is not None:
+            try:
+                self._store.drop_span(name)
+            except Refused as refusal:  # after a restart it ends at its time
+                log.error("the end of a bracket is not written down: %s", refusal.text())
+        return span is not None
+
+    def with_key(self, key: str) -> ExecSpan | None:
+        return next((span for span in self.open.values() if span.key == key), None)
+
+    def verified(self, span: ExecSpan, reader: Reader) -> ExecSpan:
+        """Return the open span of a repeated `exec.begin`. Raises InvalidParams if another session has it."""
+        if span.reader != reader:
+            raise InvalidParams(
+                f"The key {span.key!r} is in use by {span.who}.", hint="Put the session's name into the key."
+            )
+        return span
+
+    def kept_of(self, session: str) -> list[ExecSpan]:
+        """Return the spans with a key of a session."""
+        return [span for span in self.open.values() if span.session == session and span.key is not None]
+
+    def leftovers(self, reader: Reader, paths: Paths, key: str | None) -> list[ExecSpan]:
+        """Return the spans of a reader whose files it edits anew: their ends were lost."""
+        return [
+            span
+            for span in self.open.values()
+            if span.reader == reader
+            and span.paths is not None
+            and not span.paths.isdisjoint(paths)
+            and (key is None or span.key != key)
+        ]
+
+    def are_in_way_of(self, reader: Reader, paths: Paths | None) -> bool:
+        """Return whether a span of another reader is open for one of these paths, or another command runs."""
+        return any(span.is_in_way_of(reader, paths) for span in self.open.values())
+
+    def attribute(self, changes: Sequence[Change[FileState]]) -> list[AttributedChanges] | None:
+        """Divide changes by their authors, as of now; None if no span is open."""
+        if not self.open:
+            return None
+        commands = [span for span in self.open.values() if span.paths is None]
+        by_path: dict[WorkspacePath, list[ExecSpan]] = {}
+        for span in self.open.values():
+            for path in span.paths or ():
+                by_path.setdefault(path, []).append(span)
+        if not by_path:
+            return [_attributed(commands, changes)]
+        groups: dict[tuple[str, ...], tuple[list[ExecSpan], list[Change[FileState]]]] = {}
+        for together in _inseparable(changes):
+            claims = _claims(together, by_path) or commands
+            key = tuple(span.name for span in claims)
+            groups.setdefault(key, (claims, []))[1].extend(together)
+        return [_attributed(claims, sorted(made, key=_path)) for claims, made in groups.values()]
+
+    def recorded(self, transaction: Transaction) -> None:
+        """Note a transaction in the spans that it was attributed to. The reply at their end names it."""
+        for span in self.open.values():
+            if span.is_of(transaction):
+                span.seqs.append(int(transaction.seq))
+                del span.seqs[:-SEQS_MAX]
+
+
+def new_span(
+    owner: int,
+    reader: Reader,
+    actor: str,
+    session: str | None,
+    command: str,
+    paths: Paths | None = None,
+    key: str | None = None,
+) -> ExecSpan:
+    """Return a span that `ExecSpans.add` can open. Raises InvalidParams."""
+    if not command:
+        raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
+    if len(command) > COMMAND_CHARACTERS_MAX:
+        raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
+    if key is not None and session is None:
+        raise InvalidParams("`key` needs a session.", hint="Give `session` as well.")
+    if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
+        raise InvalidParams(f"`key` is 1 to {KEY_CHARACTERS_MAX} characters long.")
+    owner = owner if key is None else NOBODY
+    return ExecSpan(owner, reader, secrets.token_hex(8), actor, session, command, paths, key)
+
+
+def _path(change: Change[FileState]) -> WorkspacePath:
+    return change.path
+
+
+def _attributed(claims: Sequence[ExecSpan], changes: Sequence[Change[FileState]]) -> AttributedChanges:
+    """Return the changes with their author, if all claims are one reader's."""
+    if not claims:
+        return AttributedChanges("outside", OUTSIDE, tuple(changes))
+    is_by_path = claims[0].paths is not None
+    if len({span.reader for span in claims}) == 1:
+        message = "\n".join(span.description for span in claims)
+        newest = claims[-1]
+        author = Authorship(newest.actor, newest.session, message, attribution=Attribution(is_by_path))
+        return AttributedChanges("exec", author, tuple(changes))
+    lines = [f"{span.who}: {span.description}" for span in claims]
+    names = ", ".join(dict.fromkeys(span.who for span in claims))
+    message = f"Could have been made by any of: {names}\n\n" + "\n".join(lines)
+    evidence = Attribution(is_by_path, tuple(dict.fromkeys(span.candidate for span in claims)))
+    return AttributedChanges(
+        "outside", Authorship(OUTSIDE.actor, None, message, attribution=evidence), tuple(changes)
+    )
+
+
+def _claims(
+    together: Sequence[Change[FileState]], by_path: dict[WorkspacePath, list[ExecSpan]]
+) -> list[ExecSpan]:
+    """Return the spans that name these changes: their targets, or without any the sources of moves."""
+    sources = {change.source for change in together}
+    targets = [change.path for change in together if change.path not in sources]
+    for paths in (targets, [change.path for change in together]):
+        named = {span.name: span for path in paths for span in by_path.get(path, ())}
+        if named:
+            return list(named.values())
+    return []
+
+
+def _inseparable(changes: Sequence[Change[FileState]]) -> Iterable[list[Change[FileState]]]:
+    """Divide changes into the smallest groups that can each be a transaction of its own.
+
+    A move and its source belong together, and so do a file and the folder in whose place it is.
+    """
+    by_path = {change.path: change for change in changes}
+    leader = {path: path for path in by_path}
+
+    def top(path: WorkspacePath) -> WorkspacePath:
+        while leader[path] != path:
+            leader[path] = path = leader[leader[path]]
+        return path
+
+    for change in changes:
+        related = [folder for folder in folders_of(change.path) if folder in by_path]
+        if change.source is not None and change.source in by_path:
+            related.append(change.source)
+        for other in related:
+            leader[top(other)] = top(change.path)
+    groups: dict[WorkspacePath, list[Change[FileState]]] = {}
+    for change in changes:
+        groups.setdefault(top(change.path), []).append(change)
+    return groups.values()
+
+
+def _stored(span: ExecSpan) -> StoredSpan:
+    return StoredSpan(
+        span.name, span.actor, span.session or "", span.command,
+        None if span.paths is None else sorted(path.text for path in span.paths),
+        span.key or "", span.ends_us or 0, span.process, span.head,
+    )  # fmt: skip
+
+
+def _restored(kept: StoredSpan) -> ExecSpan:
+    return ExecSpan(
+        NOBODY, reader_of(kept.session), kept.name, kept.actor, kept.session, kept.command,
+        None if kept.paths is None else frozenset(map(WorkspacePath, kept.paths)),
+        kept.key, kept.ends_us, kept.process, kept.head,
+    )  # fmt: skip

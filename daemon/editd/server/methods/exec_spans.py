@@ -1,0 +1,382 @@
+"""The methods `exec.*` and `seen`: what an agent's own tools and commands do, as it tells by itself.
+
+A span begins and ends when all changes made before are recorded. A span with paths looks at its files only. A
+command's span waits for the watcher, and pauses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Struct
+
+from editd.engine.answers import explain
+from editd.engine.exec_spans import LOST, ExecSpan, ExecSpans, new_span
+from editd.errors import FileMissing, InvalidParams, Refused, Stale
+from editd.server import convert
+from editd.server.engine_queue import wait_event
+from editd.store.transaction_record import rfc3339
+from editd.system.process import line_above
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from editd.engine.access import AccessControl
+    from editd.engine.engine import Engine
+    from editd.server.connection import ClientState
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.methods.sessions import SessionMethods
+    from editd.server.watcher import WorkspaceWatcher
+    from editd.values.path import WorkspacePath
+    from editd.values.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+EDIT_SECONDS = 60.0  # the life of a span with a key whose end is lost
+COMMAND_SECONDS = 3600.0
+SECONDS_MAX = 86400.0
+WAIT_SECONDS = 2.0  # for another session's edit of the same file
+AGENTS_MAX = 100  # in `status`
+
+
+class Opening(Struct, eq=False):
+    """A span that is about to open: its files, and the `whole` ones, with symlinks followed."""
+
+    span: ExecSpan
+    caller: ClientState
+    files: Sequence[WorkspacePath]
+    whole: Sequence[WorkspacePath]
+    wait_seconds: float
+
+
+class ExecMethods:
+    def __init__(
+        self,
+        engine: Engine,
+        queue: EngineQueue,
+        watching: WorkspaceWatcher,
+        sessions: SessionMethods,
+        guard: AccessControl,
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._watching = watching
+        self._sessions = sessions
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._spans = ExecSpans(guard.sessions.sights)
+        self._openings: list[Opening] = []  # those that are not open yet, the oldest first
+        self._changed = asyncio.Event()  # set, and replaced, when a span or an opening has ended
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
+        self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
+        self._agents: OrderedDict[str, messages.AgentEntry] = OrderedDict()
+        engine.outside_authorship = self._spans.attribute
+        sessions.on_end.append(self._session_ended)
+
+    def start(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        """Let the spans of the last daemon end in time. `start` runs a task."""
+        self._start = start
+        for span in self._spans.open.values():
+            if span.paths is None:
+                self._watching.pause()
+            self._limit(span)
+
+    def recorded(self, transaction: Transaction) -> None:
+        self._spans.recorded(transaction)
+
+    def running(self, session: str) -> list[str]:
+        """Return the commands that run in a session."""
+        return [span.command for span in self._spans.open.values() if span.session == session]
+
+    def agents(self) -> list[messages.AgentEntry]:
+        """Return the agents that tell about themselves, the last heard first."""
+        return list(reversed(self._agents.values()))
+
+    def leave(self, caller: ClientState) -> None:
+        """End the spans of a closed connection; they keep their commands' changes."""
+        self._lose(self._spans.of(caller.number))
+
+    # ── begin ──
+
+    def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
+        session = params.session if params.session is not None else caller.session
+        actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
+        reader = caller.reader(session)
+        places = self._places(params)
+        whole = [places[path] for path in map(convert.path, params.whole) if path in places]
+        if len(whole) < len(params.whole):
+            raise InvalidParams("`whole` names a path that `paths` does not.", hint="Put it into both.")
+        paths = None if params.paths is None else frozenset((*places, *places.values()))
+        span = new_span(caller.number, reader, actor, session, params.command, paths, params.key)
+        span.ends_us = self._end_us(params)
+        span.process = None if params.pid is None else _process(params.pid)
+        wait_seconds = _seconds(params.wait, "wait", 0.0 if paths is None else WAIT_SECONDS)
+        if params.key is not None:
+            self._note_agent(params, actor, session)
+        return self._begun(Opening(span, caller, list(places.values()), whole, wait_seconds))
+
+    def _places(self, params: messages.ExecBegin) -> dict[WorkspacePath, WorkspacePath]:
+        """Return the paths of a request, and where their symlinks lead."""
+        if params.paths is None:
+            return {}
+        if not params.paths:
+            raise InvalidParams("`paths` is empty.", hint="Leave it out for a command.")
+        return {path: self._engine.tree.resolve(path) for path in convert.paths(params.paths, "`paths`")}
+
+    def _end_us(self, params: messages.ExecBegin) -> int | None:
+        if params.ttl is None and params.key is None:
+            return None
+        seconds = _seconds(params.ttl, "ttl", COMMAND_SECONDS if params.paths is None else EDIT_SECONDS)
+        return self._guard.clock.now_us() + int(seconds * 1_000_000)
+
+    async def _begun(self, opening: Opening) -> messages.ExecBeginResult:
+        span, waited = opening.span, 0.0
+        known = None if span.key is None else self._spans.with_key(span.key)
+        if known is not None:
+            return messages.ExecBeginResult(exec=self._spans.verified(known, span.reader).name, waited=0.0)
+        self._openings.append(opening)
+        try:
+            if self._is_blocked(opening):
+                await self._queue.run(lambda: self._permit(opening, ()))
+                waited = await self._wait(opening)
+            if span.paths is None:
+                await self._watching.settle()
+            opened = await self._queue.run(lambda: self._open(opening))
+        finally:
+            self._openings.remove(opening)
+            self._note_change()
+        return messages.ExecBeginResult(exec=opened.name, waited=round(waited, 3))
+
+    async def _wait(self, opening: Opening) -> float:
+        """Wait for the spans of other sessions that are in the way. Return the seconds."""
+        began = self._loop.time()
+        until = began + opening.wait_seconds
+        while (left := until - self._loop.time()) > 0 and self._is_blocked(opening):
+            await wait_event(self._changed, left)
+        return self._loop.time() - began
+
+    def _is_blocked(self, opening: Opening) -> bool:
+        """Return whether another session's span, open or waiting for longer, is in the way."""
+        span = opening.span
+        earlier = self._openings[: self._openings.index(opening)]
+        return self._spans.are_in_way_of(span.reader, span.paths) or any(
+            other.span.is_in_way_of(span.reader, span.paths) for other in earlier
+        )
+
+    def _open(self, opening: Opening) -> ExecSpan:
+        """Open a span, with all earlier changes to its files recorded. Raises Refused."""
+        if opening.caller.is_gone:
+            raise Refused("The connection is closed.")
+        span = opening.span
+        self._permit(opening, opening.whole)
+        if span.paths is not None:
+            for lost in self._spans.leftovers(span.reader, span.paths, span.key):
+                self._forget(lost)
+        span.head = self._engine.history.head
+        opened = self._spans.add(span)
+        if opened is span:
+            if span.paths is None:
+                self._watching.pause()
+            self._limit(span)
+        return opened
+
+    def _permit(self, opening: Opening, whole: Sequence[WorkspacePath]) -> None:
+        """Record the files of a span, and verify that its tool may change them. Raises Refused."""
+        if not opening.files:
+            return
+        view, span = self._engine.look_at(opening.files), opening.span
+        states = {path: view.file_at(path) for path in opening.files}
+        try:
+            self._guard.permit_tool(span.session, span.reader, states, whole)
+        except Stale as stale:
+            explain(stale, self._engine.history, view.file_at)
+            raise
+
+    # ── end ──
+
+    def end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
+        spans = self._named(params, caller)
+        for span in spans:
+            span.how = LOST if params.status is None else f"exit status {params.status}"
+        if params.exec is None:
+            session = params.session if params.session is not None else caller.session
+            self._note_agent(params, self._sessions.actor(params.session, caller), session)
+        return self._ended(spans, has_seen=params.seen)
+
+    def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
+        """Return the spans that a request ends. Raises InvalidParams."""
+        session = params.session if params.session is not None else caller.session
+        if (params.exec is not None) + (params.key is not None) + params.all != 1:
+            raise InvalidParams("`exec.end` needs one of `exec`, `key` and `all`.")
+        if params.exec is not None:
+            span = self._spans.open.get(params.exec)
+            is_own = span is not None and span.key is not None and span.session == session
+            return [span if span is not None and is_own else self._spans.get(params.exec, caller.number)]
+        if session is None:
+            raise InvalidParams("This needs a session.", hint="Give `session` as well.")
+        return [span for span in self._spans.kept_of(session) if params.all or span.key == params.key]
+
+    async def _ended(self, spans: Sequence[ExecSpan], *, has_seen: bool) -> messages.ExecEndResult:
+        await self._settle_and_end(spans)
+
+        def result() -> messages.ExecEndResult:
+            if has_seen:
+                for span in spans:
+                    self._note_own(span)
+            seqs = sorted({seq for span in spans for seq in span.seqs})
+            newest = convert.transaction_result(self._engine.history.find(seqs[-1])) if seqs else None
+            return messages.ExecEndResult(transaction=newest, transactions=seqs)
+
+        return await self._queue.run(result)
+
+    def _note_own(self, span: ExecSpan) -> None:
+        """Note that the session knows its own last change of each file, but not a later one by others."""
+        history = self._engine.history
+        for path in span.paths or ():
+            for seq in reversed(history.index.touches_after(path, span.head)):
+                transaction = history.find(seq)
+                if transaction.kind == "exec" and transaction.authorship.session == span.session:
+                    after = next(touch.after for touch in transaction.touches if touch.path == path)
+                    version = None if after is None else after.version
+                    self._engine.seen.note(span.reader, path, convert.seen_mark(version))
+                    break
+
+    async def _settle_and_end(self, spans: Sequence[ExecSpan]) -> None:
+        paths = {path for span in spans for path in span.paths or ()}
+        try:
+            if any(span.paths is None for span in spans):
+                await self._watching.settle()
+            elif paths:
+                await self._queue.run(lambda: self._engine.look_at(sorted(paths)))
+        finally:
+            await self._queue.run(lambda: self._forget_all(spans))
+
+    def _forget_all(self, spans: Sequence[ExecSpan]) -> None:
+        for span in spans:
+            self._forget(span)
+
+    def _forget(self, span: ExecSpan) -> None:
+        if not self._spans.end(span.name):
+            return
+        if span.paths is None:
+            self._watching.resume()
+        timer = self._timers.pop(span.name, None)
+        if timer is not None:
+            timer.cancel()
+        self._note_change()
+
+    def _note_change(self) -> None:
+        """Wake those that wait for the end of a span, to look whether it was the one in their way."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    # ── ends that nobody tells ──
+
+    def _limit(self, span: ExecSpan) -> None:
+        """End a span at its time, and with its process."""
+        if span.ends_us is not None:
+            seconds = max(0.0, (span.ends_us - self._guard.clock.now_us()) / 1_000_000)
+            self._timers[span.name] = self._loop.call_later(seconds, self._lose, [span])
+        if span.process is not None and span.process not in self._watched:
+            self._watch(span.process)
+
+    def _watch(self, process: tuple[int, int]) -> None:
+        """End the spans of a process when it ends. The pidfd outlives them, since more are to come."""
+        descriptor = -1
+        try:
+            descriptor = os.pidfd_open(process[0])
+            is_same = _process(process[0]) == process
+        except ProcessLookupError:
+            is_same = False
+        except OSError as error:
+            log.warning("the process %d cannot be watched: %s", process[0], error)
+            return
+
+        def ended() -> None:
+            self._watched.discard(process)
+            if descriptor >= 0:
+                self._loop.remove_reader(descriptor)
+                os.close(descriptor)
+            self._lose([span for span in self._spans.open.values() if span.process == process])
+
+        self._watched.add(process)
+        if is_same:
+            self._loop.add_reader(descriptor, ended)
+        else:
+            ended()
+
+    def _lose(self, spans: Sequence[ExecSpan]) -> None:
+        """End spans whose end is not known, with what was changed until now."""
+        for span in spans:
+            span.how = LOST
+        if spans:
+            self._start(self._end_lost(spans))
+
+    async def _end_lost(self, spans: Sequence[ExecSpan]) -> None:
+        try:
+            await self._settle_and_end(spans)
+        except (Refused, OSError):
+            return  # nobody waits for an answer
+        except Exception:  # our bug
+            log.exception("the end of a command could not be recorded")
+
+    def _session_ended(self, session: str) -> None:
+        self._lose(self._spans.kept_of(session))
+
+    # ── reads ──
+
+    def seen(self, params: messages.Seen, caller: ClientState) -> messages.Empty:
+        """Note what an agent has read by itself."""
+        session = params.session if params.session is not None else caller.session
+        reader = caller.reader(session)
+        tree = self._engine.tree
+        for file in params.files:
+            path = convert.path(file.path)
+            lines = convert.lines_wanted(file)
+            self._sessions.permit_reading(params.session, caller, path, tree)
+            if file.version is UNSET:
+                with contextlib.suppress(FileMissing):
+                    self._engine.read(path, reader, None, lines)
+            else:
+                mark = convert.seen_mark(file.version)
+                if lines is None:
+                    self._engine.seen.note(reader, tree.resolve(path), mark)
+                else:
+                    self._engine.seen.note_lines(reader, tree.resolve(path), mark.base, *lines)
+        self._note_agent(params, self._sessions.actor(params.session, caller), session)
+        return messages.Empty()
+
+    def _note_agent(self, params: messages.Params, name: str | None, session: str | None) -> None:
+        """Note for `status` that an agent's hook works."""
+        if session is None:
+            return
+        now_us = self._guard.clock.now_us()
+        self._agents[session] = messages.AgentEntry(
+            name=name or convert.ANYBODY, session=session, event=params.method, time=rfc3339(now_us)
+        )
+        self._agents.move_to_end(session)
+        if len(self._agents) > AGENTS_MAX:
+            self._agents.popitem(last=False)
+
+
+def _seconds(given: float | None, name: str, default: float) -> float:
+    """Return a number of seconds. Raises InvalidParams."""
+    seconds = default if given is None else given
+    if not 0 <= seconds <= SECONDS_MAX:
+        raise InvalidParams(f"`{name}` is a number of seconds, at most a day.")
+    return seconds
+
+
+def _process(pid: int) -> tuple[int, int] | None:
+    """Return the pid and the start of a process, or None if /proc does not show it. Raises InvalidParams."""
+    if pid < 1:
+        raise InvalidParams("`pid` is the number of a process.")
+    line = line_above(pid)
+    return (line[0].pid, line[0].start) if line else None
