@@ -399,12 +399,14 @@ def rollback(
     on_conflict: messages.OnConflict = "fail",
     own_only: bool = False,
     include_published: bool = False,
+    include_by_time: bool = False,
     propose: bool | None = None,
     wait: float | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
-    Published work stays, unless `include_published` is true.
+    A glob such as `codex-1234*` is all sessions that match. Published work stays, unless `include_published`
+    is true. A change during a command that another program may have made stays, unless `include_by_time` is.
     """
     asked = messages.Rollback(
         session=session,
@@ -416,6 +418,7 @@ def rollback(
         on_conflict=on_conflict,
         own_only=own_only,
         include_published=include_published,
+        include_by_time=include_by_time,
         propose=_given(propose),
         wait=_given(wait),
     )

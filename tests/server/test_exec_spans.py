@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from editd.wire.messages import Scope, SeenFile
+from editd.wire.messages import Scope, SeenFile, Write
 from editd_client.errors import EditdError
 from workplace import replace
 
@@ -297,6 +297,20 @@ def test_commands_wait_for_each_other_if_they_are_asked_to(client: Client, other
     assert other.exec_end(begun.exec, 0).transaction is None
 
 
+def test_commands_take_turns_if_the_configuration_says_so(
+    place: Workplace, client: Client, other: Client
+) -> None:
+    config = place.folder / "config/editd/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[agents]\nserial = "20s"\n')
+    assert client.config_reload().applied == ["agents.serial"]
+    first = client.exec_begin("make").exec
+    timer = threading.Timer(0.3, lambda: client.exec_end(first, 0))
+    timer.start()
+    assert other.exec_begin("npm test").waited >= 0.2
+    timer.join()
+
+
 def test_an_end_that_was_lost_comes_with_the_next_edit_or_the_end_of_the_turn(
     place: Workplace, client: Client
 ) -> None:
@@ -374,3 +388,58 @@ def test_status_names_the_agents_that_were_heard(place: Workplace, client: Clien
     client.seen([SeenFile(path="a.txt")], session="gemini-1")
     heard = [(one.name, one.session, one.event) for one in client.status().agents]
     assert heard == [("claude", "gemini-1", "seen"), ("hook", "codex-1", "exec.begin")]
+
+
+# Rollbacks of what was attributed.
+
+
+def test_a_rollback_leaves_what_a_person_may_have_saved_during_a_command(
+    place: Workplace, client: Client
+) -> None:
+    begin(place, "codex-1", "b.txt")
+    place.write({"b.txt": "codex\n"})
+    end(place, "codex-1", "b.txt")
+    place.write({"a.txt": "a person's\n", "b.txt": "codex, and a person\n"})
+    client.settle()
+    with place.client() as hook:
+        name = hook.exec_begin("make", session="codex-1").exec
+        place.write({"a.txt": "a person's 2\n", "b.txt": "made\n", "c.txt": "made\n"})
+        assert hook.exec_end(name, 0).transactions == [3]
+    trial = client.rollback("codex-1", dry_run=True, on_conflict="skip")
+    assert isinstance(trial.by_time, list)
+    assert [(part.seq, part.path) for part in trial.by_time] == [(3, "b.txt"), (3, "c.txt")]
+    assert "shortly before: a.txt (3)" in trial.warnings[0]
+    everything = client.rollback("codex-1", dry_run=True, on_conflict="skip", include_by_time=True)
+    assert [file.path for file in everything.files] == ["a.txt", "b.txt", "c.txt"]
+    done = client.rollback("codex-1", on_conflict="skip")
+    assert done.warnings == trial.warnings
+    assert place.files()["a.txt"] == b"a person's 2\n"
+    assert "c.txt" not in place.files()
+
+
+def test_a_rollback_of_nothing_but_such_changes_says_how_to_take_them(
+    place: Workplace, client: Client
+) -> None:
+    place.write({"a.txt": "a person's\n"})
+    client.settle()
+    with place.client() as hook:
+        name = hook.exec_begin("make", session="codex-1").exec
+        place.write({"a.txt": "anybody's\n"})
+        hook.exec_end(name, 0)
+    nothing = refused(lambda: client.rollback("codex-1"))
+    assert (nothing.name, nothing.hint) == (
+        "nothing_to_undo", "Use include_by_time to take these changes back as well.",
+    )  # fmt: skip
+    trial = place.editctl("rollback", "codex-1", "--all", "--dry-run").stdout
+    assert "found while a command ran" in trial
+    assert " a.txt (2)" in trial
+    place.editctl("rollback", "codex-1", "--all")
+    assert place.files()["a.txt"] == b"a person's\n"
+
+
+def test_a_rollback_takes_a_session_and_its_sub_agents_by_a_glob(place: Workplace, client: Client) -> None:
+    for session, path in (("codex-1", "a.txt"), ("codex-1-sub", "b.txt"), ("codex-2", "c.txt")):
+        client.apply([Write(path=path, content=f"{session}\n", force=True)], session=session)
+    client.rollback("codex-1*")
+    assert place.files() == {"a.txt": TEXT.encode(), "b.txt": TEXT.encode(), "c.txt": b"codex-2\n"}
+    assert refused(lambda: client.rollback("none*")).name == "nothing_to_undo"

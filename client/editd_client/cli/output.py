@@ -335,6 +335,7 @@ AT_THE_SHELL = (
     (r"as base, or use force", "as --base, or use --force"),
     (r"use overwrite", "use --overwrite"),
     (r"Use include_published", "Use --include-published"),
+    (r"Use include_by_time", "Use --all"),
     (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
     (r"`hello {session, token}`", "EDITD_TOKEN"),
     (r"Attach to it with `hello` and its token", "Set EDITD_SESSION and EDITD_TOKEN to use it"),

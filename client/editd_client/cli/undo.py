@@ -275,6 +275,7 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
     "--since", metavar="WHEN", help="Only work since a transaction or a time, such as 2h or 2026-03-01."
 )
 @click.option("--include-published", is_flag=True, help="Also take back published work. The commit stays.")
+@click.option("--all", "every", is_flag=True, help="Also take back what another program may have written.")
 @fitting
 @authored
 @click.pass_obj
@@ -283,6 +284,7 @@ def rollback_verb(
     session: str,
     since: str | None,
     include_published: bool,
+    every: bool,
     on_conflict: OnConflict,
     authorship: AuthorOptions,
 ) -> int:
@@ -292,7 +294,8 @@ def rollback_verb(
     also in the same files. If later changes of others do not merge, changes nothing and names the
     blocking transactions. --dry-run shows them beforehand, and --what-fits takes back the rest.
     `editctl undo` takes back a rollback. Published work stays in the files unless
-    --include-published is given.
+    --include-published is given. A change that was found while a command of the session ran stays
+    if another program had just written the same file, unless --all is given.
 
     \b
     Examples:
@@ -300,6 +303,7 @@ def rollback_verb(
       editctl rollback fix-login -m "the agent went astray"
       editctl rollback fix-login --since 30m
       editctl rollback fix-login --what-fits
+      editctl rollback 'codex-12345678*'
     """
     with invocation.client() as client:
         result = client.rollback(
@@ -308,6 +312,7 @@ def rollback_verb(
             **authorship.params,
             on_conflict=on_conflict,
             include_published=include_published,
+            include_by_time=every,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
@@ -362,6 +367,10 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
                 output.echo(line)
         for line in lines:
             output.echo(line)
+        if isinstance(result.by_time, list):
+            output.echo("found while a command ran, so they may hold what others saved meanwhile:")
+            for part in result.by_time:
+                output.echo(f" {output.plain(part.path)} ({part.seq})")
     return REFUSED_EXIT_CODE if conflicts else 0
 
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from editd.config.schema import (
     FORMS,
+    AgentKeys,
     Config,
     ConfigSection,
     Gemini,
@@ -431,7 +432,8 @@ def _shown(value: Any) -> str:
 
 WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
-    "": Config, "history": HistoryKeys, "history.keep": Keep, "serena": Serena, "gemini": Gemini,
+    "": Config, "agents": AgentKeys, "history": HistoryKeys, "history.keep": Keep, "serena": Serena,
+    "gemini": Gemini,
     "wcgw": Wcgw, "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
     "[review.check]": ReviewCheckKeys,
 }  # fmt: skip

@@ -469,6 +469,22 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
     ] = "shared"
 
 
+class AgentKeys(ConfigSection, frozen=True, kw_only=True):
+    """Settings for agents that change files with tools and commands of their own."""
+
+    serial: Annotated[
+        float | None,
+        Meta(
+            description=(
+                "Time for which a command waits for the commands of other sessions to end, so that the "
+                "changes of both can be told apart. Without the key, it does not wait."
+            ),
+            examples=["2s"],
+            extra=DURATION,
+        ),
+    ] = None
+
+
 class Config(ConfigSection, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
@@ -541,6 +557,7 @@ class Config(ConfigSection, frozen=True, kw_only=True):
             examples=[[{"name": "ruff", "glob": ["**/*.py"], "command": ["ruff", "format", "-"]}]],
         ),
     ] = ()
+    agents: Annotated[AgentKeys, Meta(description="")] = AgentKeys()
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
     review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()

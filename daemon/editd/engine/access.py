@@ -25,7 +25,7 @@ from editd.engine.leases import leased
 from editd.engine.queries import format_ranges
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
-from editd.engine.undo_selection import BySession, batches_of, without_effect
+from editd.engine.undo_selection import BySession, batches_of, spare_by_time, without_effect
 from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
 from editd.values.content import Change, FileState
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
@@ -128,19 +128,15 @@ class AccessControl(Struct, frozen=True):
         Unread.
         """
         changes, name = outcome.changes, request.authorship.session
-        session = self._permit_paths(name, changes)
-        if session is not None and isinstance(request, Apply):
-            is_free = session.unread == "allow"
-            unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
-            self._check_read(session, request, unguarded, expected, outcome.based)
-
-    def _permit_paths(self, name: str | None, changes: Sequence[Change[FileState]]) -> Session | None:
         session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
         if self.leases.held:
             self._check_leases(name, changes)
-        return session
+        if session is not None and isinstance(request, Apply):
+            is_free = session.unread == "allow"
+            unguarded = [change for change in changes if not (is_free and change.path in outcome.guarded)]
+            self._check_read(session, request, unguarded, expected, outcome.based)
 
     def permit_tool(
         self,
@@ -154,7 +150,11 @@ class AccessControl(Struct, frozen=True):
         Raises PermissionDenied, Leased, Stale or Unread.
         """
         changes = [Change(path, state, state or FileState(b"")) for path, state in states.items()]
-        session = self._permit_paths(name, changes)
+        session = None if name is None else self.sessions.get(name)
+        if session is not None:
+            self._check_bounds(session, changes)
+        if self.leases.held:
+            self._check_leases(name, changes)
         for path in whole:
             base, state = self.seen.by(reader, path), states[path]
             current = None if state is None else state.version
@@ -379,9 +379,10 @@ def plan_undo(
     targets: list[UndoTarget] = []
     warnings: tuple[str, ...] = ()
     for candidates in batches_of(request.scope, past.history):
-        more = candidates
+        more, notes = spare_by_time(request.scope, candidates, past.history)
+        warnings += notes
         if guard is not None:
-            more, notes = guard.spare_published(request.scope, candidates)
+            more, notes = guard.spare_published(request.scope, more)
             warnings += notes
             if request.is_own_only:
                 guard.check_own(request, more, past, view)

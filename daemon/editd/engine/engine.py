@@ -66,7 +66,7 @@ from editd.engine.review import (
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf
+from editd.engine.undo_selection import BySession, LastEditOf, by_time
 from editd.engine.weight import weight_of
 from editd.errors import (
     Broken,
@@ -625,7 +625,7 @@ class Engine(Recorder):
                     self.files.check(changes)
                 except NotAFile as refusal:
                     in_the_way = NoRoom(refusal, self.history).files
-            return _would_propose(replace(outcome, conflicts=in_the_way), ruling)
+            return _would_propose(replace(outcome, conflicts=in_the_way, by_time=by_time(targets)), ruling)
         if inverted.places and not (is_partial and changes):
             raise UndoConflict(inverted.places, targets, scope)
         if is_partial:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.engine.commands import Undo
-from editd.engine.undo_selection import BySession, ByTransaction, Latest
+from editd.engine.undo_selection import BySession, ByTransaction, Latest, is_glob
 from editd.values.content import SYMLINK
 from editd.values.path import folders_of
 
@@ -85,6 +85,6 @@ def is_selection_same(scope: Scope, meanwhile: Sequence[Transaction]) -> bool:
         return False
     if isinstance(scope, ByTransaction):
         return True
-    if isinstance(scope, BySession | Latest) and scope.session is not None:
+    if isinstance(scope, BySession | Latest) and scope.session is not None and not is_glob(scope):
         return all(transaction.authorship.session != scope.session for transaction in meanwhile)
     return not meanwhile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from editd.wire.messages import Kind
 
 WITHOUT_EFFECT_MAX = 100  # transactions without effect that an undo of the newest may include
+WILDCARDS = frozenset("*?[")
+ANOTHERS_SECONDS = 600  # in which somebody else's save of a file makes it doubtful whose the next one is
+TOUCHES_MAX = 200  # of one file, compared for that
 QUERY_SIZE = 50  # transactions in one query of the index during a search
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
@@ -56,11 +60,12 @@ class Latest(Struct, frozen=True):
 
 
 class BySession(Struct, frozen=True):
-    """All edits and commands of a session, optionally from `since` on."""
+    """All edits and commands of a session, optionally from `since` on. A glob is all sessions that match."""
 
     session: str
     since: int | str | None = None
     is_published_included: bool = False
+    is_by_time_included: bool = False  # also a change that may well be another program's: `spare_by_time`
 
 
 class ByFilter(Struct, frozen=True):
@@ -203,7 +208,7 @@ def _targets(scope: Scope, history: History) -> list[UndoTarget]:
             nothing = "Nothing to undo."
         case BySession():
             selected = history.index.in_force(
-                _between(UndoQuery(ROLLED_BACK, (scope.session,)), scope.since, history)
+                _between(UndoQuery(ROLLED_BACK, sessions_of(scope, history)), scope.since, history)
             )
             nothing = f"Nothing to undo of session {scope.session}."
         case ByFilter():
@@ -215,6 +220,82 @@ def _targets(scope: Scope, history: History) -> list[UndoTarget]:
     if not selected:
         raise NothingToUndo(nothing, hint="Use `log` to see the history.")
     return [whole_of(transaction) for transaction in selected]
+
+
+def is_glob(scope: BySession | Latest) -> bool:
+    return isinstance(scope, BySession) and bool(WILDCARDS & {*scope.session})
+
+
+def sessions_of(scope: BySession, history: History) -> tuple[str, ...]:
+    """Return the session of this name, or the sessions that match it as a glob."""
+    if not is_glob(scope) or history.index.first_of(scope.session) is not None:
+        return (scope.session,)
+    matching = [one.name for one in history.index.sessions() if fnmatchcase(one.name, scope.session)]
+    return tuple(matching) or (scope.session,)
+
+
+# Changes by time. A change that was found during a command may be a save by a person in the meantime.
+
+
+def by_time(targets: Sequence[UndoTarget]) -> tuple[Part, ...]:
+    """Return the changes of the targets that were found while a command ran."""
+    return tuple(
+        Part(target.transaction.seq, touch.path)
+        for target in targets
+        if _is_by_time(target.transaction)
+        for touch in target.touches
+    )
+
+
+def spare_by_time(
+    scope: Scope, targets: list[UndoTarget], history: History
+) -> tuple[list[UndoTarget], tuple[str, ...]]:
+    """Return the targets of a rollback without changes that another program may have made, and a warning.
+
+    These are the changes by time of a file that the session never changed by path, if somebody else had
+    written it within the ten minutes before. Raises NothingToUndo if nothing else is left.
+    """
+    if not isinstance(scope, BySession) or scope.is_by_time_included:
+        return targets, ()
+    left: list[UndoTarget] = []
+    spared: list[str] = []
+    for target in targets:
+        doubtful = set[WorkspacePath]()
+        if _is_by_time(target.transaction):
+            doubtful = {
+                t.path for t in target.touches if _may_be_anothers(target.transaction, t.path, history)
+            }
+            spared += [f"{path} ({target.transaction.seq})" for path in sorted(doubtful)]
+        kept = target.without(doubtful)
+        if kept.touches:
+            left.append(kept)
+    if not spared:
+        return targets, ()
+    listed = ", ".join(spared)
+    warning = f"Left alone, because another program wrote these files shortly before: {listed}."
+    if not left:
+        raise NothingToUndo(warning, hint="Use include_by_time to take these changes back as well.")
+    return left, (warning,)
+
+
+def _is_by_time(transaction: Transaction) -> bool:
+    evidence = transaction.authorship.attribution
+    return evidence is not None and not evidence.is_by_path
+
+
+def _may_be_anothers(transaction: Transaction, path: WorkspacePath, history: History) -> bool:
+    is_anothers = False
+    since_us = transaction.time_us - ANOTHERS_SECONDS * 1_000_000
+    for seq in history.index.touches_after(path, 0)[-TOUCHES_MAX:]:
+        other = history.find(seq)
+        if other.kind == "baseline" or seq == transaction.seq:
+            continue
+        if other.authorship.session == transaction.authorship.session:
+            if not _is_by_time(other):
+                return False
+        elif seq < transaction.seq and other.time_us >= since_us:
+            is_anothers = True
+    return is_anothers
 
 
 def whole_of(transaction: Transaction, without: Container[int] = ()) -> UndoTarget:

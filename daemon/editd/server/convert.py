@@ -311,18 +311,19 @@ def transaction_result(
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
-        parts=[
-            messages.Part(seq=part.seq, path=part.path.text, hunks=list(part.hunks) or UNSET)
-            for part in given.parts
-        ]
-        if given.parts
-        else UNSET,
+        parts=parts(given.parts) if given.parts else UNSET,
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
     )
+
+
+def parts(given: Iterable[transaction.Part]) -> list[messages.Part]:
+    return [
+        messages.Part(seq=part.seq, path=part.path.text, hunks=list(part.hunks) or UNSET) for part in given
+    ]
 
 
 def _approval(given: transaction.Approval) -> dict[str, Any]:

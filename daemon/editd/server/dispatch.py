@@ -102,6 +102,7 @@ class Dispatch:
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
         services.proposals.configure(config.review)
         services.checks.configure(review_checks_of(config))
+        services.spans.serial_seconds = config.agents.serial or 0.0
         services.retention.review_keep = config.review.keep
         services.retention.keep = config.history.keep
         services.retention.schedule_check()

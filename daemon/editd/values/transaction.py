@@ -116,6 +116,7 @@ class Outcome(Struct, frozen=True, gc=False):
     reviewer_diff: str = ""  # of a landing: from the proposed text to the landed one
     answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
+    by_time: tuple[Part, ...] = ()  # changes that a dry run of an undo would take back, found during commands
     conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
     formatted_by: tuple[str, ...] = ()  # the hooks that changed content
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current

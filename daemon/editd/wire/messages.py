@@ -329,6 +329,7 @@ class Rollback(Params):
     on_conflict: OnConflict = "fail"
     own_only: bool = False
     include_published: bool = False
+    include_by_time: bool = False  # also changes during a command that another program may have made
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
 
@@ -950,6 +951,7 @@ class InTheWay(Result):
 
 class UndoResult(ApplyResult):
     conflicts: list[InTheWay] | UnsetType = UNSET  # in a dry run, and after `on_conflict: skip`
+    by_time: list[Part] | UnsetType = UNSET  # in a dry run: the changes that were found during a command
 
 
 class BeginResult(Result):

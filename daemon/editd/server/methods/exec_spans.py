@@ -56,6 +56,8 @@ class Opening(Struct, eq=False):
 
 
 class ExecMethods:
+    serial_seconds = 0.0  # for which a command waits for others'
+
     def __init__(
         self,
         engine: Engine,
@@ -117,7 +119,7 @@ class ExecMethods:
         span = new_span(caller.number, reader, actor, session, params.command, paths, params.key)
         span.ends_us = self._end_us(params)
         span.process = None if params.pid is None else _process(params.pid)
-        wait_seconds = _seconds(params.wait, "wait", 0.0 if paths is None else WAIT_SECONDS)
+        wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
         if params.key is not None:
             self._note_agent(params, actor, session)
         return self._begun(Opening(span, caller, list(places.values()), whole, wait_seconds))

@@ -372,7 +372,7 @@ def redo(services: Services, params: messages.Redo, caller: ClientState) -> Answ
 
 
 def rollback(services: Services, params: messages.Rollback, caller: ClientState) -> Answer:
-    scope = BySession(params.session, params.since, params.include_published)
+    scope = BySession(params.session, params.since, params.include_published, params.include_by_time)
     return _take_back(services, params, caller, scope, "rollback")
 
 
@@ -476,7 +476,11 @@ def _filter(given: messages.Filter, last: int | None) -> ByFilter:
 def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
     plain = convert.outcome(result, diff=is_dry)
     conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
-    return messages.UndoResult(**structs.asdict(plain), conflicts=conflicts if is_dry or conflicts else UNSET)
+    return messages.UndoResult(
+        **structs.asdict(plain),
+        conflicts=conflicts if is_dry or conflicts else UNSET,
+        by_time=convert.parts(result.by_time) if result.by_time else UNSET,
+    )
 
 
 def _told(one: ConflictReport) -> dict[str, Any]:
