@@ -46,7 +46,7 @@ class Trial:
     way: Literal["overlay", "copy"]
 
 
-class _NoOverlay(Exception):
+class NoOverlay(Exception):
     """This system has no overlay for an unprivileged user."""
 
 
@@ -68,7 +68,7 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
         began = time.monotonic()
         ready, told = os.pipe()
         argv = [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
-        with contextlib.suppress(_NoOverlay):
+        with contextlib.suppress(NoOverlay):
             status, output = _run(argv, None, (ready, told))
             return Trial(status, time.monotonic() - began, output, "overlay")
         copied = os.path.join(scratch, "copy")
@@ -76,6 +76,23 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
         began = time.monotonic()
         status, output = _run(command, os.path.join(copied, os.path.relpath(folder, root)))
         return Trial(status, time.monotonic() - began, output, "copy")
+
+
+def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
+    """Run `command` in an overlay over the workspace, with the terminal, and return its exit status.
+
+    What it writes is in `scratch/upper` afterwards. Raises NoOverlay, OSError.
+    """
+    here = os.path.realpath(os.getcwd())
+    _write_plan(os.path.join(scratch, "plan"), ())
+    ready, told = os.pipe()
+    folder = here if _is_below(here, root) else root
+    argv = [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
+    with subprocess.Popen(argv, pass_fds=(told,)) as child:
+        if not _has_entered(ready, told):
+            raise NoOverlay
+        status = child.wait()
+    return status if status >= 0 else SIGNALLED - status
 
 
 def copy_workspace(root: str, to: str, files: Sequence[ProposedContent]) -> None:
@@ -116,7 +133,7 @@ def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None 
     """Run a program, show its output, and return its exit status and the end of the output.
 
     `entry` has the two ends of a pipe into which the program writes a byte once it is in the overlay. Both
-    are closed. Raises _NoOverlay if it ends without that.
+    are closed. Raises NoOverlay if it ends without that.
     """
     try:
         child = subprocess.Popen(
@@ -129,7 +146,7 @@ def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None 
         return NOT_RUN, f"{argv[0]}: {error.strerror}\n"
     with child:
         if entry is not None and not _has_entered(*entry):
-            raise _NoOverlay
+            raise NoOverlay
         output = cast("BufferedReader", child.stdout)
         last = b""
         while piece := output.read1(PIECE_BYTES):

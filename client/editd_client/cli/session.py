@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +22,7 @@ from editd_client.mcp import Options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import ExecEndResult, SessionEntry
+    from editd.wire.messages import ApplyResult, ExecEndResult, SessionEntry
     from editd_client.cli.invocation import Invocation
 
 
@@ -265,14 +266,15 @@ def list_leases(invocation: Invocation) -> None:
 
 
 NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
-UNREACHABLE = 3  # the exit code of `editctl`
+REFUSED, UNREACHABLE = 1, 3  # exit codes of `editctl`
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--isolated", is_flag=True, help="Run it in an overlay, and apply its changes as an edit.")
 @as_json
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.pass_obj
-def exec_verb(invocation: Invocation, command: tuple[str, ...]) -> int:
+def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool) -> int:
     """Run a command, and record its changes as one transaction.
 
     The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
@@ -283,12 +285,20 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...]) -> int:
     several sessions run at once, their changes belong to no session, and the message names all of
     them.
 
+    With --isolated, the command sees an overlay over the workspace. Its changes are exactly its own,
+    whatever runs beside it. At its end they become one edit, which is merged and checked. It does
+    not see later edits of others reliably. Files that git ignores are left out. It needs Linux with
+    unprivileged user namespaces.
+
     \b
     Examples:
       editctl exec -- make format
       editctl exec --session refactoring -- npx prettier --write .
       editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
+      editctl exec --isolated -- npm run codegen
     """
+    if isolated:
+        return _exec_isolated(invocation, command)
     with invocation.client() as client:
         if not invocation.session:
             client.hello(current_actor())
@@ -302,6 +312,49 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...]) -> int:
             output.print_unreachable(error, as_json=False)
             return status or UNREACHABLE
     return status
+
+
+def _exec_isolated(invocation: Invocation, command: Sequence[str]) -> int:
+    from editd_client.isolated import edits_of
+    from editd_client.trial import NoOverlay, run_in_overlay
+
+    root = invocation.workspace.root
+    scratch = tempfile.mkdtemp(prefix="editd-isolated-")
+    upper, status = os.path.join(scratch, "upper"), 0
+    with invocation.client() as client:
+        head = client.settle().head
+        try:
+            with output.uninterrupted():
+                status = run_in_overlay(root, scratch, command)
+            edits, left_out = edits_of(client, root, upper, head)
+            message = f"{shlex.join(command)} (exit status {status})"
+            if edits:
+                _report_edit(invocation, client.apply(edits, message=message, on_stale="merge"))
+        except NoOverlay:
+            shutil.rmtree(scratch, ignore_errors=True)
+            output.print_error("editctl: this system has no overlay for an unprivileged user")
+            return NOT_RUN
+        except (EditdError, Unreachable) as error:
+            output.print_error(f"editctl: the changes are not applied, and are kept in {upper}")
+            if isinstance(error, Unreachable):
+                output.print_unreachable(error, as_json=False)
+                return status or UNREACHABLE
+            output.print_refusal(error, as_json=False)
+            return status or REFUSED
+    shutil.rmtree(scratch, ignore_errors=True)
+    if left_out:
+        output.print_error(
+            f"left out, because git ignores them: {len(left_out)} files, such as {left_out[0]}"
+        )
+    return status
+
+
+def _report_edit(invocation: Invocation, applied: ApplyResult) -> None:
+    if invocation.json:
+        output.print_error(output.json_text(applied))
+        return
+    for line in output.applied(applied, dry_run=False):
+        output.print_error(line)
 
 
 def _run(command: Sequence[str]) -> int:

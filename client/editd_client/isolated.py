@@ -1,0 +1,133 @@
+"""A command that runs apart from all others, in an overlay over the workspace; its changes become one edit.
+
+The upper layer of the overlay has exactly the changes of the command, whoever else works in the workspace
+meanwhile. They are applied against the files at its beginning, merged, and checked like every edit. Files
+that git ignores are left out, and so is `.git`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from editd.wire import messages
+from editd_client.errors import EditdError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from editd.wire.messages import AnyEdit
+    from editd_client.client import Client
+
+OPAQUE = "user.overlay.opaque"  # Documentation/filesystems/overlayfs.rst: a folder that hides the one below
+
+
+class Layer(Struct, frozen=True):
+    """The content of an upper layer, by paths: files and symlinks, and the files and folders it hides."""
+
+    written: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def layer_at(upper: str) -> Layer:
+    """Read an upper layer. Raises OSError."""
+    written: list[str] = []
+    hidden: list[str] = []
+    for folder, folders, names in os.walk(upper):
+        inside = os.path.relpath(folder, upper)
+        prefix = "" if inside == "." else inside + "/"
+        if prefix and _is_opaque(folder):
+            hidden.append(prefix.rstrip("/"))
+        for name in [*names, *(one for one in folders if os.path.islink(os.path.join(folder, one)))]:
+            status = os.lstat(os.path.join(folder, name))
+            is_whiteout = stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+            (hidden if is_whiteout else written).append(prefix + name)
+    return Layer(tuple(sorted(written)), tuple(sorted(hidden)))
+
+
+def edits_of(client: Client, root: str, upper: str, head: int) -> tuple[list[AnyEdit], list[str]]:
+    """Return the edits that make the changes of a layer, on the files as of `head`, and what is left out."""
+    layer = layer_at(upper)
+    deleted = set(_hidden_files(root, layer))
+    left_out = _ignored(root, {*layer.written, *deleted})
+    edits: list[AnyEdit] = []
+    for path in sorted(deleted - set(layer.written) - left_out):
+        before = _before(client, path, head)
+        if before is not None:
+            edits.append(messages.Delete(path=path, base=before.version))
+    for path in layer.written:
+        if path not in left_out:
+            edits += _written(os.path.join(upper, path), path, _before(client, path, head))
+    return edits, sorted(left_out)
+
+
+def _written(source: str, path: str, before: messages.ReadResult | None) -> Iterator[AnyEdit]:
+    """Yield the edits that make the file `source` of `path`. A change of its kind takes two."""
+    status = os.lstat(source)
+    base = None if before is None else before.version
+    is_link = stat.S_ISLNK(status.st_mode)
+    if not is_link and not stat.S_ISREG(status.st_mode):
+        return  # a socket or a pipe
+    if before is not None and is_link != (before.kind == "symlink"):
+        yield messages.Delete(path=path, base=base)
+        before = base = None
+    if is_link:
+        target = os.readlink(source)
+        if before is None or before.content != target:
+            yield messages.Symlink(path=path, target=target, base=base)
+        return
+    with open(source, "rb") as file:
+        content = file.read()
+    mode: Literal["100644", "100755"] = "100755" if status.st_mode & stat.S_IXUSR else "100644"
+    version = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    if before is None or (version, mode) != (before.version, before.mode):
+        text = content.decode("utf-8", "surrogateescape")
+        yield messages.Write(path=path, content=text, base=base, mode=mode)
+
+
+def _before(client: Client, path: str, head: int) -> messages.ReadResult | None:
+    """Return a file right after transaction `head`, or None if it was not there."""
+    try:
+        return client.read(path, at=head)
+    except EditdError as refused:
+        if refused.name == "file_missing":
+            return None
+        raise
+
+
+def _hidden_files(root: str, layer: Layer) -> Iterator[str]:
+    """Yield the files of the workspace that a layer hides."""
+    for path in layer.hidden:
+        real = os.path.join(root, path)
+        if os.path.islink(real) or not os.path.isdir(real):
+            yield path
+            continue
+        for folder, folders, names in os.walk(real):
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            yield from (os.path.relpath(os.path.join(folder, name), root) for name in [*names, *links])
+
+
+def _ignored(root: str, paths: Collection[str]) -> set[str]:
+    """Return the paths that git ignores, and those of git itself."""
+    ignored = {path for path in paths if ".git" in path.split("/")}
+    asked = b"\0".join(map(os.fsencode, sorted(set(paths) - ignored)))
+    git = ["git", "-C", root, "check-ignore", "-z", "--stdin"]
+    try:
+        listed: Iterable[bytes] = subprocess.run(
+            git, input=asked, capture_output=True, check=False
+        ).stdout.split(b"\0")
+    except OSError:  # no git
+        listed = ()
+    return ignored | {os.fsdecode(name) for name in listed if name}
+
+
+def _is_opaque(folder: str) -> bool:
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError:
+        return False

@@ -1,0 +1,85 @@
+"""`editctl exec --isolated`: exactly what a command changed is an edit, whatever happens beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client.trial import NoOverlay, run_in_overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+TEXT = "one\ntwo\nand\nmore\nthree\n"
+
+
+@pytest.fixture
+def client(place: Workplace, tmp_path: Path) -> Iterator[Client]:
+    """Of a repository in which overlays work."""
+    place.write({"a.txt": TEXT, "b.txt": TEXT, "run": "#!/bin/sh\n", "d/x": "x\n", "d/y": "y\n"})
+    place.write({".gitignore": "ignored\n"})
+    (place.root / "link").symlink_to("a.txt")
+    subprocess.run(["git", "init", "-q", place.root], check=True)
+    with tempfile.TemporaryDirectory(dir=tmp_path) as scratch:
+        try:
+            run_in_overlay(str(place.root), scratch, ["true"])
+        except NoOverlay:
+            pytest.skip("no overlay for an unprivileged user here")
+    with place.start() as made:
+        made.settle()
+        yield made
+    place.stop()
+
+
+def applying(place: Workplace, old: str, new: str) -> str:
+    """Return a command by which another session edits a.txt through the daemon."""
+    edit = f'[{{"op": "replace", "path": "a.txt", "old": "{old}", "new": "{new}", "guard": "text"}}]'
+    return f"echo '{edit}' | {place.provide_editctl() / 'editctl'} apply --session other >/dev/null"
+
+
+def test_what_it_changed_is_one_edit_merged_with_the_work_of_others(place: Workplace, client: Client) -> None:
+    script = (
+        "sed -i s/two/2/ a.txt; rm b.txt; rm -r d; mkdir d; echo new >d/z; chmod +x run; echo i >ignored; "
+        f"touch .gitignore; ln -sfn d/z link; touch .git/made; {applying(place, 'three', '3')}; exit 3"
+    )
+    done = place.editctl("exec", "--isolated", "--session", "ci", "--", "sh", "-c", script)
+    assert done.returncode == 3, done.stderr
+    made = client.log().transactions[0]
+    assert (made.kind, made.session) == ("edit", "ci"), done.stderr
+    assert made.message.endswith("(exit status 3)")
+    assert {(file.path, file.change) for file in made.files} == {
+        ("a.txt", "modified"), ("b.txt", "deleted"), ("d/x", "deleted"), ("d/y", "deleted"), ("d/z", "added"),
+        ("run", "mode"), ("link", "modified"),
+    }  # fmt: skip
+    assert place.files()["a.txt"] == TEXT.replace("two", "2").replace("three", "3").encode()
+    assert os.access(place.root / "run", os.X_OK)
+    assert os.readlink(place.root / "link") == "d/z"
+    assert not (place.root / "ignored").exists()
+    assert not (place.root / ".git/made").exists()
+    assert "left out" in done.stderr
+
+
+def test_a_conflict_keeps_its_files(place: Workplace, client: Client) -> None:
+    script = f"{applying(place, 'two', 'zwei')}; sed -i s/one/1/ b.txt; echo mine >a.txt"
+    done = place.editctl("exec", "--isolated", "--", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "a.txt does not merge" in done.stderr
+    kept = done.stderr.split("are kept in ")[1].splitlines()[0]
+    with open(os.path.join(kept, "a.txt"), encoding="utf-8") as file:
+        assert file.read() == "mine\n"
+    assert place.files()["b.txt"] == TEXT.encode()
+    assert [one.session for one in client.log(after=0).transactions] == ["other"]
+
+
+def test_a_command_that_changes_nothing_is_no_edit(place: Workplace, client: Client) -> None:
+    done = place.editctl("exec", "--isolated", "--", "cat", "a.txt")
+    assert (done.returncode, done.stdout) == (0, TEXT)
+    assert client.log(after=0).transactions == []
