@@ -19,6 +19,7 @@ from editd.wire.messages import (
     Position,
     Replace,
     Scope,
+    SeenFile,
     Symlink,
     TextEdit,
     Tool,
@@ -202,6 +203,10 @@ def _scoped(client: Client, _root: str, path: str) -> object:
         return client.read(path, session=session)
 
 
+def _bracketed(client: Client, _root: str, path: str) -> object:
+    return client.exec_end(client.exec_begin("it", paths=[path], whole=[path]).exec, 0, seen=True)
+
+
 METHODS: dict[str, Callable[[Client, str, str], object]] = {
     "read": lambda client, _, path: client.read(path),
     "read at": lambda client, _, path: client.read(path, at=0),
@@ -212,6 +217,8 @@ METHODS: dict[str, Callable[[Client, str, str], object]] = {
     "diff": lambda client, _, path: client.diff(paths=[path]),
     "blame": lambda client, _, path: client.blame(path),
     "lease": _leased,
+    "exec": _bracketed,
+    "seen": lambda client, _, path: client.seen([SeenFile(path=path)]),
     "scope": _scoped,
     "restore": lambda client, _, path: client.restore(0, paths=[path], dry_run=True),
     "undo paths": lambda client, _, path: client.undo(1, paths=[path], dry_run=True),
