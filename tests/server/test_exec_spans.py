@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import threading
 import time
@@ -443,3 +445,28 @@ def test_a_rollback_takes_a_session_and_its_sub_agents_by_a_glob(place: Workplac
     client.rollback("codex-1*")
     assert place.files() == {"a.txt": TEXT.encode(), "b.txt": TEXT.encode(), "c.txt": b"codex-2\n"}
     assert refused(lambda: client.rollback("none*")).name == "nothing_to_undo"
+
+
+def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: Workplace) -> None:
+    place.write({"a.txt": "x\n"})
+    with place.start() as client:
+        client.settle()
+        client.session_open("kept")
+        place.write({"a.txt": "y\n"})
+        client.settle()
+    place.stop()
+    for name, statements in (
+        ("index.db", ("alter table tx drop column attribution", "pragma user_version = 6")),
+        ("seen.db", ("drop table span",)),
+    ):
+        with contextlib.closing(sqlite3.connect(place.state / name)) as database, database:
+            for statement in statements:
+                database.execute(statement)
+    with place.start() as client:
+        assert [one.kind for one in client.log().transactions] == ["outside", "baseline"]
+        assert [one.in_doubt for one in client.session_list().sessions] == [False]
+        begin(place, "codex", "a.txt")
+        place.write({"a.txt": "z\n"})
+        assert end(place, "codex", "a.txt") == [2]
+        assert client.check().ok
+    assert not (place.state / "damaged").exists()
