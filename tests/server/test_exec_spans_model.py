@@ -90,7 +90,9 @@ def test_each_change_has_the_author_that_the_model_says(place: Workplace, seed: 
         key = chance.choice([one for one in keys if one.startswith(session)])
         if act == "write":
             path = chance.choice(FILES)
-            place.write({path: f"step {step}\n"})
+            whole = place.folder / "whole"  # in one step, so that it is one change
+            whole.write_text(f"step {step}\n")
+            whole.replace(place.root / path)
             model.write(path)
             look(place, path)
         elif act == "kill":
