@@ -58,6 +58,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "lease": "Lease paths to your session, so that nobody else edits them.",
         "exec": "Run a command, and record its changes as one transaction.",
         "mcp": "Serve edit tools to an agent over MCP.",
+        "integrate": "Have a coding agent's own edits and commands recorded as its own.",
+        "hook": "Announce an event of an agent to the daemon.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
         "review": "Set the reviewers' PIN, and let edits land for a time.",
     },
@@ -97,6 +99,7 @@ MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb h
     "contents": ("read", "diff", "blame"),
     "daemon": ("start", "stop", "status", "workspaces", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
+    "agents": ("integrate", "hook"),
 }
 
 EPILOG = """\b

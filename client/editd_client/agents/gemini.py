@@ -1,0 +1,32 @@
+"""Gemini CLI. It names no call, so that two equal calls at once are one. Run with version 0.61.0."""
+
+from editd_client.agents.adapter import AFTER, BEFORE, START, TURN_END, Adapter, Settings, decision
+
+ADAPTER = Adapter(
+    "gemini",
+    "Gemini CLI",
+    events={
+        "SessionStart": START,
+        "BeforeTool": BEFORE,
+        "AfterTool": AFTER,
+        "AfterAgent": TURN_END,
+        "SessionEnd": TURN_END,
+    },
+    edits={"replace": "file_path", "write_file": "file_path"},
+    whole=("write_file",),
+    shells={"run_shell_command": "command"},
+    reads={"read_file": "file_path"},
+    output=("tool_response.llmContent",),
+    background=("tool_input.is_background",),
+    deny=decision("deny"),
+    settings=Settings(
+        program="gemini",
+        folder=".gemini",
+        form="groups",
+        user=".gemini/settings.json",
+        project=".gemini/settings.json",
+        mcp=(".gemini/settings.json", ".gemini/settings.json"),
+        mcp_entry={"timeout": 60000},
+        seconds=10000,
+    ),
+)

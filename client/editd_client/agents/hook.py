@@ -1,0 +1,454 @@
+"""`editd-hook AGENT`: tell the daemon about an agent's own edits and commands, before and after each.
+
+Reads the agent's event from standard input. Before an edit or a command it opens a bracket, by a key that
+the later call finds again. If the daemon refuses it, the answer on standard output is the agent's refusal.
+
+Never harms the agent: without a daemon, or after any failure, it prints nothing and exits with 0. It waits
+200 ms for the daemon's first answer. It starts a daemon at the start of the agent's session only.
+
+Imports the light half of the standard library alone, because the agent waits for each call: `_socket`
+is `socket` without its 3 ms of enumerations and selectors.
+"""
+
+from __future__ import annotations
+
+import _socket
+import json
+import os
+import sys
+import time
+
+from editd.config import paths
+from editd_client.agents import NAMES, commands
+from editd_client.agents.adapter import AFTER, BEFORE, FAILED, PATCH, START, TURN_END, Adapter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from editd_client.agents.adapter import Plugin
+
+FIRST_SECONDS_MAX = 0.2  # to connect, and to get the first answer
+ANSWER_SECONDS_MAX = 3.0  # for the others: a bracket may wait 2 s for another agent's edit of the file
+FAILURES_MAX = 3  # in a row, before the hook stays silent for a while
+SILENT_SECONDS = 10.0
+DIFF_LENGTH_MAX = 4000  # characters
+COMMAND_LENGTH_MAX = 10_000  # the daemon's limit, in characters
+KEY_LENGTH_MAX = 1000
+SUN_PATH_MAX = 107
+ID_LENGTH, AGENT_ID_LENGTH = 8, 4  # the last characters of an id: the first ones of a UUIDv7 are a time
+REFUSALS = ("leased", "stale", "permission_denied", "unread")
+SHELLS = ("sh", "bash", "dash", "zsh", "fish")
+
+
+class RefusedError(Exception):
+    """A refusal by the daemon: the text for the model, and the name of the error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        details = error["data"]
+        self.name = str(details.get("name", ""))
+        data = details.get("data") or {}
+        diff = data.get("diff")
+        text = f"editd: {error['message']}"
+        if isinstance(diff, str) and diff:
+            text += f"\nThe changes since it was read:\n{diff[:DIFF_LENGTH_MAX]}"
+        super().__init__(text)
+
+
+def main() -> None:
+    """Run the command `editd-hook`, and exit with 0 whatever happens."""
+    words = sys.argv[1:]
+    if words[:1] == ["--self-test"]:
+        sys.exit(self_test(os.getcwd()))
+    if not words or words[0] not in NAMES:
+        sys.stderr.write(f"usage: editd-hook {{{','.join(NAMES)}}} [--strict], or editd-hook --self-test\n")
+        sys.exit(1)  # not 2, with which a hook refuses a tool
+    run(words[0], sys.stdin.buffer.read(), is_strict="--strict" in words)
+
+
+def run(agent: str, payload: bytes, *, is_strict: bool = False) -> None:
+    """Carry out one event of the agent, and print the answer, if there is one."""
+    began = time.monotonic()
+    problem = ""
+    try:
+        answer = answer_to(agent, payload, is_strict=is_strict)
+        if answer is not None:
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001  # the agent must go on, whatever it was
+        problem = repr(error)
+    if log := os.environ.get("EDITD_HOOK_LOG"):
+        _write_log(log, f"{agent} {(time.monotonic() - began) * 1000:.1f} ms {problem}\n")
+
+
+def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[str, object] | None:
+    """Send the requests for the event; return the refusal in the agent's form, or None."""
+    adapter = adapter_of(agent)
+    if not isinstance(adapter, Adapter):
+        return None
+    event = Event(adapter, json.loads(payload))
+    if event.moment is None or not event.session_id:
+        return None
+    root = workspace_root(event.folder)
+    if root is None:
+        return None
+    if event.moment == START:
+        _start_daemon(root)
+        return None
+    request = event.request(root, is_strict=is_strict)
+    if request is None:
+        return None
+    method, params = request
+    try:
+        with DaemonLink(root) as daemon:
+            daemon.introduce(agent)
+            if method == "exec.begin" and (pid := daemon.agent_pid()) is not None:
+                params["pid"] = pid
+            daemon.ask(method, params)
+    except RefusedError as refused:
+        if event.moment == BEFORE and refused.name in REFUSALS:
+            return adapter.deny(event.name, str(refused))
+        raise
+    if event.moment == AFTER and event.is_in_background:
+        hint = "editd: run a command that goes on in the background as `editctl exec -- COMMAND`, "
+        sys.stderr.write(hint + "so that its later changes are yours.\n")
+    return None
+
+
+def adapter_of(agent: str) -> Adapter | Plugin:
+    """Import the table of an agent."""
+    module = __import__(f"editd_client.agents.{agent}", fromlist=["ADAPTER"])
+    adapter: Adapter | Plugin = module.ADAPTER
+    return adapter
+
+
+class Event:
+    """One event of an agent: the values that its table finds in the payload."""
+
+    def __init__(self, adapter: Adapter, payload: dict[str, Any]) -> None:
+        self.adapter = adapter
+        self.payload = payload
+        self.name = str(payload.get(adapter.event, ""))
+        self.moment = adapter.events.get(self.name)
+        self.session_id = str(self._first(adapter.session) or "")
+        self.agent_id = str(self._first(adapter.agent) or "")
+        self.folder = str(self._first(adapter.folder) or os.getcwd())
+        self.tool = str(self._first(adapter.tool) or "")
+        arguments = self._first(adapter.arguments)
+        self.arguments: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
+
+    @property
+    def session(self) -> str:
+        """The session's name: that of the environment, otherwise one made of the agent's ids."""
+        if named := os.environ.get("EDITD_SESSION"):
+            return named
+        sub = f"-{self.agent_id[-AGENT_ID_LENGTH:]}" if self.agent_id else ""
+        return f"{self.adapter.name}-{self.session_id[-ID_LENGTH:]}{sub}"
+
+    @property
+    def key(self) -> str:
+        """The name by which the call after the tool finds the bracket."""
+        call = str(self._first(self.adapter.call) or "") or self._digest(self.tool, self.arguments)
+        key = f"{self.adapter.name}:{self.session_id}:{self.agent_id}:{call}"
+        return key if len(key) <= KEY_LENGTH_MAX else f"{self.adapter.name}:{self._digest(key)}"
+
+    @property
+    def status(self) -> int:
+        """The exit status of the tool, 0 if the agent does not tell."""
+        status = self._first(self.adapter.status)
+        if isinstance(status, int) and not isinstance(status, bool):
+            return status
+        output = self._first(self.adapter.output)
+        if isinstance(output, str) and "Exit Code: " in output:
+            digits = output.rpartition("Exit Code: ")[2].split(None, 1)[0]
+            return int(digits) if digits.isdecimal() else 1
+        return int(self.moment == FAILED or self._first(self.adapter.success) is False)
+
+    @property
+    def is_in_background(self) -> bool:
+        return self._first(self.adapter.background) is True
+
+    def request(self, root: str, *, is_strict: bool) -> tuple[str, dict[str, Any]] | None:
+        """Return the method and the parameters; None if the event concerns no file of the workspace."""
+        if self.moment == TURN_END:
+            return "exec.end", {"all": True, "session": self.session, "status": 0}
+        bracket = self._bracket(root, is_strict=is_strict)
+        if bracket is None:
+            files = [{"path": _wire(one)} for one in inside(self._read(), self.folder, root)]
+            is_over = self.moment == AFTER and files
+            return ("seen", {"session": self.session, "files": files}) if is_over else None
+        if self.moment == BEFORE:
+            return "exec.begin", {"session": self.session, "key": self.key, **bracket}
+        end = {"key": self.key, "status": self.status, "seen": True}
+        return "exec.end", {"session": self.session, **end}
+
+    def _bracket(self, root: str, *, is_strict: bool) -> dict[str, Any] | None:
+        """Return the command and the paths of the bracket; None if the tool needs none."""
+        if self.tool in self.adapter.shells:
+            command = self._argument(self.adapter.shells[self.tool])
+            inner = commands.patch_folder(command)
+            if inner is None:
+                is_harmless = not command.strip() or commands.only_reads(command)
+                return None if is_harmless else {"command": _wire_text(command)}
+            named, whole = commands.patched(command)
+            return self._edit(named, whole, os.path.join(self.folder, inner), root, is_strict=is_strict)
+        place = self.adapter.edits.get(self.tool)
+        if place is None:
+            return None
+        argument = self._argument(place.removeprefix(PATCH))
+        if place.startswith(PATCH):
+            named, whole = commands.patched(argument)
+        else:
+            named = [argument] if argument else []
+            whole = named if self.tool in self.adapter.whole else []
+        return self._edit(named, whole, self.folder, root, is_strict=is_strict)
+
+    def _edit(
+        self, named: Sequence[str], whole: Sequence[str], folder: str, root: str, *, is_strict: bool
+    ) -> dict[str, Any] | None:
+        found = inside(named, folder, root)
+        if not found:
+            return None
+        bracket = {"command": _wire_text(f"{self.tool} {' '.join(found)}"), "paths": [*map(_wire, found)]}
+        overwritten = found if is_strict else inside(whole, folder, root)
+        return {**bracket, "whole": [*map(_wire, overwritten)]} if overwritten else bracket
+
+    def _read(self) -> list[str]:
+        """Return the files that the tool or the command has shown whole."""
+        if self.tool in self.adapter.shells:
+            return commands.files_shown(self._argument(self.adapter.shells[self.tool]))
+        path = self._argument(self.adapter.reads.get(self.tool, ""))
+        return [path] if path else []
+
+    def _argument(self, names: str) -> str:
+        """Return the first text of these arguments; a list of words is joined, as a shell's command."""
+        for name in names.split("|"):
+            value = self.arguments.get(name)
+            if isinstance(value, list):
+                value = " ".join(map(str, value))
+            if isinstance(value, str) and value:
+                return value
+        return ""
+
+    def _first(self, places: Sequence[str]) -> Any:
+        for place in places:
+            value: Any = self.payload
+            for name in place.split("."):
+                if isinstance(value, list) and name.isdecimal():
+                    value = value[int(name)] if int(name) < len(value) else None
+                else:
+                    value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                return value
+        return None
+
+    @staticmethod
+    def _digest(*values: object) -> str:
+        import hashlib
+
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def inside(named: Sequence[str], folder: str, root: str) -> list[str]:
+    """Return the paths relative to the root, links resolved; those outside of the workspace are left out.
+
+    Of a link both count, because a tool may write its target or replace the link.
+    """
+    found: dict[str, None] = {}
+    for name in named:
+        path = os.path.join(folder, name)
+        parent, last = os.path.split(path)
+        for real in (os.path.join(os.path.realpath(parent), last), os.path.realpath(path)):
+            relative = os.path.relpath(real, root)
+            if relative != "." and relative.split("/", 1)[0] not in ("..", ".git"):
+                found[relative] = None
+    return list(found)
+
+
+def _wire(path: str) -> object:
+    """Return a path as the protocol has it: text, or the bytes that are none."""
+    raw = os.fsencode(path)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def _wire_text(text: str) -> str:
+    return text[:COMMAND_LENGTH_MAX].encode("utf-8", "replace").decode()
+
+
+def workspace_root(folder: str) -> str | None:
+    """Return the workspace of EDITD_WORKSPACE or of the folder; None for one that editd refuses to own."""
+    if named := os.environ.get("EDITD_WORKSPACE"):
+        root = paths.workspace_root(named)
+    else:
+        here = os.path.realpath(folder)
+        root = paths.top_level(here) or here
+    return None if paths.is_system_root(root) or paths.is_home(root) else root
+
+
+class DaemonLink:
+    """A connection to the daemon of a workspace, by lines of JSON.
+
+    It counts failures in a file beside the socket, so that a daemon that hangs costs little. A socket
+    that does not exist or that nobody serves is no failure: it costs nothing.
+    """
+
+    def __init__(self, root: str) -> None:
+        path = paths.socket_path(paths.workspace_id(root))
+        self._failures = f"{path}.hook"
+        self._number = 0
+        self._pending = b""
+        self._stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        if self._is_silent():
+            raise ConnectionError("silent for a while, after several failures")
+        try:
+            self._connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise
+        except OSError:
+            self._count_failure()
+            raise
+
+    def __enter__(self) -> DaemonLink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def introduce(self, agent: str) -> None:
+        """Name the agent as the actor. Act in the session of the environment, if it has one."""
+        token, session = os.environ.get("EDITD_TOKEN"), os.environ.get("EDITD_SESSION")
+        known = {"session": session, "token": token} if session and token else {}
+        self.ask("hello", {"client": agent, **known})
+        self._stream.settimeout(ANSWER_SECONDS_MAX)
+
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
+        """Return the result. Raises RefusedError for a refusal, OSError if no answer comes in time."""
+        self._number += 1
+        request = {"id": self._number, "method": method, "params": params}
+        try:
+            self._stream.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(self._line())
+        except (OSError, ValueError):
+            self._count_failure()
+            raise
+        self._forget_failures()
+        if "error" in answer:
+            raise RefusedError(answer["error"])
+        return answer["result"]
+
+    def agent_pid(self) -> int | None:
+        """Return the agent's process: the nearest ancestor that is no shell.
+
+        None if the daemon has other numbers for processes, as from a container.
+        """
+        peer = int.from_bytes(self._credentials()[:4], sys.byteorder)
+        try:
+            if os.readlink("/proc/self/ns/pid") != os.readlink(f"/proc/{peer}/ns/pid"):
+                return None
+            pid = os.getppid()
+            while pid > 1:
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    head, _, rest = os.fsdecode(file.read()).rpartition(") ")
+                if head.partition(" (")[2] not in SHELLS:
+                    return pid
+                pid = int(rest.split()[1])
+        except (OSError, ValueError):
+            return None
+        return None
+
+    def _connect(self, path: str) -> None:
+        self._stream.settimeout(FIRST_SECONDS_MAX)
+        if len(os.fsencode(path)) <= SUN_PATH_MAX:
+            self._stream.connect(path)
+        else:
+            folder, name = os.path.split(path)
+            descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._stream.connect(f"/proc/self/fd/{descriptor}/{name}")
+            os.close(descriptor)
+        uid = int.from_bytes(self._credentials()[4:8], sys.byteorder)
+        if uid not in (0, os.geteuid()):
+            raise ConnectionRefusedError("the listener belongs to another user")
+
+    def _credentials(self) -> bytes:
+        return self._stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._pending:
+            some = self._stream.recv(65536)
+            if not some:
+                raise ConnectionResetError("the daemon has closed the connection")
+            self._pending += some
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _is_silent(self) -> bool:
+        try:
+            state = os.lstat(self._failures)
+        except OSError:
+            return False
+        return state.st_size >= FAILURES_MAX and abs(time.time() - state.st_mtime) < SILENT_SECONDS
+
+    def _count_failure(self) -> None:
+        """Append one byte for a failure."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._failures, flags, 0o600)
+        except OSError:
+            return
+        os.write(descriptor, b".")
+        os.close(descriptor)
+
+    def _forget_failures(self) -> None:
+        try:
+            os.unlink(self._failures)
+        except OSError:
+            return  # there was none
+
+
+def self_test(folder: str) -> int:
+    """Print whether the daemon of the folder's workspace answers the hook; return the exit code."""
+    root = workspace_root(folder)
+    try:
+        if root is None:
+            raise ConnectionError(f"editd does not own {folder}")
+        with DaemonLink(root) as daemon:
+            daemon.introduce("editd-hook")
+    except (OSError, RefusedError, ValueError) as error:
+        sys.stdout.write(f"no answer for {root or folder}: {error}\n")
+        return 1
+    sys.stdout.write(f"the daemon of {root} answers\n")
+    return 0
+
+
+def _start_daemon(root: str) -> None:
+    """Start the daemon of a git repository in the background, if none answers."""
+    if not os.path.lexists(os.path.join(root, paths.TOP_LEVEL)):
+        return  # a folder that happens to be the current one
+    try:
+        with DaemonLink(root):
+            return
+    except (FileNotFoundError, ConnectionRefusedError):
+        import subprocess
+
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "editd_client", "-C", root, "start"], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _write_log(path: str, line: str) -> None:
+    try:
+        with open(path, "a", encoding="utf-8", errors="replace") as file:
+            file.write(line)
+    except OSError:
+        return  # a log that cannot be written must not harm the agent
+
+
+if __name__ == "__main__":
+    main()
