@@ -298,9 +298,12 @@ class DaemonLink:
     that does not exist or that nobody serves is no failure: it costs nothing.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, is_test: bool = False) -> None:
         path = paths.socket_path(paths.workspace_id(root))
         self._failures = f"{path}.hook"
+        self._first_seconds = ANSWER_SECONDS_MAX if is_test else FIRST_SECONDS_MAX
+        if is_test:
+            self._forget_failures()
         self._number = 0
         self._pending = b""
         self._stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -363,7 +366,7 @@ class DaemonLink:
         return None
 
     def _connect(self, path: str) -> None:
-        self._stream.settimeout(FIRST_SECONDS_MAX)
+        self._stream.settimeout(self._first_seconds)
         if len(os.fsencode(path)) <= SUN_PATH_MAX:
             self._stream.connect(path)
         else:
@@ -417,7 +420,7 @@ def self_test(folder: str) -> int:
     try:
         if root is None:
             raise ConnectionError(f"editd does not own {folder}")
-        with DaemonLink(root) as daemon:
+        with DaemonLink(root, is_test=True) as daemon:
             daemon.introduce("editd-hook")
     except (OSError, RefusedError, ValueError) as error:
         sys.stdout.write(f"no answer for {root or folder}: {error}\n")
