@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +15,18 @@ import pytest
 from editd_client.agents import NAMES, commands
 from editd_client.agents.adapter import Adapter
 from editd_client.agents.hook import DIFF_LENGTH_MAX, SILENT_SECONDS, Event, adapter_of
+from json_daemon import JsonDaemon
+from shell_commands import READING, WRITING
 from workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from json_daemon import Answer
+
 PAYLOADS = Path(__file__).with_name("payloads")
 HOOKED = sorted(file.stem for file in PAYLOADS.glob("*.jsonl"))
 ROOT = "@ROOT@"  # in the recorded payloads
-Answer = dict[str, Any] | None
 DENIED = {
     "codex": "hookSpecificOutput.permissionDecisionReason",
     "claude": "hookSpecificOutput.permissionDecisionReason",
@@ -71,27 +71,12 @@ def request_of(adapter: Adapter, payload: dict[str, Any], root: str) -> list[Any
     return None if request is None else list(request)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "ls -la", "cat a.txt | head -3", "rg 'a|b' src && wc -l x", "git status --short",
-        "sed -n '1,$p' a.py", "sed -n 10p a.py", "cd src; pwd", "git log --oneline -3", "true",
-        'grep "a > (b)" c',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", READING)
 def test_a_command_that_only_reads_needs_no_bracket(command: str) -> None:
     assert commands.only_reads(command)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "make", "cat a > b", "cat $(make)", "ls & make", "ls; make", "ls\nmake", "git commit -m x", "git",
-        "sed -i s/a/b/ x", "sed -n 'w b' a", "git diff --output=x", "cat a | tee b", "echo `make`",
-        "rg --pre make a", "sed -n -i 1p a", "cat <(make)", "python x.py", "find . -delete", "xargs rm",
-        "git -c alias.log=!make log", """echo "it's" > x 'y'""", r"echo \' > x \'", 'echo "$(make)"',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", WRITING)
 def test_a_command_that_may_write_has_one(command: str) -> None:
     assert not commands.only_reads(command)
 
@@ -145,40 +130,6 @@ def test_the_session_of_the_environment_is_the_agent_s(
 # ── The program ───────────────────────────────────────────────────────────────────────────────
 
 
-class FakeDaemon:
-    """A daemon that says what a test has it say, by lines of JSON."""
-
-    def __init__(self, folder: Path, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
-        self.path = folder / "fake.sock"
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.connections = 0
-        self._answer = answer
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self.path))
-        self._listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):  # the test has closed it
-            while True:
-                stream, _ = self._listener.accept()
-                self.connections += 1
-                threading.Thread(target=self._talk, args=(stream,), daemon=True).start()
-
-    def _talk(self, stream: socket.socket) -> None:
-        with stream, stream.makefile("rb") as lines, contextlib.suppress(OSError):
-            for line in lines:
-                request = json.loads(line)
-                self.asked.append((request["method"], request["params"]))
-                answer = self._answer(request["method"], request["params"])
-                if answer is not None:
-                    stream.sendall(json.dumps({"id": request["id"], **answer}).encode() + b"\n")
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A short folder with a workspace in it: a socket's path has a limit."""
@@ -228,7 +179,7 @@ def refusing(name: str, diff: str) -> Callable[[str, dict[str, Any]], Answer]:
 
 @pytest.mark.parametrize("agent", HOOKED)
 def test_a_refusal_has_the_agent_s_own_form_with_hint_and_diff(agent: str, folder: Path) -> None:
-    daemon = FakeDaemon(folder, refusing("stale", "-two\n+" + "2" * 9000))
+    daemon = JsonDaemon(folder, refusing("stale", "-two\n+" + "2" * 9000))
     done = hook(agent, first_edit(agent, folder / "root"), daemon.path, folder)
     daemon.close()
     text: Any = json.loads(done.stdout)
@@ -243,13 +194,13 @@ def test_a_refusal_has_the_agent_s_own_form_with_hint_and_diff(agent: str, folde
 
 @pytest.mark.parametrize("name", ["leased", "stale", "permission_denied", "unread"])
 def test_these_refusals_deny_the_tool(name: str, folder: Path) -> None:
-    daemon = FakeDaemon(folder, refusing(name, ""))
+    daemon = JsonDaemon(folder, refusing(name, ""))
     assert "deny" in hook("codex", first_edit("codex", folder / "root"), daemon.path, folder).stdout
     daemon.close()
 
 
 def test_other_refusals_let_the_tool_run(folder: Path) -> None:
-    daemon = FakeDaemon(folder, refusing("overloaded", ""))
+    daemon = JsonDaemon(folder, refusing("overloaded", ""))
     done = hook("codex", first_edit("codex", folder / "root"), daemon.path, folder)
     daemon.close()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -278,7 +229,7 @@ def test_an_event_that_makes_no_sense_is_left_alone(payload: str, folder: Path) 
 
 
 def test_a_daemon_that_hangs_costs_200_ms_and_after_three_times_nothing(folder: Path) -> None:
-    daemon = FakeDaemon(folder, lambda method, params: None)
+    daemon = JsonDaemon(folder, lambda method, params: None)
     payload = first_edit("codex", folder / "root")
     quick = min(seconds(payload, folder / "none.sock", folder) for _ in range(3))
     lost = [seconds(payload, daemon.path, folder) - quick for _ in range(3)]
@@ -300,7 +251,7 @@ def seconds(payload: dict[str, Any], path: Path, folder: Path) -> float:
 
 
 def test_an_answer_forgets_the_failures(folder: Path) -> None:
-    daemon = FakeDaemon(folder, lambda method, params: {"result": {}})
+    daemon = JsonDaemon(folder, lambda method, params: {"result": {}})
     failures = Path(f"{daemon.path}.hook")
     failures.write_bytes(b"..")
     hook("codex", first_edit("codex", folder / "root"), daemon.path, folder)
@@ -309,7 +260,7 @@ def test_an_answer_forgets_the_failures(folder: Path) -> None:
 
 
 def test_strict_takes_every_edited_path_for_one_that_is_overwritten(folder: Path) -> None:
-    daemon = FakeDaemon(folder, lambda method, params: {"result": {}})
+    daemon = JsonDaemon(folder, lambda method, params: {"result": {}})
     hook("codex", first_edit("codex", folder / "root"), daemon.path, folder, "--strict")
     daemon.close()
     assert daemon.asked[1][1]["whole"] == ["a.txt"]
