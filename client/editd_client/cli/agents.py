@@ -94,6 +94,8 @@ def integrate_verb(
         is_done = True
     else:
         is_done = not changes
+        if changes and not dry_run:
+            output.print_error("editctl: nothing was written")
     _print_result(invocation, plans, is_done=is_done, remove=remove)
     return NOT_DONE if any(plan.problems for plan in plans) else 0
 
