@@ -243,6 +243,14 @@ def test_a_write_protected_file_is_left_alone(home: Path) -> None:
     assert (home / GEMINI).read_text() == "{}"
 
 
+def test_a_file_in_a_write_protected_folder_is_left_alone(home: Path) -> None:
+    (home / ".gemini").mkdir()
+    (home / ".gemini").chmod(0o555)
+    assert {reason for _, reason, _ in add(home, "gemini")} == {"its folder is write-protected"}
+    (home / ".gemini").chmod(0o755)
+    assert contents(home) == {".gemini": None}
+
+
 def test_a_folder_in_the_place_of_a_file_is_left_alone(home: Path) -> None:
     (home / GEMINI).mkdir(parents=True)
     assert add(home, "gemini")
@@ -312,7 +320,10 @@ def test_a_project_s_hook_disturbs_nobody_who_has_no_editd(home: Path, project: 
     integrator.apply(integrator.plan(adapter_of("gemini")))
     command = hooks_of(project)["hooks"]["BeforeTool"][0]["hooks"][0]["command"]
     assert command == "command -v editd-hook >/dev/null || exit 0; exec editd-hook gemini"
+    integrator.apply(integrator.plan(adapter_of("opencode")))
+    assert 'EDITCTL = "editctl"' in (project / ".opencode/plugins/editd.js").read_text()
     assert contents(home) == {}
+    integrator.apply(integrator.plan(adapter_of("opencode"), remove=True))
     integrator.apply(integrator.plan(adapter_of("gemini"), remove=True))
     assert contents(project) == {}
 

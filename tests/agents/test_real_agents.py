@@ -119,8 +119,8 @@ def test_an_edit_of_a_leased_file_is_denied_and_the_model_is_told(
 ) -> None:
     agent = prepared(place, model, name, {"a.txt": LINES})
     with place.start() as client:
-        client.session_open("holder", actor="ann")
-        client.hello("ann", "holder")
+        opened = client.session_open("holder", actor="ann")
+        client.hello("ann", "holder", opened.token)
         client.lease_acquire(["a.txt"], 600)
         path = absolute(place, name, "a.txt")
         model.scripts[name] = [read(path), edit(name, path, "two", "TWO")]

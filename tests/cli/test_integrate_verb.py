@@ -102,7 +102,8 @@ def test_a_damaged_file_is_left_alone_with_the_lines_on_standard_error(place: Wo
 
 
 def test_a_project_has_files_of_its_own(place: Workplace, home: Path) -> None:
-    integrate(place, "gemini", "--project", "--yes")
+    warned = integrate(place, "gemini", "--project", "--yes").stderr
+    assert "these hooks run for everybody" in warned
     assert "command -v editd-hook" in (place.root / GEMINI).read_text()
     assert status_of(place, "gemini")["project_hooks"] == "yes"
     assert "does not trust this project" in integrate(place, "codex", "--project", "--yes", code=1).stderr

@@ -125,7 +125,8 @@ class Integrator:
         settings = agent.settings
         if self._choices.hooks or remove:
             if isinstance(agent, Plugin):
-                text = _plugin_text(settings.plugin, start=self._choices.start, strict=self._choices.strict)
+                command = self._program("editctl") if self._choices.start else ""
+                text = _plugin_text(settings.plugin, command, strict=self._choices.strict)
                 yield self._path(settings.user, settings.project, agent), OwnFile(text, 0o644), ""
             elif settings.form == "files":
                 yield from self._executables(agent)
@@ -165,8 +166,11 @@ class Integrator:
             return f"command -v editd-hook >/dev/null || exit 0; exec editd-hook {words}"
         return f"{shlex.quote(program('editd-hook'))} {words}"
 
+    def _program(self, name: str) -> str:
+        return name if self._project is not None else program(name)
+
     def _server(self, agent: Agent) -> dict[str, object]:
-        command = "editctl" if self._project is not None else program("editctl")
+        command = self._program("editctl")
         words = ["mcp", *(["--dialect", self._choices.dialect] if self._choices.dialect else [])]
         extra = dict(agent.settings.mcp_entry)
         if extra.get("type") == "local":
@@ -181,13 +185,11 @@ def program(name: str) -> str:
     return beside if os.access(beside, os.X_OK) else shutil.which(name) or beside
 
 
-def _plugin_text(name: str, *, start: bool, strict: bool) -> str:
+def _plugin_text(name: str, command: str, *, strict: bool) -> str:
     """Return the plugin of an agent below the part that all share, with the user's choices."""
     folder = resources.files("editd_client").joinpath("agents", "plugins")
     core, own = (folder.joinpath(one).read_text(encoding="utf-8") for one in ("core.js", name))
-    core = core.replace(
-        'const EDITCTL = ""', f"const EDITCTL = {json.dumps(program('editctl') if start else '')}"
-    )
+    core = core.replace('const EDITCTL = ""', f"const EDITCTL = {json.dumps(command)}")
     return core.replace("const STRICT = false", f"const STRICT = {json.dumps(strict)}") + own
 
 

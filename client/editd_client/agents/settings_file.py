@@ -48,14 +48,17 @@ class Draft:
     def read(cls, path: str, record: list[dict[str, Any]], *, is_to_change: bool = True) -> Draft:
         """Read the file. Raises OSError, UnicodeError, and PermissionError if it is write-protected."""
         path = os.path.realpath(path)
+        folders = _missing(os.path.dirname(path))
+        if is_to_change:
+            _check_writable(os.path.dirname(folders[-1]) if folders else os.path.dirname(path))
         try:
             with open(path, "rb") as file:
                 content = file.read()
                 mode = os.fstat(file.fileno()).st_mode & 0o7777
         except FileNotFoundError:
-            return cls(path, None, "", 0o644, [], folders=_missing(os.path.dirname(path)))
-        if is_to_change and not (mode & 0o222 and os.access(path, os.W_OK)):
-            raise PermissionError("it is write-protected")
+            return cls(path, None, "", 0o644, [], folders=folders)
+        if is_to_change:
+            _check_writable(path)
         if record and record[-1]["after"] != _digest(content):
             record = []  # somebody changed it since
         return cls(path, content, content.decode(), mode, record)
@@ -126,6 +129,13 @@ class Records:
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}
+
+
+def _check_writable(path: str) -> None:
+    """Raise PermissionError for a file or a folder that is write-protected, even for root."""
+    if not (os.stat(path).st_mode & 0o222 and os.access(path, os.W_OK)):
+        kind = "its folder" if os.path.isdir(path) else "it"
+        raise PermissionError(f"{kind} is write-protected")
 
 
 def _missing(folder: str) -> list[str]:

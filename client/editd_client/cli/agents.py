@@ -88,7 +88,9 @@ def integrate_verb(
     if not invocation.json:
         _print_plans(plans, remove=remove)
     changes = [change for plan in plans for change in plan.changes]
-    if changes and not dry_run and (yes or _is_confirmed(len(changes), project=project and not remove)):
+    if project and changes and not remove:
+        output.print_error("hint: Once committed, these hooks run for everybody who works in this project.")
+    if changes and not dry_run and (yes or _is_confirmed(len(changes))):
         for plan in plans:
             _apply(integrator, plan)
         is_done = True
@@ -136,14 +138,12 @@ def _diff(plan: Plan) -> Iterator[str]:
             yield f"{change.path}: only its end or its line ends change"
 
 
-def _is_confirmed(count: int, *, project: bool) -> bool:
+def _is_confirmed(count: int) -> bool:
     """Ask a person. Raises EditdError without a terminal."""
     if not output.has_terminal():
         raise refusal(
             "permission_denied", "These files are yours, and nobody is here to be asked.", hint="Add --yes."
         )
-    if project:
-        output.echo("A committed hook runs for everybody who works in this project.")
     files = "this file" if count == 1 else f"these {count} files"
     return output.ask_key(f"Write {files} [y,n]? ") == "y"
 
