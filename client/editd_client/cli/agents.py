@@ -85,19 +85,30 @@ def integrate_verb(
     choices = Choices(not no_mcp, not no_hooks, not no_start, strict, dialect)
     integrator = _integrator(invocation, choices, project=project)
     plans = [integrator.plan(agent, remove=remove) for agent in named]
+    if project and not remove and any(plan.changes for plan in plans):
+        output.print_error("hint: Once committed, these hooks run for everybody who works in this project.")
+    return _carry_out(invocation, integrator, plans, remove=remove, is_agreed=None if dry_run else yes)
+
+
+def _carry_out(
+    invocation: Invocation,
+    integrator: Integrator,
+    plans: Sequence[Plan],
+    *,
+    remove: bool,
+    is_agreed: bool | None,
+) -> int:
+    """Show the plans, ask unless the user has agreed, and write; None for `is_agreed` writes nothing."""
     if not invocation.json:
         _print_plans(plans, remove=remove)
-    changes = [change for plan in plans for change in plan.changes]
-    if project and changes and not remove:
-        output.print_error("hint: Once committed, these hooks run for everybody who works in this project.")
-    if changes and not dry_run and (yes or _is_confirmed(len(changes))):
-        for plan in plans:
-            _apply(integrator, plan)
-        is_done = True
-    else:
-        is_done = not changes
-        if changes and not dry_run:
+    count = sum(len(plan.changes) for plan in plans)
+    is_done = count == 0
+    if count and is_agreed is not None:
+        is_done = is_agreed or _is_confirmed(count)
+        if not is_done:
             output.print_error("editctl: nothing was written")
+    for plan in plans if is_done else ():
+        _apply(integrator, plan)
     _print_result(invocation, plans, is_done=is_done, remove=remove)
     return NOT_DONE if any(plan.problems for plan in plans) else 0
 
