@@ -121,3 +121,16 @@ def test_hook_does_nothing_without_a_daemon(place: Workplace, home: Path) -> Non
              "tool_input": {"command": "make"}}  # fmt: skip
     done = place.editctl("hook", "codex", stdin=json.dumps(event))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_status_has_the_daemon_s_last_news_of_an_agent(place: Workplace, home: Path) -> None:
+    integrate(place, "codex", "--yes")
+    with place.start() as client:
+        client.settle()
+        event = {"hook_event_name": "PreToolUse", "session_id": "0123456789ab", "cwd": str(place.root),
+                 "tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "1"}  # fmt: skip
+        assert place.editctl("hook", "codex", stdin=json.dumps(event)).stdout == ""
+        last = status_of(place, "codex")["last"]
+        assert (last["session"], last["event"]) == ("codex-456789ab", "exec.begin")
+        assert "heard nothing of Codex" not in integrate(place).stderr
+        assert "codex-456789ab" in integrate(place).stdout

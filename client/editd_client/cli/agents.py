@@ -254,13 +254,12 @@ def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
     """Return the newest event of each agent that the daemon knows of; nothing if none runs."""
     try:
         with invocation.client(start=False) as client:
-            known: list[Any] = getattr(client.status(), "agents", [])
+            known = client.status().agents
     except (EditdError, Unreachable):
         return {}
     newest: dict[str, dict[str, Any]] = {}
-    for one in known:
-        if one.name not in newest or one.time > newest[one.name]["time"]:
-            newest[one.name] = {"session": one.session, "time": one.time, "event": one.event}
+    for one in known:  # the last heard first
+        newest.setdefault(one.name, {"session": one.session, "time": one.time, "event": one.event})
     return newest
 
 
