@@ -129,7 +129,7 @@ class RealAgent:
         }[self.name]
         return subprocess.Popen(
             [self.program, *words], cwd=self.place.root, env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
 
     def run(self) -> str:

@@ -6,6 +6,8 @@ Codex runs with each run of the tests, the others in the long form.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from real_agents import RealAgent
 from scripted_model import Model, Step, scripted_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from workplace import Workplace
 
@@ -169,6 +171,31 @@ def test_without_a_daemon_and_with_one_that_dies_the_agent_works_as_ever(
     made = log(place)
     assert made[0]["actor"] == name
     assert {file["path"] for one in made[1:] for file in one["files"]} == {"a.txt", "made.txt"}
+
+
+def test_an_agent_that_is_killed_keeps_the_changes_of_its_command(place: Workplace, model: Model) -> None:
+    agent = prepared(place, model, "codex", {"a.txt": LINES})
+    client = place.start()
+    events = client.subscribe(events=["transaction"])
+    pid = place.folder / "pid"
+    model.scripts["codex"] = [shell(f"echo part > part.txt; echo $$ > {pid}; exec sleep 60")]
+    process = agent.start()
+    try:
+        wait_for(lambda: pid.exists() and pid.read_text().strip() != "")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    next(events)
+    place.write({"mine.txt": "mine\n"})
+    assert [(one["kind"], one["actor"]) for one in log(place)] == [("exec", "codex"), ("outside", "outside")]
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @pytest.mark.long
