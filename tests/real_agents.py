@@ -107,6 +107,7 @@ class RealAgent:
             **self.place.environment,
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / ".config"),
+            "EDITD_HOOK_SECONDS": "30",
             **self.variables,
         }
 

@@ -291,6 +291,14 @@ def workspace_root(folder: str) -> str | None:
     return None if paths.is_system_root(root) or paths.is_home(root) else root
 
 
+def first_seconds() -> float:
+    """Return the limit of EDITD_HOOK_SECONDS for the first answer, otherwise 200 ms."""
+    try:
+        return max(0.01, float(os.environ["EDITD_HOOK_SECONDS"]))
+    except (KeyError, ValueError):
+        return FIRST_SECONDS_MAX
+
+
 class DaemonLink:
     """A connection to the daemon of a workspace, by lines of JSON.
 
@@ -301,7 +309,7 @@ class DaemonLink:
     def __init__(self, root: str, *, is_test: bool = False) -> None:
         path = paths.socket_path(paths.workspace_id(root))
         self._failures = f"{path}.hook"
-        self._first_seconds = ANSWER_SECONDS_MAX if is_test else FIRST_SECONDS_MAX
+        self._first_seconds = ANSWER_SECONDS_MAX if is_test else first_seconds()
         if is_test:
             self._forget_failures()
         self._number = 0
@@ -328,7 +336,7 @@ class DaemonLink:
         token, session = os.environ.get("EDITD_TOKEN"), os.environ.get("EDITD_SESSION")
         known = {"session": session, "token": token} if session and token else {}
         self.ask("hello", {"client": agent, **known})
-        self._stream.settimeout(ANSWER_SECONDS_MAX)
+        self._stream.settimeout(max(ANSWER_SECONDS_MAX, self._first_seconds))
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the result. Raises RefusedError for a refusal, OSError if no answer comes in time."""

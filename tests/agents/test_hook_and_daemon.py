@@ -1,0 +1,159 @@
+"""The hook and a real daemon: each agent's events, around changes as its tools make them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.wire.messages import SeenFile
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+PAYLOADS = Path(__file__).with_name("payloads")
+HOOKED = sorted(file.stem for file in PAYLOADS.glob("*.jsonl"))
+TEXT = "one\ntwo\nthree\n"
+
+
+def events(agent: str, place: Workplace) -> list[dict[str, Any]]:
+    text = (PAYLOADS / f"{agent}.jsonl").read_text().replace("@ROOT@", str(place.root))
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def hook(place: Workplace, agent: str, payload: dict[str, Any], **variables: str) -> str:
+    """Run the hook, and return its answer."""
+    done = place.editctl("hook", agent, stdin=json.dumps(payload), **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def begun(agent: str, place: Workplace, *, whole: bool = False) -> dict[str, Any]:
+    """Return the first event before an edit: one that overwrites its file, or any."""
+    for line in events(agent, place):
+        method, params = line["request"] or ("", {})
+        if method == "exec.begin" and "paths" in params and (not whole or "whole" in params):
+            return line
+    raise AssertionError(agent)
+
+
+def ended(agent: str, place: Workplace, key: str) -> dict[str, Any]:
+    """Return the event after that edit, or otherwise the end of the turn."""
+    lines = [line for line in events(agent, place) if line["request"]]
+    found = [
+        line for line in lines if line["request"][0] == "exec.end" and line["request"][1].get("key") == key
+    ]
+    found += [line for line in lines if line["request"][1].get("all")]
+    payload: dict[str, Any] = found[0]["payload"]
+    return payload
+
+
+def transactions(place: Workplace) -> list[dict[str, Any]]:
+    made = json.loads(place.editctl("log", "--json").stdout)["transactions"]
+    return [one for one in reversed(made) if one["kind"] != "baseline"]
+
+
+@pytest.fixture
+def place(place: Workplace) -> Workplace:
+    place.variables["EDITD_HOOK_SECONDS"] = "30"  # the machine may have other work
+    place.write({"a.txt": TEXT})
+    place.git("init", "-q")
+    place.start().settle()
+    return place
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_a_change_between_the_events_is_the_agent_s(place: Workplace, agent: str) -> None:
+    line = begun(agent, place)
+    request = line["request"][1]
+    path = request["paths"][0]
+    assert hook(place, agent, line["payload"]) == ""
+    place.write({path: TEXT.replace("two", "TWO"), "other.txt": "somebody else's\n"})
+    assert hook(place, agent, ended(agent, place, request["key"])) == ""
+    with place.client() as client:
+        client.settle()
+    made = {one["files"][0]["path"]: one for one in transactions(place)}
+    assert (made[path]["kind"], made[path]["actor"], made[path]["session"]) == (
+        "exec",
+        agent,
+        request["session"],
+    )
+    assert made["other.txt"]["kind"] == "outside"
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_an_edit_of_a_leased_file_is_denied(place: Workplace, agent: str) -> None:
+    line = begun(agent, place)
+    with place.client() as client:
+        opened = client.session_open("holder", actor="ann")
+        client.hello("ann", "holder", opened.token)
+        client.lease_acquire(["**"], 600)
+        answer = hook(place, agent, line["payload"])
+    assert f"editd: {line['request'][1]['paths'][0]} is leased by the session 'holder'" in answer
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_an_overwriting_edit_of_a_file_that_changed_since_it_was_seen_is_denied_with_the_change(
+    place: Workplace, agent: str
+) -> None:
+    line = begun(agent, place, whole=True)
+    request = line["request"][1]
+    path = request["whole"][0]
+    place.write({path: TEXT})
+    with place.client() as client:
+        client.settle()
+        client.seen([SeenFile(path=path)], session=request["session"])
+        place.write({path: TEXT.replace("two", "somebody else")})
+        client.settle()
+    answer = hook(place, agent, line["payload"])
+    assert "-two" in answer
+    assert "+somebody else" in answer
+    assert answer.count("editd: ") >= 1
+
+
+def test_an_agent_started_in_a_session_is_in_that_session(place: Workplace) -> None:
+    with place.client() as client:
+        opened = client.session_open("mine", actor="ann")
+    variables = {"EDITD_SESSION": "mine", "EDITD_TOKEN": opened.token}
+    line = begun("codex", place)
+    hook(place, "codex", line["payload"], **variables)
+    place.write({"a.txt": "changed\n"})
+    hook(place, "codex", ended("codex", place, line["request"][1]["key"]), **variables)
+    assert [(one["kind"], one["session"]) for one in transactions(place)] == [("exec", "mine")]
+
+
+# ── The start of the daemon ──
+
+
+def session_start(place: Workplace, folder: Path) -> None:
+    payload = {"hook_event_name": "SessionStart", "session_id": "1", "cwd": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", "editd_client.agents.hook", "codex"], input=json.dumps(payload),
+        env=place.environment, cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_start_of_a_session_starts_the_daemon_of_a_repository(place: Workplace) -> None:
+    place.stop()
+    session_start(place, place.root)
+    until = time.monotonic() + 30
+    while place.editctl("status").returncode != 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert place.editctl("stop").returncode == 0
+
+
+def test_a_folder_that_is_no_repository_gets_no_daemon(place: Workplace) -> None:
+    plain = place.folder / "plain"
+    plain.mkdir()
+    session_start(place, plain)
+    assert [name for name in os.listdir(place.runtime / "editd") if name.endswith(".sock")] == [
+        f"{place.id}.sock"
+    ]
