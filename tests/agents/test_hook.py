@@ -120,6 +120,14 @@ def test_a_sub_agent_has_a_session_below_that_of_its_parent(tmp_path: Path) -> N
     assert made["session"] == "claude-ssssssss-abcd"
 
 
+def test_cursor_which_runs_claude_s_hooks_as_well_is_announced_once(tmp_path: Path) -> None:
+    adapter = adapter_of("claude")
+    assert isinstance(adapter, Adapter)
+    payload = first_edit("claude", tmp_path)
+    assert Event(adapter, payload).moment == "before"
+    assert Event(adapter, {**payload, "cursor_version": "2.5"}).moment is None
+
+
 def test_the_session_of_the_environment_is_the_agent_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

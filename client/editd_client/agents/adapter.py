@@ -46,6 +46,7 @@ class Adapter:
         success: tuple[str, ...] = (),
         output: tuple[str, ...] = (),
         background: tuple[str, ...] = (),
+        foreign: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.title = title
@@ -67,6 +68,7 @@ class Adapter:
         self.success = success  # a flag
         self.output = output  # a text that may end with `Exit Code: 3`
         self.background = background  # a flag: the command goes on after the "after"
+        self.foreign = foreign  # of another agent that runs these hooks as well as its own
 
 
 class Settings:

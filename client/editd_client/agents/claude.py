@@ -34,6 +34,7 @@ ADAPTER = Adapter(
     agent=("agent_id",),
     call=("tool_use_id",),
     background=("tool_input.run_in_background",),
+    foreign=("cursor_version",),
     deny=hook_specific,
     settings=Settings(
         program="claude",

@@ -130,7 +130,8 @@ class Event:
         self.adapter = adapter
         self.payload = payload
         self.name = str(payload.get(adapter.event, ""))
-        self.moment = adapter.events.get(self.name)
+        is_foreign = self._first(adapter.foreign) is not None
+        self.moment = None if is_foreign else adapter.events.get(self.name)
         self.session_id = str(self._first(adapter.session) or "")
         self.agent_id = str(self._first(adapter.agent) or "")
         self.folder = str(self._first(adapter.folder) or os.getcwd())
