@@ -47,7 +47,8 @@ def test_without_an_agent_it_lists_all_of_them(place: Workplace, home: Path) -> 
 
 def test_the_status_is_proved_by_the_hook_itself(place: Workplace, home: Path) -> None:
     integrate(place, "gemini", "--yes")
-    assert not json.loads(integrate(place, "--json").stdout)["daemon"]["ok"]
+    document = json.loads(integrate(place, "--json").stdout)
+    assert document["daemon"] == {"ok": False, "text": f"no daemon runs for {place.root.resolve()}"}
     place.start()
     document = json.loads(integrate(place, "--json").stdout)
     assert document["daemon"] == {"ok": True, "text": f"the daemon of {place.root.resolve()} answers"}

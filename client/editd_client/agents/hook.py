@@ -431,6 +431,9 @@ def self_test(folder: str) -> int:
             raise ConnectionError(f"editd does not own {folder}")
         with DaemonLink(root, is_test=True) as daemon:
             daemon.introduce("editd-hook")
+    except (FileNotFoundError, ConnectionRefusedError):
+        sys.stdout.write(f"no daemon runs for {root}\n")
+        return 1
     except (OSError, RefusedError, ValueError) as error:
         sys.stdout.write(f"no answer for {root or folder}: {error}\n")
         return 1

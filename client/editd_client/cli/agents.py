@@ -62,7 +62,7 @@ def integrate_verb(
     Adds hooks to the settings of the agent, and the MCP server of editd. The hooks announce each edit
     and each command to the daemon. Without an agent, shows which are installed and integrated. Shows the
     diff of each file first and asks; without a terminal it needs --yes. A file that cannot be read is
-    left alone, and its lines are printed. docs/agents.md has a section for each agent.
+    left alone, and its lines are printed. docs/integrate.md has a section for each agent.
 
     \b
     Examples:
