@@ -191,6 +191,16 @@ def test_an_old_path_is_replaced_in_its_place(home: Path) -> None:
     assert (home / GEMINI).read_text() == text
 
 
+def test_what_was_added_before_a_change_by_others_is_removed_too(home: Path) -> None:
+    write(home, {GEMINI: THEIRS})
+    add(home, "gemini", choices=Choices(mcp=False))
+    write(home, {GEMINI: (home / GEMINI).read_text().replace('"dark"', '"light"')})
+    add(home, "gemini")
+    assert "editd" in hooks_of(home)["mcpServers"]
+    remove(home, "gemini")
+    assert (home / GEMINI).read_text() == THEIRS.replace('"dark"', '"light"')
+
+
 def test_the_user_s_own_entry_of_the_server_keeps_its_form(home: Path) -> None:
     own = '{"mcpServers": {"editd": {"command": "editctl", "args": ["mcp", "--read-only"]}}}'
     write(home, {GEMINI: own})

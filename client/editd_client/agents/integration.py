@@ -74,6 +74,7 @@ class Integrator:
             try:
                 draft = texts.get(path) or texts.setdefault(path, Draft.read(path, self._records.of(path)))
                 if not remove:
+                    draft.had_ours |= not draft.record and edit.state(draft) != "no"
                     edit.add(draft)
                 elif not draft.restore():
                     edit.remove(draft)
@@ -85,7 +86,7 @@ class Integrator:
             if path in refused:
                 continue
             if draft.is_changed:
-                plan.changes.append(draft.change())
+                plan.changes.append(draft.change(remove=remove))
         return plan
 
     def state(self, agent: Agent, part: Literal["hooks", "mcp"]) -> State:

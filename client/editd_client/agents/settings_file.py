@@ -42,6 +42,7 @@ class Draft:
     inverses: list[Splice] = field(default_factory=list)
     is_gone: bool = False
     is_restored: bool = False
+    had_ours: bool = False  # something of editd's was in the file, and not by this record
     folders: list[str] = field(default_factory=list)
 
     @classmethod
@@ -79,23 +80,31 @@ class Draft:
             self.text = splice.of(self.text)
 
     def restore(self) -> bool:
-        """Take back all recorded splices, if nobody changed the file since; return whether that was done."""
-        if not self.record:
-            return self.is_restored
-        for step in reversed(self.record):
-            for start, end, old in reversed(step["inverse"]):
-                self.text = Splice(start, end, old).of(self.text)
-        self.is_gone, self.folders = bool(self.record[0]["is_new"]), list(self.record[0]["folders"])
-        self.record, self.is_restored = [], True
-        return True
+        """Take back all recorded splices, if nobody changed the file since.
 
-    def change(self) -> FileChange:
+        Return whether nothing of editd's is left, so that no further removal is needed.
+        """
+        if self.record:
+            for step in reversed(self.record):
+                for start, end, old in reversed(step["inverse"]):
+                    self.text = Splice(start, end, old).of(self.text)
+            first = self.record[0]
+            self.is_gone, self.folders = bool(first["is_new"]), list(first["folders"])
+            self.is_restored = not first["had_ours"]
+            self.record = []
+        return self.is_restored
+
+    def change(self, *, remove: bool) -> FileChange:
         after = self.after
         record = None
-        if after is not None and self.inverses and not self.is_restored:
-            inverse = [(one.start, one.end, one.new) for one in self.inverses]
-            is_new = self.original is None
-            step = {"after": _digest(after), "inverse": inverse, "is_new": is_new, "folders": self.folders}
+        if after is not None and not remove:
+            step = {
+                "after": _digest(after),
+                "inverse": [(one.start, one.end, one.new) for one in self.inverses],
+                "is_new": self.original is None,
+                "folders": self.folders,
+                "had_ours": self.had_ours,
+            }
             record = [*self.record, step]
         return FileChange(self.path, self.original, after, self.mode, record, self.folders)
 
