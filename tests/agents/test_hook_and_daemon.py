@@ -117,6 +117,25 @@ def test_an_overwriting_edit_of_a_file_that_changed_since_it_was_seen_is_denied_
     assert answer.count("editd: ") >= 1
 
 
+def test_a_sub_agent_is_rolled_back_alone_or_with_its_parent(place: Workplace) -> None:
+    place.write({"b.txt": TEXT, "c.txt": TEXT})
+    base = {"session_id": "0123456789ab", "cwd": str(place.root), "tool_name": "Edit"}
+
+    def edit(path: str, **more: str) -> None:
+        call = {**base, **more, "tool_input": {"file_path": path}, "tool_use_id": path}
+        hook(place, "claude", {**call, "hook_event_name": "PreToolUse"})
+        place.write({path: "changed\n"})
+        hook(place, "claude", {**call, "hook_event_name": "PostToolUse"})
+
+    edit("a.txt")
+    edit("b.txt", agent_id="agent-1111")
+    edit("c.txt", agent_id="agent-2222")
+    assert place.editctl("rollback", "claude-456789ab-1111").returncode == 0
+    assert place.files() == {"a.txt": b"changed\n", "b.txt": TEXT.encode(), "c.txt": b"changed\n"}
+    assert place.editctl("rollback", "claude-456789ab*").returncode == 0
+    assert set(place.files().values()) == {TEXT.encode()}
+
+
 def test_an_agent_started_in_a_session_is_in_that_session(place: Workplace) -> None:
     with place.client() as client:
         opened = client.session_open("mine", actor="ann")
