@@ -269,13 +269,15 @@ def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
     "--strict", is_flag=True, help="Refuse any edit of a file that others changed since it was read."
 )
 def hook_verb(agent: str, strict: bool) -> None:
-    """Announce an event of an agent, read from standard input, to the daemon.
+    """Announce an event of an agent to the daemon.
 
-    Agents run it as `editd-hook AGENT`, which starts faster; `editctl integrate` adds that. Prints the
-    agent's own form of a refusal, or nothing. Without a daemon it does nothing, and the exit code is 0.
+    Reads the event from standard input. Agents run this as `editd-hook AGENT`, which starts faster;
+    `editctl integrate` adds that. Prints the agent's own form of a refusal, or nothing. Without a daemon
+    it does nothing, and the exit code is 0.
 
     \b
     Examples:
       editctl hook codex < event.json
+      EDITD_HOOK_LOG=/dev/stderr editctl hook gemini < event.json
     """
     run(agent, sys.stdin.buffer.read(), is_strict=strict)
