@@ -304,34 +304,84 @@ WILDCARD = re.compile(r"[*?\[]")
     "--of", "--session", "sessions", multiple=True, metavar="SESSION",
     help="Only transactions of this session. Repeatable.",
 )  # fmt: skip
+@click.option("-p", "--patch", is_flag=True, help="The diff of each transaction.")
+@click.option("--stat", is_flag=True, help="The number of changed lines of each file.")
+@click.option("--exec", "command", metavar="COMMAND", help="Shell command to run on each transaction.")
 @as_json
 @click.pass_obj
 def watch_verb(
-    invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...]
-) -> None:
+    invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...],
+    patch: bool, stat: bool, command: str | None,
+) -> None:  # fmt: skip
     """Print each transaction as it happens.
 
-    Prints one a line, until Ctrl-C. With PATHs, only transactions that touch one of them or a path
-    below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With --json, each line is an
-    event as the daemon sends it.
+    Prints one a line, until Ctrl-C, on a terminal with its time. With PATHs, only transactions that
+    touch one of them or a path below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With
+    --json, each line is an event as the daemon sends it.
+
+    COMMAND runs in the current folder, with the number of the transaction in EDITD_SEQ and the event
+    as JSON on standard input. The commands run one after the other, and no transaction is left out.
+    If a command fails, `watch` prints its exit status and goes on. If COMMAND edits files of the
+    workspace, it runs again for its own edits: choose others by PATH or --of.
 
     \b
     Examples:
       editctl watch
       editctl watch src --of refactoring
+      editctl watch -p '*.py'
+      editctl watch src --exec 'make test'
       editctl watch --since 0 --json | jq -r .transaction.message
     """
+    if invocation.json and (patch or stat):
+        raise click.UsageError("--json prints events: use it without --patch and --stat.")
     with invocation.client() as client:
         globs = [_glob(invocation, path) for path in paths]
-        for happening in client.subscribe(paths=globs or None, since=since):
+        for happening in _events(client, globs, since, is_gapless=command is not None):
             transaction = happening.transaction
             if sessions and transaction is not None and transaction.session not in sessions:
                 continue
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
                 output.echo(line)
-                output.flush()
+            if transaction is not None and (patch or stat):
+                _print_diff(client.show(transaction.seq).diff or "", patch=patch, stat=stat)
+            output.flush()
+            if transaction is not None and command is not None:
+                _run(command, transaction.seq, _json(happening))
     output.print_error("editctl: the daemon has ended")
+
+
+def _events(
+    client: Client, globs: Sequence[str], since: int | None, *, is_gapless: bool
+) -> Iterator[Happening]:
+    """Yield the events; if `is_gapless`, subscribe again from where the daemon left some out."""
+    while True:
+        for happening in client.subscribe(paths=globs or None, since=since):
+            if is_gapless and happening.event == "resync" and happening.data.get("reason") == "behind":
+                since = happening.data["from"]
+                break
+            yield happening
+        else:
+            return
+
+
+def _print_diff(diff: str, *, patch: bool, stat: bool) -> None:
+    for line in stat_lines(diff) if stat else ():
+        output.echo(line)
+    for line in output.diff_lines(diff) if patch else ():
+        output.echo(line)
+
+
+def _run(command: str, seq: int, event: str) -> None:
+    """Run a shell command on a transaction, and print its exit status if it fails."""
+    import subprocess
+
+    status = subprocess.run(
+        ["sh", "-c", command], input=event.encode() + b"\n", check=False,
+        env={**os.environ, "EDITD_SEQ": str(seq)},
+    ).returncode  # fmt: skip
+    if status:
+        output.print_error(f"editctl: the command for transaction {seq} failed (exit status {status})")
 
 
 def _glob(invocation: Invocation, given: str) -> str:
@@ -352,8 +402,9 @@ def _json(happening: Happening) -> str:
 
 def _line(happening: Happening) -> str | None:
     """Return the line for a person, or None for an event that is only for programs."""
-    if happening.transaction is not None:
-        return output.one_line(happening.transaction)
+    if (transaction := happening.transaction) is not None:
+        line = output.one_line(transaction)
+        return f"{output.local_time(transaction.time)[-8:]}  {line}" if sys.stdout.isatty() else line
     if happening.event == "resync":
         start, head = happening.data.get("from"), happening.data.get("head")
         if happening.data.get("reason") != "behind" or start == head:
