@@ -300,7 +300,6 @@ def rollback_verb(
     \b
     Examples:
       editctl rollback fix-login --dry-run
-      editctl rollback fix-login -m "the agent went astray"
       editctl rollback fix-login --since 30m
       editctl rollback fix-login --what-fits
       editctl rollback 'codex-12345678*'
