@@ -326,7 +326,6 @@ def watch_verb(
 
     \b
     Examples:
-      editctl watch
       editctl watch src --of refactoring
       editctl watch -p '*.py'
       editctl watch src --exec 'make test'
