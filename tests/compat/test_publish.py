@@ -7,23 +7,22 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pygit2
 import pytest
 from msgspec import UNSET
 from pygit2.enums import Option
 
-from editd.config.pin import hash_pin
 from editd.engine import publish_worker
 from editd.wire.messages import Chmod, Delete, Move, Published, ReviewedFile, Symlink
 from repositories import LINES, edit, names, refused, repository, shown, sound
+from reviewers import config_folder, reviewer_of, set_pin
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from editd_client.client import Client
 
@@ -538,14 +537,9 @@ def test_what_is_undone_in_part_is_published_in_part(place: Workplace, by: str) 
 
 
 def test_who_approved_work_is_named_and_who_changed_it_is_a_co_author(place: Workplace) -> None:
-    pin = Path(place.environment["XDG_CONFIG_HOME"]) / "editd" / "review.pin"
-    pin.parent.mkdir(parents=True, exist_ok=True)
-    pin.write_bytes(msgspec.json.encode(hash_pin("1234")))
-    with place.start() as author, place.client() as ann, place.client() as bob:
+    set_pin(place)
+    with place.start() as author, reviewer_of(place) as ann, reviewer_of(place, "bob") as bob:
         author.session_open("bot", actor="claude")
-        for reviewer, name in ((ann, "ann"), (bob, "bob")):
-            reviewer.hello(name)
-            reviewer.review_unlock("1234")
         for old, new in (("line 3\n", "LINE 3\n"), ("line 15\n", "LINE 15\n")):
             author.apply([replace("a.txt", old, new)], propose=True)
         ann.proposal_approve(1, view=ann.proposal_get(1).view)
@@ -568,17 +562,14 @@ def test_who_approved_work_is_named_and_who_changed_it_is_a_co_author(place: Wor
 
 
 def test_a_rule_is_no_reviewer_and_who_publishes_own_approval_has_the_name_of_git(place: Workplace) -> None:
-    config = Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
-    config.mkdir(parents=True, exist_ok=True)
-    (config / "review.pin").write_bytes(msgspec.json.encode(hash_pin("1234")))
-    (config / "config.toml").write_text('[[review.rule]]\nname = "small"\npaths = ["*"]\naction = "land"\n')
-    with place.start() as author, place.client() as ann:
+    set_pin(place)
+    rule = '[[review.rule]]\nname = "small"\npaths = ["*"]\naction = "land"\n'
+    (config_folder(place) / "config.toml").write_text(rule)
+    with place.start() as author, reviewer_of(place, "Ann Example") as ann:
         author.session_open("bot", actor="claude")
         author.apply([write("one.txt", "1\n")])
         author.publish("by a rule", session="bot")
         assert "Reviewed-by" not in place.git("log", "-1", "--format=%b")
-        ann.hello("Ann Example")
-        ann.review_unlock("1234")
         author.apply([write("two.txt", "2\n")], propose=True)
         ann.proposal_approve(1, view=ann.proposal_get(1).view)
         author.publish("by a person", session="bot")

@@ -7,12 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from editd.config.pin import hash_pin
 from editd.tools import review_answers
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
+from reviewers import reviewer_of, set_pin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
-PIN = "1234"
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemini": ("replace", {"file_path": "{ROOT}/a.txt", "old_string": "two", "new_string": "2"}),
     "roo": ("search_and_replace", {"path": "a.txt", "search": "two", "replace": "2"}),
@@ -64,9 +62,7 @@ index f04eb265eb..640a48ebc0 100644
 
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
-    pin = place.folder / "config" / "editd" / "review.pin"
-    pin.parent.mkdir(parents=True)
-    pin.write_bytes(msgspec.json.encode(hash_pin(PIN)))
+    set_pin(place)
     place.write({"a.txt": TEXT, "b.txt": TEXT})
     with place.start() as made:
         made.settle()
@@ -78,9 +74,7 @@ def author(place: Workplace) -> Iterator[Client]:
 @pytest.fixture
 def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
     assert author.status().state == "ready"
-    with place.client() as made:
-        made.hello("ann")
-        made.review_unlock(PIN)
+    with reviewer_of(place) as made:
         yield made
 
 

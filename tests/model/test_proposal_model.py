@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -31,9 +30,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from editd.config.pin import hash_pin
 from editd.wire import messages
 from editd_client.errors import EditdError, Unreachable
+from reviewers import PIN, config_folder, set_pin
 from workplace import workplace, write
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ RESTARTS_MAX = 2  # in one example; a start takes as long as a hundred decisions
 CHECKS_MAX = 1  # in one example; a daemon looks for work four times a second
 LINES = 12
 NAMES = ("f", "g")
-PIN = "1234"
 SECONDS_MAX = 30.0
 CONFIG = """
 [[review.check]]
@@ -85,10 +83,8 @@ class Reviews(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        folder = Path(self.place.environment["XDG_CONFIG_HOME"]) / "editd"
-        folder.mkdir()
-        (folder / "review.pin").write_bytes(msgspec.json.encode(hash_pin(PIN)))
-        (folder / "config.toml").write_text(CONFIG)
+        set_pin(self.place)
+        (config_folder(self.place) / "config.toml").write_text(CONFIG)
         text = "".join(f"line {number}\n" for number in range(LINES))
         self.place.write(dict.fromkeys((*NAMES, "tested"), text))
         self.come_up()

@@ -11,6 +11,7 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
+from reviewers import reviewer_of, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -247,27 +248,14 @@ def test_a_reviewers_decision_about_a_part_ends_the_rule(place: Workplace, autho
     )
     checked(author, number)
     shown = author.proposal_get(number)
-    with reviewer(place) as ann:
+    set_pin(place)
+    with reviewer_of(place) as ann:
         ann.proposal_reject(number, hunks=[shown.files[0].hunks[0].hunk])
     configure(place, author, "true", RULE)
     until = time.monotonic() + SECONDS_MAX
     while checked(author, number)[0].exit != 0:
         assert time.monotonic() < until
     assert author.proposal_wait(number, timeout=1).state == "open"
-
-
-def reviewer(place: Workplace) -> Client:
-    """Return a client that may decide, since it is not kin to the author's process here."""
-    import msgspec
-
-    from editd.config.pin import hash_pin
-
-    pin = Path(place.environment["XDG_CONFIG_HOME"]) / "editd" / "review.pin"
-    pin.write_bytes(msgspec.json.encode(hash_pin("1234")))
-    client = place.client()
-    client.hello("ann")
-    client.review_unlock("1234")
-    return client
 
 
 def test_proposed_code_may_not_decide(place: Workplace, author: Client, tmp_path: Path) -> None:

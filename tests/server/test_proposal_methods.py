@@ -7,30 +7,25 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from editd.config.pin import hash_pin
 from editd.wire import messages
 from editd_client.errors import EditdError
+from reviewers import PIN, config_folder, reviewer_of, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
 
-PIN = "1234"
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 
 
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
-    pin = config_folder(place) / "review.pin"
-    pin.parent.mkdir(parents=True, exist_ok=True)
-    pin.write_bytes(msgspec.json.encode(hash_pin(PIN)))
+    set_pin(place)
     place.write({"a.txt": LINES, "b.txt": LINES})
     with place.start() as made:
         made.settle()
@@ -42,22 +37,8 @@ def author(place: Workplace) -> Iterator[Client]:
 @pytest.fixture
 def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
     assert author.status().state == "ready"
-    with unlocked(place) as made:
+    with reviewer_of(place) as made:
         yield made
-
-
-def unlocked(place: Workplace) -> Client:
-    """Return the connection of a reviewer, who is kin to the author here and has given the PIN."""
-    client = place.client()
-    client.hello("ann")
-    client.review_unlock(PIN)
-    return client
-
-
-def config_folder(place: Workplace) -> Path:
-    from pathlib import Path
-
-    return Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
 
 
 def configure(place: Workplace, client: Client, text: str) -> None:
@@ -412,7 +393,7 @@ def test_a_proposal_outlives_the_daemon(place: Workplace, author: Client) -> Non
     with place.start() as client:
         shown = client.proposal_get(number)
         assert (shown.state, shown.message, shown.session) == ("open", "Words", "agent")
-    with unlocked(place) as client:
+    with reviewer_of(place) as client:
         client.proposal_approve(number, view=shown.view)
     assert b"five\n" in place.files()["a.txt"]
 
@@ -430,7 +411,7 @@ def test_kin_of_the_author_are_known_after_a_restart(place: Workplace, author: C
 
 
 def reject(place: Workplace, number: int) -> int:
-    with unlocked(place) as ann:
+    with reviewer_of(place) as ann:
         return ann.proposal_reject(number).proposal.proposal
 
 
@@ -502,7 +483,7 @@ def test_a_session_can_collect_all_its_edits_in_one_proposal(place: Workplace, a
         assert (made.proposal.proposal, made.proposal.revision) == (1, 2)
         assert [one.proposal for one in other.proposal_list().proposals] == [1]
     assert place.files() == {"a.txt": LINES.encode(), "b.txt": LINES.encode()}
-    with unlocked(place) as client:
+    with reviewer_of(place) as client:
         client.proposal_approve(1, view=client.proposal_get(1).view)
     assert place.files()["n"] == b"22\n"
     assert b"V\n6" in place.files()["a.txt"]

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from editd.config.paths import review_socket_path
-from editd.config.pin import hash_pin
 from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError
+from reviewers import PIN, config_folder, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -26,17 +26,14 @@ if TYPE_CHECKING:
 
     from workplace import Workplace
 
-PIN = "1234"
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 OWN = '[review]\nsocket = "own"\ndefault = "ask"\n'
 REFUSE = '[[review.rule]]\nname = "never"\npaths = ["secret"]\naction = "refuse"\n'
 
 
 def configure(place: Workplace, text: str) -> None:
-    folder = Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
-    folder.mkdir(exist_ok=True)
-    (folder / "config.toml").write_text(text)
-    (folder / "review.pin").write_bytes(msgspec.json.encode(hash_pin(PIN)))
+    (config_folder(place) / "config.toml").write_text(text)
+    set_pin(place)
 
 
 @pytest.fixture
