@@ -164,7 +164,8 @@ def install(agent: str) -> None:
         str(folder),
         PACKAGES[agent],
     ]
-    subprocess.run(words, check=True)
+    if subprocess.run(words, check=False).returncode:
+        sys.exit(f"npm could not install {PACKAGES[agent]}")
     version.write_text(PACKAGES[agent])
 
 
