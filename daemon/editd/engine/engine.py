@@ -94,7 +94,8 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import FileState, Version
+    from editd.values.content import Change, FileState, Version
+    from editd.values.transaction import ConflictReport
     from editd.wire.messages import OnStale
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.writer import WorkspaceWriter
@@ -621,10 +622,7 @@ class Engine(Recorder):
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             if is_partial or not in_the_way:  # otherwise the changes are incomplete and may clash
-                try:
-                    self.files.check(changes)
-                except NotAFile as refusal:
-                    in_the_way = NoRoom(refusal, self.history).files
+                in_the_way = self._conflicts_of(changes) or in_the_way
             return _would_propose(replace(outcome, conflicts=in_the_way, by_time=by_time(targets)), ruling)
         if inverted.places and not (is_partial and changes):
             raise UndoConflict(inverted.places, targets, scope)
@@ -647,6 +645,14 @@ class Engine(Recorder):
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
+
+    def _conflicts_of(self, changes: Sequence[Change[FileState]]) -> tuple[ConflictReport, ...]:
+        """Return the files that have no room for an undo, which would be refused."""
+        try:
+            self.files.check(changes)
+        except NotAFile as refusal:
+            return NoRoom(refusal, self.history).files
+        return ()
 
     def _plan_undo(
         self, request: Undo, past: HistoryWalker, view: DiskSnapshot

@@ -108,6 +108,43 @@ def plan_landing(view: View, request: Land, history: History, now_us: int) -> La
     if proposal.is_decided_whole:
         _check_whole(view, request, chosen)
         _check_in_force(proposal, history)
+    files = _landed_files(view, texts, chosen, history)
+    _check_scope(proposal, files.changes)
+    undecided = view.undecided
+    verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "landed")
+    if request.rejects_rest:
+        verdicts |= dict.fromkeys(undecided.keys() - verdicts.keys(), "rejected")
+    decision = Decision(
+        now_us, request.by, "approve", tuple(sorted(chosen)), request.comment, is_modified=files.is_modified,
+        request_id=request.authorship.request_id, fingerprint=request.fingerprint,
+        reviewer_diff=files.diff[:DIFF_CHARACTERS_MAX],
+    )  # fmt: skip
+    numbers = sorted(undecided[hunk].number for hunk in chosen)
+    approval = Approval(
+        proposal.number, proposal.revision, tuple(numbers), request.by.actor, request.by.session,
+        is_modified=files.is_modified,
+    )  # fmt: skip
+    message = request.authorship.message or proposal.authorship.message
+    authorship = replace(proposal.authorship, approval=approval, message=message)
+    return Landing(view, files.changes, authorship, decision, verdicts, files.is_as_proposed)
+
+
+class _LandedFiles(Struct, frozen=True):
+    """What a landing makes of the files, and the diff from what was proposed to that."""
+
+    changes: tuple[Change[FileState], ...]
+    diff: str
+    is_modified: bool
+    is_as_proposed: bool
+
+
+def _landed_files(
+    view: View, texts: dict[WorkspacePath, ReviewedText], chosen: Collection[HunkId], history: History
+) -> _LandedFiles:
+    """Land the chosen hunks, and the reviewer's own `texts` in place of all hunks of their files.
+
+    Raises InvalidParams if a text is for a file that the proposal lacks, Stale and Conflict.
+    """
     changes: list[Change[FileState]] = []
     diffs = []
     is_modified = False
@@ -127,25 +164,8 @@ def plan_landing(view: View, request: Land, history: History, now_us: int) -> La
         changes += theirs
     if texts:
         path = next(iter(texts))
-        raise InvalidParams(f"Proposal {proposal.number} has no file {path}.", data={"path": path.text})
-    _check_scope(proposal, changes)
-    undecided = view.undecided
-    verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "landed")
-    if request.rejects_rest:
-        verdicts |= dict.fromkeys(undecided.keys() - verdicts.keys(), "rejected")
-    decision = Decision(
-        now_us, request.by, "approve", tuple(sorted(chosen)), request.comment, is_modified=is_modified,
-        request_id=request.authorship.request_id, fingerprint=request.fingerprint,
-        reviewer_diff="".join(diffs)[:DIFF_CHARACTERS_MAX],
-    )  # fmt: skip
-    numbers = sorted(undecided[hunk].number for hunk in chosen)
-    approval = Approval(
-        proposal.number, proposal.revision, tuple(numbers), request.by.actor, request.by.session,
-        is_modified=is_modified,
-    )  # fmt: skip
-    message = request.authorship.message or proposal.authorship.message
-    authorship = replace(proposal.authorship, approval=approval, message=message)
-    return Landing(view, tuple(changes), authorship, decision, verdicts, is_as_proposed)
+        raise InvalidParams(f"Proposal {view.proposal.number} has no file {path}.", data={"path": path.text})
+    return _LandedFiles(tuple(changes), "".join(diffs), is_modified, is_as_proposed)
 
 
 def view_changed(number: ProposalNumber, token: str | None, changed: Collection[HunkId]) -> ViewChanged:

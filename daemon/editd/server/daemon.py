@@ -189,11 +189,7 @@ class Daemon:
         services: Services | None = None
         try:
             if is_begun(self._places.state):
-                services = self._open(disk, scanner, searcher)
-                if services.engine.broken is None and first_scan.is_pending(self._places.state):
-                    self._is_partial = services.engine.is_first_scan = True
-                else:
-                    self._work_on(services, None)
+                services = self._open_again(disk, scanner, searcher)
             server = await serve(listening, self._clients.connect)
             reviewers = None if own is None else await serve(own, self._clients.connect_reviewer)
             ready()
@@ -206,14 +202,7 @@ class Daemon:
             gc.freeze()  # a collection would keep the first client waiting: `_collect` follows
             gc.enable()
             await self._until_told()
-            self._is_draining = True
-            if self._services is not None:
-                self._services.proposals.stop_waiting()
-            server.close()
-            if reviewers is not None:
-                reviewers.close()
-            await self._supervision.stopping()
-            await self._drain()
+            await self._end_requests(server, reviewers)
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
             services = services or self._services
@@ -224,6 +213,17 @@ class Daemon:
             if own is not None and self._review_socket is not None:
                 own.close()
                 unbind(self._review_socket)
+
+    async def _end_requests(self, *servers: asyncio.Server | None) -> None:
+        """Take no new requests, and finish those under way."""
+        self._is_draining = True
+        if self._services is not None:
+            self._services.proposals.stop_waiting()
+        for server in servers:
+            if server is not None:
+                server.close()
+        await self._supervision.stopping()
+        await self._drain()
 
     def _bind_reviewers(self) -> socket.socket | None:
         """Return the listener of reviewers, or None if they have none of their own.
@@ -307,6 +307,15 @@ class Daemon:
         self._dispatch = Dispatch(services, self._calls)
         self._clients.on_alone = services.queue.begin
         self._configuration.take(self._dispatch.configure)
+        return services
+
+    def _open_again(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> Services:
+        """Open a history that has begun. Its first scan may not have ended yet. Raises as `_open`."""
+        services = self._open(disk, scanner, searcher)
+        if services.engine.broken is None and first_scan.is_pending(self._places.state):
+            self._is_partial = services.engine.is_first_scan = True
+        else:
+            self._work_on(services, None)
         return services
 
     def _scope(self) -> Callable[[], Callable[[WorkspacePath], bool]]:
