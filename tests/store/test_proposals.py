@@ -303,7 +303,7 @@ def test_the_line_of_an_authors_process_comes_back_within_the_same_boot(
     store.revise(replace(added, revision=3), [split(b"a\n", b"d\n")], other)
     with closing(reopened(store, tmp_path)) as later:
         assert later.lines(NUMBER) == [line, other]
-        monkeypatch.setattr(proposals_module, "boot_id", lambda: "another")
+        monkeypatch.setattr(proposals_module, "boot_name", lambda: "another")
         assert later.lines(NUMBER) == []
 
 

@@ -44,7 +44,6 @@ NUMBER_MAX = 2**62  # SQLite has integers of 64 bits
 _HUNK_ID = re.compile(r"[0-9a-f]{16}")
 LINES_MAX = 2**31  # more lines than any file that is read has
 
-NOBODY = transaction.Authorship("editd")  # of a decision that a rule makes
 ANYBODY = "unknown"
 NOBODY = transaction.Authorship("editd")  # of a decision that a rule makes
 WILDCARDS = frozenset("*?[\\")

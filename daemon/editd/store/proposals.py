@@ -22,7 +22,8 @@ from msgspec.structs import replace
 
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
-from editd.system.process import Process, boot_id
+from editd.system.files import boot_name
+from editd.system.process import Process  # noqa: TC001  # for msgspec, at run time
 from editd.values.content import FileState, Version, version_of
 from editd.values.glob import Glob
 from editd.values.grant import Grant
@@ -269,10 +270,10 @@ class ProposalStore:
         number = proposal.number
         with self._writing():
             self._put(proposal)
-            kept = [one for one in self.checks(number) if not (one.command and one.name == result.name)]
-            if not result.command:
-                kept = self.checks(number)
-            if len(kept) >= CHECKS_MAX and not result.command:
+            kept = self.checks(number)
+            if result.command:
+                kept = [one for one in kept if not (one.command and one.name == result.name)]
+            elif len(kept) >= CHECKS_MAX:
                 raise Overloaded(
                     f"Proposal {number} has {CHECKS_MAX} results of checks.", hint="Propose it anew."
                 )
@@ -393,7 +394,7 @@ class ProposalStore:
 
     def lines(self, number: ProposalNumber) -> list[tuple[Process, ...]]:
         """Return the lines of the processes that have proposed this, of the present boot of the machine."""
-        boot = boot_id()
+        boot = boot_name()
         return [one.line for one in self._notes("author", number, _Author) if one.boot == boot]
 
     def forget_settled(self, before_us: int) -> int:
@@ -503,7 +504,7 @@ class ProposalStore:
     def _add_line(self, number: ProposalNumber, line: tuple[Process, ...]) -> None:
         """Store the line of an author's process, unless it is known."""
         known = self._notes("author", number, _Author)
-        author = _Author(boot_id(), line)
+        author = _Author(boot_name(), line)
         if line and author not in known and len(known) < LINES_MAX:
             self._add_note("author", number, author)
 

@@ -48,16 +48,21 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
+def boot_name() -> str:
+    """Return the UUID of this boot of the machine, within which a process's start counts; "" if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def boot_id() -> bytes:
-    """Return 16 bytes that identify this boot of the machine; b"" if unknown.
+    """Return the 16 bytes of `boot_name`; b"" if unknown.
 
     After another boot, files that were not synced may be torn.
     """
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return bytes.fromhex(file.read().strip().replace("-", ""))
-    except OSError:
-        return b""
+    return bytes.fromhex(boot_name().replace("-", ""))
 
 
 # Regular files of other programs, opened without blocking on a FIFO or a terminal.

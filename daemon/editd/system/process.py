@@ -140,26 +140,28 @@ class Process(Struct, frozen=True):
 def line_above(pid: int) -> tuple[Process, ...]:
     """Return the process and those above it, the nearest first, as far as /proc shows them."""
     line: list[Process] = []
-    while pid > 0 and len(line) < LINE_MAX:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                before, _, after = file.read().rpartition(b")")
-        except OSError:
-            break
-        fields = after.split()
-        program = before.partition(b"(")[2].decode("utf-8", "replace")
-        line.append(Process(pid, int(fields[19]), int(fields[3]), program))
-        pid = int(fields[1])
+    while pid > 0 and len(line) < LINE_MAX and (found := _process_at(pid)) is not None:
+        process, pid = found
+        line.append(process)
     return tuple(line)
 
 
-def boot_id() -> str:
-    """Return the name of this boot, within which the start of a process counts; "" if unknown."""
+def process_at(pid: int) -> Process | None:
+    """Return the process with this number, or None if /proc does not show it."""
+    found = _process_at(pid)
+    return None if found is None else found[0]
+
+
+def _process_at(pid: int) -> tuple[Process, int] | None:
+    """Return a process and the number of its parent, as proc_pid_stat(5) has them."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            before, _, after = file.read().rpartition(b")")
     except OSError:
-        return ""
+        return None
+    fields = after.split()
+    program = before.partition(b"(")[2].decode("utf-8", "replace")
+    return Process(pid, int(fields[19]), int(fields[3]), program), int(fields[1])
 
 
 # The free memory of this process.

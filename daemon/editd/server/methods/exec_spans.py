@@ -21,7 +21,7 @@ from editd.errors import FileMissing, InvalidParams, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
 from editd.store.transaction_record import rfc3339
-from editd.system.process import line_above
+from editd.system.process import process_at
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -380,5 +380,5 @@ def _process(pid: int) -> tuple[int, int] | None:
     """Return the pid and the start of a process, or None if /proc does not show it. Raises InvalidParams."""
     if pid < 1:
         raise InvalidParams("`pid` is the number of a process.")
-    line = line_above(pid)
-    return (line[0].pid, line[0].start) if line else None
+    found = process_at(pid)
+    return None if found is None else (found.pid, found.start)

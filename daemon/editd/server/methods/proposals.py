@@ -28,7 +28,7 @@ from editd.server import convert_proposals as wire
 from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
-from editd.system.process import line_above
+from editd.system.process import line_above, process_at
 from editd.tools import review_answers
 from editd.wire import messages
 
@@ -415,10 +415,10 @@ class ProposalMethods:
         self._authors.setdefault(caller.number, set()).add(number)
 
     def _by(self, caller: ClientState) -> Reviewer:
-        line = _line_of(caller)
+        peer = caller.listener.peer
         actor = self._sessions.actor(None, caller) or convert.ANYBODY
         via: Via = "review socket" if caller.listener.is_reviewers else "socket"
-        return convert.reviewer(actor, caller.session, via, line[0] if line else None)
+        return convert.reviewer(actor, caller.session, via, None if peer is None else process_at(peer.pid))
 
     def _check_socket(self, caller: ClientState, what: str) -> None:
         """Raise PermissionDenied if only the reviewers' own socket serves for that."""
