@@ -412,6 +412,10 @@ class ClientState(Struct):
     session: str | None = None
     is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
+    def session_of(self, named: str | None) -> str | None:
+        """Return the session of a request: the one that it names, otherwise the connection's, or None."""
+        return named if named is not None else self.session
+
     def reader(self, session: str | None) -> Reader:
         """Return the name under which reads and edits count: the session, or the connection if None."""
         return f"connection {self.number}" if session is None else reader_of(session)

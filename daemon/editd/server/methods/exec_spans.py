@@ -108,7 +108,7 @@ class ExecMethods:
     # ── begin ──
 
     def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
-        session = params.session if params.session is not None else caller.session
+        session = caller.session_of(params.session)
         actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
         reader = caller.reader(session)
         places = self._places(params)
@@ -208,13 +208,13 @@ class ExecMethods:
         for span in spans:
             span.how = LOST if params.status is None else f"exit status {params.status}"
         if params.exec is None:
-            session = params.session if params.session is not None else caller.session
+            session = caller.session_of(params.session)
             self._note_agent(params, self._sessions.actor(params.session, caller), session)
         return self._ended(spans, has_seen=params.seen)
 
     def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
         """Return the spans that a request ends. Raises InvalidParams."""
-        session = params.session if params.session is not None else caller.session
+        session = caller.session_of(params.session)
         if (params.exec is not None) + (params.key is not None) + params.all != 1:
             raise InvalidParams("`exec.end` needs one of `exec`, `key` and `all`.")
         if params.exec is not None:
@@ -336,7 +336,7 @@ class ExecMethods:
 
     def seen(self, params: messages.Seen, caller: ClientState) -> messages.Empty:
         """Note what an agent has read by itself."""
-        session = params.session if params.session is not None else caller.session
+        session = caller.session_of(params.session)
         reader = caller.reader(session)
         tree = self._engine.tree
         for file in params.files:

@@ -50,7 +50,7 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
             path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines)
         except FileMissing as missing:
             if params.at is None:
-                named = params.session if params.session is not None else caller.session
+                named = caller.session_of(params.session)
                 services.engine.suggest(missing, named)
             raise
         return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
@@ -73,7 +73,7 @@ def _read_collected(
     caller: ClientState,
 ) -> messages.ReadResult | None:
     """Return a file as the proposal with the session's edits would leave it, or None if it is not in that."""
-    session = params.session if params.session is not None else caller.session
+    session = caller.session_of(params.session)
     engine = services.engine
     here, states = engine.tree.resolve(path), engine.overlay(session).states
     if here not in states:
@@ -325,4 +325,4 @@ async def _staged_after(
 
 def _reader(session: str | None, caller: ClientState) -> Reader:
     """Return the reader of a request: the session if there is one, otherwise the connection."""
-    return caller.reader(session if session is not None else caller.session)
+    return caller.reader(caller.session_of(session))

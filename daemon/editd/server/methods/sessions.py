@@ -78,8 +78,7 @@ class SessionMethods:
     def admit(self, params: messages.Params, caller: ClientState) -> None:
         """Raise UnknownSession if the request would act in the name of another client's session."""
         if isinstance(params, ACTING):
-            name = params.session if params.session is not None else caller.session
-            self.admit_as(name, caller)
+            self.admit_as(caller.session_of(params.session), caller)
         elif isinstance(params, IN_OWN_NAME):
             self.admit_as(caller.session, caller)
 
@@ -89,7 +88,7 @@ class SessionMethods:
 
     def own(self, name: str | None, caller: ClientState) -> str:
         """Return the name of the open session that the request is for. Raises UnknownSession."""
-        found = name if name is not None else caller.session
+        found = caller.session_of(name)
         if found is None or self._sessions.get(found) is None:
             what = "none was named" if found is None else f"no session {found!r} is open"
             raise UnknownSession(
@@ -106,7 +105,7 @@ class SessionMethods:
     # ── defaults of requests ──
 
     def actor(self, name: str | None, caller: ClientState) -> str | None:
-        session = self._sessions.get(name if name is not None else caller.session)
+        session = self._sessions.get(caller.session_of(name))
         return (session.actor if session is not None else None) or caller.name or None
 
     def with_defaults(self, request: Apply) -> Apply:
@@ -119,7 +118,7 @@ class SessionMethods:
 
     def is_collected(self, name: str | None, caller: ClientState) -> bool:
         """Return whether all edits of the session of a request are one proposal."""
-        session = self._sessions.get(name if name is not None else caller.session)
+        session = self._sessions.get(caller.session_of(name))
         return session is not None and session.is_collected
 
     def always_proposes(self, name: str | None) -> bool:
@@ -131,7 +130,7 @@ class SessionMethods:
         self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
     ) -> None:
         """Raise PermissionDenied if the session's scope leaves out the path, or its symlink's target."""
-        session = self._sessions.get(name if name is not None else caller.session)
+        session = self._sessions.get(caller.session_of(name))
         if session is not None and session.bounds.read is not None:
             self._guard.permit_reading(session.name, [path, tree.resolve(path)])
 
@@ -244,7 +243,7 @@ def restore_reads(
     known = [
         (caller.reader(name), convert.path(one.path), convert.read_mark(one.version))
         for one in sightings
-        for name in [one.session if one.session is not None else caller.session]
+        for name in [caller.session_of(one.session)]
         if name is None or guard.sessions.get(name) is None
     ]
 
