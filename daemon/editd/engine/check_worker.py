@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,11 @@ from editd.engine.command_run import (
     Abandoned,
     OutputStream,
     attend,
-    begin_worker,
     end_with_all,
     has_parent,
+    serve,
 )
-from editd.system.process import die_with_parent, kill_descendants, read_frame, write_frame
+from editd.system.process import die_with_parent
 from editd.workspace.trial_tree import (
     NOT_FOUND,
     NOT_RUN,
@@ -147,25 +146,14 @@ def _not_run(reason: str, status: int = NOT_RUN) -> Frame:
     return {"exit": status, "seconds": 0.0, "output": f"{reason}\n"}
 
 
+def _answers(request: Frame, frames: Sequence[Frame]) -> list[Frame]:
+    files = [TrialFile(frame["path"], frame["content"], frame["mode"]) for frame in frames]
+    return [CheckRun(request, files).answer()]
+
+
 def main() -> None:
-    """Serve one request. End at once if stdin closes."""
-    begin_worker()
-    request = read_frame(sys.stdin.buffer)
-    if request is None:
-        return
-    files: list[TrialFile] = []
-    for _ in range(request["files"]):
-        frame = read_frame(sys.stdin.buffer)
-        if frame is None:
-            return
-        files.append(TrialFile(frame["path"], frame["content"], frame["mode"]))
-    try:
-        write_frame(sys.stdout.buffer, CheckRun(request, files).answer())
-    except (BrokenPipeError, Abandoned):  # K3
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
-    finally:
-        kill_descendants()
-        remove_tree(request["folder"])
+    """Serve one request. End at once if stdin closes (K3)."""
+    serve(lambda request: request["files"], _answers, remove_tree)
 
 
 if __name__ == "__main__":

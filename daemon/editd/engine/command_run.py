@@ -11,14 +11,17 @@ import resource
 import select
 import selectors
 import signal
+import sys
 import time
 from typing import IO, TYPE_CHECKING
 
-from editd.system.process import kill_descendants, set_subreaper
+from editd.system.process import kill_descendants, read_frame, set_subreaper, write_frame
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from editd.system.process import Frame
 
 LOOK_SECONDS = 0.01  # interval for checking whether a silent command has ended
 PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer
@@ -30,7 +33,37 @@ class Abandoned(Exception):
     """The daemon no longer waits for the answer."""
 
 
-def begin_worker() -> None:
+def serve(
+    count: Callable[[Frame], int],
+    answers: Callable[[Frame, list[Frame]], Iterable[Frame]],
+    remove: Callable[[str], None],
+) -> None:
+    """Serve one request: a frame, and `count` more of them. End at once if stdin closes.
+
+    The frames of `answers` go to stdout. At the end no process is left, and `remove` gets the request's
+    scratch folder.
+    """
+    _prepare()
+    request = read_frame(sys.stdin.buffer)
+    if request is None:
+        return
+    frames: list[Frame] = []
+    for _ in range(count(request)):
+        frame = read_frame(sys.stdin.buffer)
+        if frame is None:
+            return
+        frames.append(frame)
+    try:
+        for answer in answers(request, frames):
+            write_frame(sys.stdout.buffer, answer)
+    except (BrokenPipeError, Abandoned):
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+    finally:
+        kill_descendants()
+        remove(request["folder"])
+
+
+def _prepare() -> None:
     """Prepare this process: it becomes the parent of all orphans below it, and limits what they write."""
     set_subreaper()
     os.umask(0o077)

@@ -17,21 +17,20 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from editd.engine.command_run import (
     PRINTED_BYTES_MAX,
-    Abandoned,
     OutputStream,
     attend,
-    begin_worker,
     end_with_all,
+    serve,
 )
-from editd.system.process import die_with_parent, kill_descendants, read_frame, write_frame
+from editd.system.process import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -297,25 +296,12 @@ def _signal_name(number: int) -> str:
 
 
 def main() -> None:
-    """Serve one request. End at once if stdin closes."""
-    begin_worker()
-    request = read_frame(sys.stdin.buffer)
-    if request is None:
-        return
-    files: list[Frame] = []
-    for _ in range(request["files"] + request["beside"]):
-        frame = read_frame(sys.stdin.buffer)
-        if frame is None:
-            return
-        files.append(frame)
-    try:
-        for answer in HookProcess(request, files).answers():
-            write_frame(sys.stdout.buffer, answer)
-    except (BrokenPipeError, Abandoned):  # H3
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
-    finally:
-        kill_descendants()
-        shutil.rmtree(request["folder"], ignore_errors=True)
+    """Serve one request. End at once if stdin closes (H3)."""
+    serve(
+        lambda request: request["files"] + request["beside"],
+        lambda request, files: HookProcess(request, files).answers(),
+        partial(shutil.rmtree, ignore_errors=True),
+    )
 
 
 if __name__ == "__main__":
