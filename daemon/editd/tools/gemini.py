@@ -21,7 +21,6 @@ from editd.errors import (
     Ambiguous,
     CountMismatch,
     FileExists,
-    FileMissing,
     InvalidParams,
     NoChange,
     Refused,
@@ -35,7 +34,7 @@ from editd.tools.api import (
     refuse_half_characters,
     text_of,
 )
-from editd.tools.gemini_smart import expected_count, places_named, refuse_blocked_path
+from editd.tools.gemini_smart import expected_count, places_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +76,8 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     path = _path(call.path, api)
     page = api.page(path)
     if page is None:
-        refuse_blocked_path(path, api)
-        return _create(call, path, api)
+        missing = f"There is no file {path}."
+        return gemini_smart.create(path, call.old, call.new, call.path, missing, api) + _by_user(call)
     if not call.old:
         raise FileExists(
             f"{path} exists, and `old_string` is empty, which is for a new file.",
@@ -145,18 +144,6 @@ def _path(given: str, api: ToolApi) -> WorkspacePath:
             data={"argument": "file_path"},
         )
     return api.path(given)
-
-
-def _create(call: GeminiCall, path: WorkspacePath, api: ToolApi) -> str:
-    if call.old:
-        raise FileMissing(
-            f"There is no file {path}.",
-            hint='Check the path, or send an empty old_string ("") to make the file with new_string.',
-            data={"path": path.text},
-        )
-    refuse_half_characters(call.new, "new_string")
-    api.write(path, call.new)
-    return f"Created new file: {call.path} with provided content." + _by_user(call)
 
 
 def _by_user(call: GeminiCall) -> str:

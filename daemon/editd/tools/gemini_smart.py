@@ -112,8 +112,7 @@ def run(args: Mapping[str, Any], api: ToolApi, *, is_head: bool) -> str:
     shown = given if given.startswith("/") else f"{api.root}/{path}"
     page = api.page(path)
     if page is None:
-        refuse_blocked_path(path, api)
-        return _create(call, path, shown, api)
+        return create(path, call.old, call.new, shown, f"File not found: {shown}", api)
     if not call.old:
         raise FileExists(
             f"File already exists, cannot create: {shown}",
@@ -145,15 +144,17 @@ def _replace(call: SmartCall, page: ToolText, shown: str, api: ToolApi) -> str:
     return f"Successfully modified file: {shown} ({result.found} replacements)."
 
 
-def _create(call: SmartCall, path: WorkspacePath, shown: str, api: ToolApi) -> str:
-    if call.old:
+def create(path: WorkspacePath, old: str, new: str, shown: str, missing: str, api: ToolApi) -> str:
+    """Create a file, of any generation. Raises FileMissing with the message `missing` if `old` has text."""
+    _refuse_blocked_path(path, api)
+    if old:
         raise FileMissing(
-            f"File not found: {shown}",
+            missing,
             hint='Check the path, or send an empty old_string ("") to make the file with new_string.',
             data={"path": path.text},
         )
-    refuse_half_characters(call.new, "new_string")
-    api.write(path, call.new)
+    refuse_half_characters(new, "new_string")
+    api.write(path, new)
     return f"Created new file: {shown} with provided content."
 
 
@@ -205,7 +206,7 @@ def _files_named(name: str, api: ToolApi) -> Iterator[str]:
                 yield f"{folder}{entry}"
 
 
-def refuse_blocked_path(path: WorkspacePath, api: ToolApi) -> None:
+def _refuse_blocked_path(path: WorkspacePath, api: ToolApi) -> None:
     """Raise PathOutside, as the original does, if a file or a dangling link obstructs `path`."""
     names = path.text.split("/")
     for depth in range(len(names)):
