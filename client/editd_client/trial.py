@@ -60,14 +60,13 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
     It runs in the present folder if that is in the workspace, otherwise in `root`. Raises OSError, and
     TooMuchToCopy where only a copy is possible and the files are too large for one.
     """
-    here = os.path.realpath(os.getcwd())
-    folder = here if _is_below(here, root) else root
+    folder = _folder_in(root)
     with tempfile.TemporaryDirectory(prefix="editd-try-") as scratch:
         plan = os.path.join(scratch, "plan")
         _write_plan(plan, files)
         began = time.monotonic()
         ready, told = os.pipe()
-        argv = [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
+        argv = _in_overlay(told, scratch, root, folder, command)
         with contextlib.suppress(NoOverlay):
             status, output = _run(argv, None, (ready, told))
             return Trial(status, time.monotonic() - began, output, "overlay")
@@ -83,15 +82,17 @@ def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
 
     What it writes is in `scratch/upper` afterwards. Raises NoOverlay, OSError.
     """
-    here = os.path.realpath(os.getcwd())
     _write_plan(os.path.join(scratch, "plan"), ())
     ready, told = os.pipe()
-    folder = here if _is_below(here, root) else root
-    argv = [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
+    argv = _in_overlay(told, scratch, root, _folder_in(root), command)
     with subprocess.Popen(argv, pass_fds=(told,)) as child:
         if not _has_entered(ready, told):
             raise NoOverlay
-        status = child.wait()
+        return exit_code(child.wait())
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code that a shell gives to a process with this status of `subprocess`."""
     return status if status >= 0 else SIGNALLED - status
 
 
@@ -155,7 +156,7 @@ def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None 
             last = (last + piece)[-4 * OUTPUT_CHARACTERS_MAX :]  # UTF-8 takes 4 bytes at most
         status = child.wait()
     text = last.decode("utf-8", "replace")[-OUTPUT_CHARACTERS_MAX:]
-    return (status if status >= 0 else SIGNALLED - status), text
+    return exit_code(status), text
 
 
 def _has_entered(ready: int, told: int) -> bool:
@@ -165,5 +166,12 @@ def _has_entered(ready: int, told: int) -> bool:
     return is_entered
 
 
-def _is_below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
+def _in_overlay(told: int, scratch: str, root: str, folder: str, command: Sequence[str]) -> list[str]:
+    """Return the command line of the process that becomes `command` in an overlay, in `folder`."""
+    return [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
+
+
+def _folder_in(root: str) -> str:
+    """Return the present folder if it is in the workspace, otherwise the workspace's."""
+    here = os.path.realpath(os.getcwd())
+    return here if here == root or here.startswith(root.rstrip("/") + "/") else root

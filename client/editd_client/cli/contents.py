@@ -14,7 +14,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json, transaction_named
-from editd_client.errors import EditdError, refusal
+from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -239,14 +239,11 @@ def hunk_lines(invocation: Invocation, result: ShowResult) -> Iterator[str]:
 
 def check_terminal(transaction: str | None) -> None:
     """Refuse `-i` without a terminal to answer on."""
-    if output.has_terminal():
-        return
     tx = transaction or "TX"
-    raise refusal(
-        "invalid_params",
-        "-i needs a terminal.",
-        hint=f"Name the hunks: `editctl show {tx} --hunks` lists them, `editctl undo {tx} --hunk PATH:K` "
-        "undoes one.",
+    output.check_terminal(
+        "-i",
+        f"Name the hunks: `editctl show {tx} --hunks` lists them, `editctl undo {tx} --hunk PATH:K` undoes "
+        "one.",
     )
 
 

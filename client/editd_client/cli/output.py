@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from editd_client.errors import refusal
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -100,6 +102,12 @@ def plain(text: str, *, but: str = "") -> str:
 def has_terminal() -> bool:
     """Whether a person can be asked: standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def check_terminal(what: str, hint: str = "") -> None:
+    """Raise EditdError (`invalid_params`) if there is no person to answer."""
+    if not has_terminal():
+        raise refusal("invalid_params", f"{what} needs a terminal.", hint=hint)
 
 
 def ask_key(prompt: str) -> str:

@@ -13,7 +13,7 @@ import click
 from editd_client.cli import output, proposal_text
 from editd_client.cli.edits import report
 from editd_client.cli.options import as_json
-from editd_client.cli.review import check_terminal, unlocked
+from editd_client.cli.review import unlocked
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def _chosen(shown: ProposalGetResult, numbers: Iterable[Sequence[int]]) -> list[
 
 def _ask_each(shown: ProposalGetResult, chosen: Sequence[str] | None) -> list[str]:
     """Ask for each hunk that fits whether to land it. Return the ids of those to land."""
-    check_terminal("-i")
+    output.check_terminal("-i")
     pieces = [
         (file, hunk)
         for file in shown.files

@@ -50,7 +50,7 @@ def pin(invocation: Invocation, *, remove: bool) -> None:
     from editd_client.cli.config import write_text
 
     del invocation
-    check_terminal("The PIN")
+    output.check_terminal("The PIN")
     known = read_pin(pin_path())
     if known is not None and not known.matches(getpass.getpass("Present PIN: ")):
         raise refusal(
@@ -145,8 +145,3 @@ def unlocked(client: Client, decide: Callable[[], Any]) -> Any:
         output.print_error(error.message.removesuffix(error.hint).rstrip())
         client.review_unlock(getpass.getpass("PIN: "))
         return decide()
-
-
-def check_terminal(what: str) -> None:
-    if not output.has_terminal():
-        raise refusal("invalid_params", f"{what} needs a terminal.")

@@ -18,6 +18,7 @@ from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import current_actor
 from editd_client.mcp import Options
+from editd_client.trial import NOT_FOUND, NOT_RUN, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -265,7 +266,6 @@ def list_leases(invocation: Invocation) -> None:
 # ── Commands ──────────────────────────────────────────────────────────────────────────────────
 
 
-NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
 REFUSED, UNREACHABLE = 1, 3  # exit codes of `editctl`
 
 
@@ -367,7 +367,7 @@ def _run(command: Sequence[str]) -> int:
         why = os.strerror(errno.ENOENT) if is_missing else error.strerror
         output.print_error(f"editctl: {command[0]}: {why}")
         return NOT_FOUND if is_missing else NOT_RUN
-    return status if status >= 0 else SIGNALLED - status
+    return exit_code(status)
 
 
 def _is_nowhere(name: str) -> bool:
