@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from reviewers import reviewer_of
 from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from editd_client.client import Client
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,4 +48,12 @@ def is_long(request: pytest.FixtureRequest) -> bool:
 def place(tmp_path: Path) -> Iterator[Workplace]:
     """An empty workspace; its daemon is not started yet."""
     with workplace(tmp_path / "place") as made:
+        yield made
+
+
+@pytest.fixture
+def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
+    """A reviewer who has given the PIN. The module's `author` has set it, and has started the daemon."""
+    assert author.status().state == "ready"
+    with reviewer_of(place) as made:
         yield made

@@ -1,7 +1,8 @@
-"""Reviewers for tests. They are kin to the authors, whose process is the same, and so they need the PIN."""
+"""Authors and reviewers for tests. One process is both, so they are kin, and the reviewer needs the PIN."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import msgspec
 from editd.config.pin import hash_pin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -24,6 +27,17 @@ def config_folder(place: Workplace) -> Path:
 
 def set_pin(place: Workplace) -> None:
     (config_folder(place) / "review.pin").write_bytes(msgspec.json.encode(hash_pin(PIN)))
+
+
+@contextmanager
+def author_of(place: Workplace, files: Mapping[str, str]) -> Iterator[Client]:
+    """Run a daemon on these files; the connection has opened the session `agent`, whose actor is claude."""
+    place.write(dict(files))
+    with place.start() as made:
+        made.settle()
+        made.session_open("agent", actor="claude")
+        yield made
+    place.stop()
 
 
 def reviewer_of(place: Workplace, name: str = "ann") -> Client:

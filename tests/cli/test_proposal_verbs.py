@@ -16,6 +16,7 @@ import pytest
 
 from editd.config.pin import PinHash, hash_pin
 from editd_client.cli.proposal_text import marked_words
+from reviewers import author_of
 from workplace import replace
 
 if TYPE_CHECKING:
@@ -39,12 +40,8 @@ def pin_file(place: Workplace) -> Path:
 
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
-    place.write({"a": LINES, "b": LINES})
-    with place.start() as client:
-        client.settle()
-        client.session_open("agent", actor="claude")
-        yield client
-    place.stop()
+    with author_of(place, {"a": LINES, "b": LINES}) as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from editd.tools import review_answers
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
-from reviewers import reviewer_of, set_pin
+from reviewers import author_of, set_pin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,18 +63,7 @@ index f04eb265eb..640a48ebc0 100644
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
     set_pin(place)
-    place.write({"a.txt": TEXT, "b.txt": TEXT})
-    with place.start() as made:
-        made.settle()
-        made.session_open("agent", actor="claude")
-        yield made
-    place.stop()
-
-
-@pytest.fixture
-def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
-    assert author.status().state == "ready"
-    with reviewer_of(place) as made:
+    with author_of(place, {"a.txt": TEXT, "b.txt": TEXT}) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import reviewer_of, set_pin
+from reviewers import author_of, reviewer_of, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -40,12 +40,8 @@ check = "tests"
 
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
-    place.write({"a.txt": LINES, "b.txt": LINES, "c.md": LINES})
-    with place.start() as made:
-        made.settle()
-        made.session_open("agent", actor="claude")
+    with author_of(place, {"a.txt": LINES, "b.txt": LINES, "c.md": LINES}) as made:
         yield made
-    place.stop()
 
 
 def configure(

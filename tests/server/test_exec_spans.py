@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from editd.wire.messages import Scope, SeenFile, Write
 from editd_client.errors import EditdError
+from reviewers import author_of
 from workplace import replace
 
 if TYPE_CHECKING:
@@ -29,12 +30,8 @@ TEXT = "one\ntwo\nand\nmore\nthree\n"
 @pytest.fixture
 def client(place: Workplace) -> Iterator[Client]:
     """Of the session `agent`."""
-    place.write({"a.txt": TEXT, "b.txt": TEXT})
-    with place.start() as made:
-        made.settle()
-        made.session_open("agent", actor="claude")
+    with author_of(place, {"a.txt": TEXT, "b.txt": TEXT}) as made:
         yield made
-    place.stop()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import PIN, config_folder, reviewer_of, set_pin
+from reviewers import PIN, author_of, config_folder, reviewer_of, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -26,18 +26,7 @@ LINES = "".join(f"{number}\n" for number in range(1, 31))
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
     set_pin(place)
-    place.write({"a.txt": LINES, "b.txt": LINES})
-    with place.start() as made:
-        made.settle()
-        made.session_open("agent", actor="claude")
-        yield made
-    place.stop()
-
-
-@pytest.fixture
-def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
-    assert author.status().state == "ready"
-    with reviewer_of(place) as made:
+    with author_of(place, {"a.txt": LINES, "b.txt": LINES}) as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from editd.config.paths import review_socket_path
 from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError
-from reviewers import PIN, config_folder, set_pin
+from reviewers import PIN, author_of, config_folder, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -39,12 +39,8 @@ def configure(place: Workplace, text: str) -> None:
 @pytest.fixture
 def author(place: Workplace) -> Iterator[Client]:
     configure(place, OWN + REFUSE)
-    place.write({"a.txt": LINES, "secret": "x\n"})
-    with place.start() as made:
-        made.settle()
-        made.session_open("agent", actor="claude")
+    with author_of(place, {"a.txt": LINES, "secret": "x\n"}) as made:
         yield made
-    place.stop()
 
 
 @pytest.fixture
