@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked `long` belongs to the long form: the gate has five minutes."""
+    """What is marked `long` belongs to the long form: it is too long for the gate."""
     if not config.getoption("--long"):
         for item in items:
             if item.get_closest_marker("long") is not None:
