@@ -141,7 +141,7 @@ class Dispatch:
         if self._services.subscriptions.by_client:
             self._services.subscriptions.recorded(transaction)
         self._services.watching.recorded(transaction)
-        if self._services.proposals.is_watching:
+        if self._services.proposals.by_path:
             self._services.proposals.recorded(transaction)
         if transaction.kind in ("outside", "exec"):
             self._services.leases.recorded(transaction)

@@ -82,6 +82,7 @@ class ProposalMethods:
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
         self._summaries = ProposalSummaries(lambda proposal: wire.summary(self._view(proposal.number)))
+        self.by_path = self._summaries.by_path  # empty if no transaction concerns what a list shows
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
@@ -99,11 +100,6 @@ class ProposalMethods:
     def count(self) -> int:
         """The number of proposals that wait for a decision."""
         return self._proposals.count()
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether a change of some path would change what a list shows."""
-        return bool(self._summaries.by_path)
 
     def open_numbers(self) -> list[int]:
         """Return the proposals that wait for a decision."""
