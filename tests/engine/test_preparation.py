@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import edit_messages
+from editd.edits.diff import unified
 from editd.engine.commands import NeedsDelay, Undo
 from editd.engine.undo_selection import BySession, ByTransaction, Latest
 from editd.errors import Broken, Stale
@@ -206,5 +207,21 @@ def test_dry_runs_in_slices_tell_the_same(place: Harness) -> None:
         ):
             (wanted,) = engine.run_batch([request])
             (result,) = engine.run_large(request, lambda: None)
-            assert result == wanted
+            assert isinstance(result, Outcome)
+            assert replace(result, diffs={}) == wanted
         assert carried_out(engine, UNDO) == 2
+
+
+def test_others_are_served_between_the_diffs_of_a_dry_run(place: Harness) -> None:
+    place.baseline(FILES)
+    with place.engine() as engine:
+        request, breaths = replace(LARGE, dry_run=True), list[None]()
+        (before,) = engine.run_large(request, lambda: breaths.append(None))
+        last = len(breaths) - 1
+        result = in_slices(engine, request, lambda: some(engine, apply(write("a", "another's\n"))), last)
+        assert place.files()["a"] == "another's\n"
+        assert isinstance(result, Outcome)
+        assert result == before  # it was planned, so the other edit is not in it
+        assert result.diffs == {
+            change.path: unified(change.path, change.before, change.after) for change in result.changes
+        }

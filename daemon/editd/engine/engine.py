@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
 from editd.engine.access import EditPolicy, plan_undo
@@ -244,8 +245,8 @@ class Engine(Recorder):
     def run_large(self, request: Write, breathe: Callable[[], None]) -> list[Result]:
         """Carry out one large request. Others use the engine meanwhile, in each call of `breathe`.
 
-        Planning, staging and the removal of the replaced files are done in slices. The commit, with the
-        publishing of all files, is one.
+        Planning, staging and the removal of the replaced files are done in slices, and so are the diffs of a
+        dry run. The commit, with the publishing of all files, is one.
         """
 
         def let_others_in() -> None:
@@ -261,6 +262,8 @@ class Engine(Recorder):
         try:
             results = self.carry_out([request])
             self.clean_up()
+            if request.dry_run:
+                results = [_with_diffs(result, let_others_in) for result in results]
             return results
         finally:
             self._prepared = self._breathe = None
@@ -790,6 +793,18 @@ class Engine(Recorder):
         self.files.check(outcome.changes)
         view.drafted.update((change.path, change.after) for change in outcome.changes)
         return outcome, view
+
+
+def _with_diffs(result: Result, breathe: Callable[[], None]) -> Result:
+    """Add the diff of each file that stays at its path. Calls `breathe` before each."""
+    if not isinstance(result, Outcome):
+        return result
+    diffs: dict[WorkspacePath, str] = {}
+    for change in result.changes:
+        breathe()
+        if change.source is None:
+            diffs[change.path] = unified(change.path, change.before, change.after)
+    return replace(result, diffs=diffs)
 
 
 def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:

@@ -488,7 +488,10 @@ def _file_result(
         content = None if after is None else after.content.decode("utf-8", "surrogateescape")
     shown: str | UnsetType = UNSET
     if diff:
-        shown = "" if unchanged else unified(change.source or change.path, before, after, change.path)
+        known = None if unchanged or change.source is not None else given.diffs.get(change.path)
+        shown = known or (
+            "" if unchanged else unified(change.source or change.path, before, after, change.path)
+        )
     return messages.FileResult(
         path=change.path.text,
         version=None if after is None else after.version,
