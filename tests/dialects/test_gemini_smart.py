@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from editd.edits.replace import Replacement, replace
+from editd.edits.search import NeedsSearch, Search
+from editd.engine import regex_worker
+from editd.errors import TooLarge
 from editd.tools.api import ToolSettings
-from editd.tools.gemini_stages import with_final_newline
+from editd.tools.gemini_stages import StageCall, run_stages, with_final_newline
 from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:
@@ -69,6 +73,33 @@ def test_the_first_stage_with_a_match_decides(generation: Generation) -> None:
     place, warnings, _ = made("  return mesage_text\nz\n", "return message_text", "x", generation)
     assert place.text("a.txt") == "  x\nz\n"
     assert [warning.partition(":")[0] for warning in warnings] == ["approximate"]
+
+
+@pytest.mark.parametrize("is_head", [False, True])
+def test_a_million_equal_lines_are_searched_in_the_process_for_searches(is_head: bool) -> None:
+    """The loop itself only looks whether the text is there exactly, and passes the search on."""
+    text, old = "  same\n" * 1_000_000, "    same\n    same"
+    asked: list[Search] = []
+
+    def search(wanted: Search) -> tuple[()]:
+        asked.append(wanted)
+        raise NeedsSearch(wanted)
+
+    start = time.thread_time()
+    with pytest.raises(NeedsSearch):
+        run_stages(text, StageCall(old, "new", old, is_head, 1), search)
+    assert time.thread_time() - start < 0.5, "it took seconds"
+    assert [wanted.language for wanted in asked] == ["lines"]
+    with pytest.raises(TooLarge) as refused:
+        regex_worker.search(asked[0])
+    assert refused.value.message.startswith("The lines of the text are in the file more than 100000 times.")
+
+
+def test_a_number_of_matches_that_does_not_fit_is_refused_before_any_text_is_made() -> None:
+    text, old = "  same\n" * 90_000, "    same"
+    result = run_stages(text, StageCall(old, "new", old, True, 2), regex_worker.search)
+    assert result is not None
+    assert (result.stage, result.found, result.replacements) == ("indentation", 90_000, ())
 
 
 def test_smart_joins_a_flexible_block_and_the_next_line_and_head_does_not() -> None:

@@ -57,6 +57,18 @@ async def pid_of(searcher: RegexPool) -> int:
     return process._child.pid
 
 
+def test_a_search_for_lines_is_stopped_as_well() -> None:
+    async def test() -> None:
+        async with searching() as searcher:
+            text = "a\n" * 2_000_000 + "b\n"
+            found = await searcher.find(Search("lines", "  b\n  b", text))
+            assert isinstance(found, Timeout)
+            assert found.message.startswith(f"The search for the lines was stopped after {LIMIT} s.")
+            assert await searcher.find(Search("lines", " b\n a ", "a\n  b\na")) == (Match(2, 7),)
+
+    run(test)
+
+
 def test_both_languages_find_with_groups_and_expansions_in_characters_of_the_text() -> None:
     async def test() -> None:
         async with searching() as searcher:

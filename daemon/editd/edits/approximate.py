@@ -1,17 +1,20 @@
-"""The approximate search for a block of lines, as in Gemini CLI: weighted edit distances of whole windows.
+"""The searches for a block of lines, as in Gemini CLI: by equal lines, or by the edit distance of windows.
 
-A window of as many lines as the block is a match if its score is at most `SCORE_MAX`. White space counts a
-tenth. Of overlapping matches the best one is taken.
+Equal lines are so without the white space around them.
 
-Pure, but slow for a large text of similar lines. So only the worker for searches runs it, within a time
+Approximately, a window of as many lines as the block is a match if its score is at most `SCORE_MAX`. White
+space counts a tenth. Of overlapping matches the best one is taken.
+
+Pure, but slow for a large text of similar lines. So only the worker for searches runs them, within a time
 limit: see `Search` in `edits.search`.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
 from editd.edits.search import Span
@@ -52,6 +55,49 @@ def source_lines(text: str) -> list[Span]:
 def units_of(text: str) -> int:
     """Return the length in UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def equal_windows(text: str, block: str, *, skipped: int, matches_max: int) -> list[Span]:
+    """Return the windows of `text` whose lines equal those of `block`, but for white space around them.
+
+    The next one begins at least `skipped` lines after the end of the last. Stops after `matches_max`.
+    """
+    wanted = [line.strip(JS_SPACES) for line in block.split("\n")]
+    if not all(line in text for line in set(wanted)):
+        return []
+    lines = source_lines(text)
+    index = _LineIndex(text, lines)
+    firsts = islice(index.windows(wanted, skipped), matches_max)
+    return [Span(lines[first].start, lines[first + len(wanted) - 1].end) for first in firsts]
+
+
+class _LineIndex:
+    """The lines of a text without the white space around them, joined, so that a search is linear.
+
+    Between two lines with other text between them, a line that equals no other separates windows.
+    """
+
+    def __init__(self, text: str, lines: Sequence[Span]) -> None:
+        parts, position, end = ["\n"], 0, 0
+        self._starts: list[int] = []
+        for line in lines:
+            gap = "\r\n" if line.start != end else ""
+            part = gap + text[line.start : line.end].strip(JS_SPACES) + "\n"
+            self._starts.append(position + len(gap))
+            parts.append(part)
+            position, end = position + len(part), line.end
+        self._joined = "".join(parts)
+
+    def windows(self, wanted: Sequence[str], skipped: int) -> Iterator[int]:
+        """Yield the first lines of the windows equal to `wanted`, at least `skipped` lines apart."""
+        needle = "\n" + "\n".join(wanted) + "\n"
+        place = self._joined.find(needle)
+        while place >= 0:
+            first = bisect_left(self._starts, place)
+            yield first
+            following = first + len(wanted) + skipped
+            is_last = following >= len(self._starts)
+            place = -1 if is_last else self._joined.find(needle, self._starts[following])
 
 
 def approximate_matches(text: str, block: str) -> list[Span]:

@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 # planning calls `SearchSource.matches`, which raises `NeedsSearch` if the result is missing. The caller has
 # a worker process run the search, and plans again with its result.
 
-Language = Literal["python", "ecmascript", "approximate"]
+Language = Literal["python", "ecmascript", "approximate", "lines"]
 
 
 class Search(Struct, frozen=True):
     """All matches of `pattern` in `text`, from the left, none overlapping the one before.
 
     `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g. `approximate`: no
-    expression, but windows of lines that resemble `pattern`, from the best on (`edits.approximate`).
+    expression, but windows of lines that resemble `pattern`, from the best on (`edits.approximate`). `lines`:
+    windows of lines that equal those of `pattern` but for the white space around them.
     """
 
     language: Language
@@ -52,6 +53,8 @@ class Search(Struct, frozen=True):
     """python: whether to set `has_inner`, for a match of several lines that contains another match."""
     is_multiline: bool = False
     """ecmascript: whether `^` and `$` match at each line, the flag m."""
+    skipped: int = 0
+    """lines: the number of lines between two windows, at least."""
 
 
 class Match(Struct, frozen=True):

@@ -7,7 +7,7 @@
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
-(`server.plan_workers`). It also runs the approximate search for lines, which may be as slow.
+(`server.plan_workers`). It also runs the searches for lines, which may be as slow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from editd.edits.approximate import approximate_matches
+from editd.edits.approximate import approximate_matches, equal_windows
 from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -53,9 +53,10 @@ def invalid(message: str, pattern: str, position: int | None, hint: str) -> Inva
 def out_of_time(wanted: Search, seconds: float) -> Timeout:
     """Refuse a search that exceeded its time limit."""
     pattern = wanted.pattern
-    if wanted.language == "approximate":
+    if wanted.language in ("approximate", "lines"):
+        kind = "approximate search" if wanted.language == "approximate" else "search for the lines"
         return Timeout(
-            f"The approximate search was stopped after {seconds:g} s.",
+            f"The {kind} was stopped after {seconds:g} s.",
             hint="Send the text exactly as it is in the file.",
             data={"seconds": seconds, "pattern": _shortened(pattern)},
         )
@@ -332,12 +333,26 @@ def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
     try:
         if wanted.language == "ecmascript":
             return tuple(find_js(wanted, seconds, BOUNDS))
+        if wanted.language == "lines":
+            return _equal_lines(wanted)
         if wanted.language == "approximate":
             spans = approximate_matches(wanted.text, wanted.pattern)
             return tuple(Match(span.start, span.end) for span in spans)
         return tuple(_python(wanted))
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
+
+
+def _equal_lines(wanted: Search) -> tuple[Match, ...]:
+    most = BOUNDS.matches_max
+    spans = equal_windows(wanted.text, wanted.pattern, skipped=wanted.skipped, matches_max=most + 1)
+    if len(spans) > most:
+        raise TooLarge(
+            f"The lines of the text are in the file more than {most} times.",
+            hint="Add lines around the change, so that it names one place.",
+            data={"limit": most},
+        )
+    return tuple(Match(span.start, span.end) for span in spans)
 
 
 def request_of(wanted: Search, seconds: float) -> Frame:

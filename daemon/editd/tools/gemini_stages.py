@@ -1,7 +1,8 @@
 """Gemini CLI's `replace` of 2026, "smart" and "head": the stages that look for `old_string`.
 
 The stages are exact, flexible (white space around each line), regex (white space between tokens) and fuzzy
-(`edits.approximate`). The first one with a match decides. The last two run in the process for searches.
+(`edits.approximate`). The first one with a match decides. All but the exact one run in the process for
+searches, within its time limit.
 
 Replacements are spans, so that a byte outside them never changes. Therefore text before a CR in a line is
 kept, `$` in `new_string` is literal, and one of several places is never taken.
@@ -10,7 +11,6 @@ kept, `$` in `new_string` is literal, and one of several places is never taken.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -69,7 +69,7 @@ def run_stages(
         return None
     return (
         _exact(text, call)
-        or _flexible(text, call)
+        or _flexible(text, call, search)
         or _regex(text, call, search)
         or _fuzzy(text, call, search)
     )
@@ -80,55 +80,30 @@ def _exact(text: str, call: StageCall) -> StageResult | None:
     return _result("exact", text, call, spans, [call.new] * len(spans)) if spans else None
 
 
-def _flexible(text: str, call: StageCall) -> StageResult | None:
-    wanted = [line.strip(JS_SPACES) for line in call.old.split("\n")]
-    if not all(line in text for line in set(wanted)):
+def _flexible(
+    text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]
+) -> StageResult | None:
+    if max((line.strip(JS_SPACES) for line in call.old.split("\n")), key=len) not in text:
         return None
-    lines = source_lines(text)
-    index = _LineIndex(text, lines)
-    firsts = index.windows(wanted)
-    if not firsts:
+    matches = kept = search(Search("lines", call.old, text))
+    if not matches:
         return None
-    # "Smart" goes on as many lines after a match as the new text has, and so misses some.
-    kept = firsts if call.is_head else index.windows(wanted, skipped=call.new.count("\n"))
-    windows = [Span(lines[first].start, lines[first + len(wanted) - 1].end) for first in kept]
-    blocks = [_indented(text, window.start, call.new) for window in windows]
+    skipped = call.new.count("\n")
+    if skipped and len(matches) > 1 and not call.is_head:
+        # "Smart" goes on as many lines after a match as the new text has, and so misses some.
+        kept = search(Search("lines", call.old, text, skipped=skipped))
+    windows = [Span(match.start, match.end) for match in kept]
+    # A number that does not fit is refused by the count alone.
+    blocks = [_indented(text, window.start, call.new) for window in windows] if call.fits(len(kept)) else []
     if call.is_head and call.new:
         blocks = [
             block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
-            for window, block in zip(windows, blocks, strict=True)
+            for window, block in zip(windows, blocks, strict=False)
         ]
-    places = [lines[first].start for first in firsts]
+    places = [match.start for match in matches]
+    if not blocks:
+        return StageResult("indentation", len(windows), tuple(places), ())
     return _result("indentation", text, call, windows, blocks, places=places)
-
-
-class _LineIndex:
-    """The lines of a text without the white space around them, joined, so that a search is linear.
-
-    Between two lines with other text between them, a line that equals no other separates windows.
-    """
-
-    def __init__(self, text: str, lines: Sequence[Span]) -> None:
-        parts, position, end = ["\n"], 0, 0
-        self._starts: list[int] = []
-        for line in lines:
-            gap = "\r\n" if line.start != end else ""
-            part = gap + text[line.start : line.end].strip(JS_SPACES) + "\n"
-            self._starts.append(position + len(gap))
-            parts.append(part)
-            position, end = position + len(part), line.end
-        self._joined = "".join(parts)
-
-    def windows(self, wanted: Sequence[str], *, skipped: int = 0) -> list[int]:
-        """Return the first lines of the windows equal to `wanted`, at least `skipped` lines apart."""
-        needle, firsts = "\n" + "\n".join(wanted) + "\n", list[int]()
-        place = self._joined.find(needle)
-        while place >= 0:
-            firsts.append(bisect_left(self._starts, place))
-            following = firsts[-1] + len(wanted) + skipped
-            is_last = following >= len(self._starts)
-            place = -1 if is_last else self._joined.find(needle, self._starts[following])
-        return firsts
 
 
 def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
