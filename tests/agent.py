@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import mcp_types as types
 from anyio.from_thread import start_blocking_portal
@@ -49,6 +49,20 @@ class Agent:
         return text_of(found), found.structured_content
 
 
+@dataclass
+class User:
+    """Who is asked by the client's form: what was asked, and how it is answered."""
+
+    action: Literal["accept", "decline", "cancel"] = "accept"
+    content: dict[str, str | int | float | bool | list[str] | None] | None = None
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        del context
+        self.asked.append(params.message)
+        return types.ElicitResult(action=self.action, content=self.content)
+
+
 @contextlib.contextmanager
 def agent(
     place: Workplace,
@@ -57,6 +71,7 @@ def agent(
     mode: str = MODERN,
     roots: Sequence[str] | None = None,
     folder: Path | None = None,
+    user: User | None = None,
     **variables: str,
 ) -> Iterator[Agent]:
     """An agent of that name in `folder`, whose server is `editctl mcp` with these words."""
@@ -76,6 +91,7 @@ def agent(
         mode=mode,
         client_info=types.Implementation(name=name, version="1"),
         list_roots_callback=None if roots is None else list_roots,
+        elicitation_callback=None if user is None else user.answer,
         cache=None,
     )
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(client):

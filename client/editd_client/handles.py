@@ -58,6 +58,7 @@ class HandleRecord(Struct):
     actor: str
     is_exact: bool = False
     token: str = ""
+    is_shared: bool = False  # an agent's hooks name the session: act in it by its name, and do not open it
 
 
 class Handle(Struct, frozen=True):
@@ -88,10 +89,13 @@ class Handle(Struct, frozen=True):
             os.unlink(self.path)
 
 
-def new_record(session: str, actor: str, *, is_exact: bool, token: str) -> HandleRecord:
+def new_record(
+    session: str, actor: str, *, is_exact: bool, token: str, is_shared: bool = False
+) -> HandleRecord:
     """Return the record of a session that this process serves; `token` is empty if it is not open."""
     server = _process(os.getpid()) or ProcessIdentity(os.getpid(), 0)
-    return HandleRecord(_namespace(), server, list(_hosts(os.getppid())), session, actor, is_exact, token)
+    hosts = list(hosts_of(os.getppid()))
+    return HandleRecord(_namespace(), server, hosts, session, actor, is_exact, token, is_shared)
 
 
 def leave_handle(workspace: Workspace, record: HandleRecord) -> Handle | None:
@@ -129,8 +133,8 @@ def enter(client: Client, record: HandleRecord) -> None:
 
     Raises EditdError (`unknown_session`) if the session has ended.
     """
-    if record.token:
-        client.hello(record.actor, record.session, record.token)
+    if record.token or record.is_shared:
+        client.hello(record.actor, record.session, record.token or None)
         return
     client.hello(record.actor)
     opened = client.session_open(
@@ -226,7 +230,7 @@ class _Stat(Struct, frozen=True):
     start: int
 
 
-def _hosts(pid: int) -> Iterator[ProcessIdentity]:
+def hosts_of(pid: int) -> Iterator[ProcessIdentity]:
     """Yield the processes that started this server: its parent, and if that is a wrapper, its parent."""
     for process, stat in _ancestors(pid):
         if stat.name in MANAGERS:
@@ -283,8 +287,14 @@ def _stat(pid: int) -> _Stat | None:
     return _Stat(head.partition(" (")[2], int(fields[1]), int(fields[3]), int(fields[4]), int(fields[19]))
 
 
-def _namespace() -> str:
+def is_in_namespace_of(pid: int) -> bool:
+    """Return whether that process and this one have the same numbers for processes."""
+    namespace = _namespace()
+    return namespace != "" and namespace == _namespace(str(pid))
+
+
+def _namespace(pid: str = "self") -> str:
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return ""

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from raw_client import EDITCTL, SED, ShellAgent, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workplace import Workplace
-
-EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
-AGENT = Path(__file__).with_name("shell_agent.py")
-
-
-class ShellAgent:
-    """An agent in a process of its own: an MCP client that runs commands, as told line by line."""
-
-    def __init__(self, place: Workplace, *wrapper: str, name: str = "coder", servers: int = 1) -> None:
-        words = json.dumps([*wrapper, *EDITCTL, "mcp"])
-        self._process = subprocess.Popen(
-            [sys.executable, str(AGENT), name, str(servers), words],
-            env=place.environment, cwd=place.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def ask(self, kind: str, what: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([kind, what]) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def edit(self, path: str, content: str) -> None:
-        arguments = {"edits": [{"op": "write", "path": path, "content": content}]}
-        answer = self.ask("call", {"name": "apply_edits", "arguments": arguments})
-        assert not answer.get("isError"), answer
-
-    def run(self, *words: str, code: int = 0, **variables: str) -> str:
-        """The standard error of `editctl` with these words, in a shell of the agent's."""
-        answer = self.ask("run", {"words": [*EDITCTL, *words], "variables": variables})
-        assert answer["code"] == code, answer
-        said: str = answer["stderr"]
-        return said
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(30) == 0
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 @pytest.fixture
@@ -64,15 +22,6 @@ def workspace(place: Workplace) -> Iterator[Workplace]:
     place.start().close()
     yield place
     place.stop()
-
-
-def newest(place: Workplace) -> tuple[str, str, str | None]:
-    with place.client() as client:
-        made = client.log(limit=1).transactions[0]
-    return made.kind, made.actor, made.session
-
-
-SED = ("exec", "--", "sed", "-i", "s/one/1/", "a.txt")
 
 
 def test_a_command_in_an_agents_shell_is_the_agents(workspace: Workplace) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 import editd
 import editd_client.mcp
 import refusals
+from editd.server import convert
 from editd.tools.api import DIALECTS
 from editd.wire.messages import (
     ApplyResult,
@@ -27,8 +28,8 @@ from editd.wire.messages import (
 )
 from editd_client.errors import EditdError
 from editd_client.mcp import conversion
-from editd_client.mcp.connection_pool import choose_workspace
-from editd_client.mcp.tools import TOOLS, tools_of
+from editd_client.mcp.client_sessions import choose_workspace
+from editd_client.mcp.tools import known_dialects, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,7 +87,7 @@ def test_an_edit_that_waits_for_a_check_says_that_it_lands_by_itself() -> None:
 
 
 def test_the_tools_of_the_dialects_are_the_daemon_s() -> None:
-    assert {name: tuple(tool.name for tool in found.tools) for name, found in DIALECTS.items()} == TOOLS
+    assert known_dialects() == convert.dialects(DIALECTS.values()).dialects
 
 
 def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:

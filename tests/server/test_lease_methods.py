@@ -149,9 +149,9 @@ def test_a_lease_too_hard_to_hold_against_its_sessions_scope_is_refused(place: W
     place.stop()
 
 
-def test_a_lease_needs_an_open_session_and_ends_with_it(place: Workplace, client: Client) -> None:
+def test_a_lease_needs_a_session_and_ends_with_it(place: Workplace, client: Client) -> None:
     with place.client() as nobody:
-        for session in (None, "just a name"):
+        for session in (None, "holder"):
             with pytest.raises(EditdError) as refused:
                 nobody.lease_acquire(["a.txt"], 5, session=session)
             assert refused.value.name == "unknown_session"
@@ -159,6 +159,23 @@ def test_a_lease_needs_an_open_session_and_ends_with_it(place: Workplace, client
         client.session_close()
         assert nobody.lease_list().leases == []
         nobody.apply([replace("a.txt", "two", "2")])
+
+
+def test_a_name_that_nobody_opened_may_have_leases_which_outlive_a_killed_daemon(
+    place: Workplace, client: Client
+) -> None:
+    with place.client() as hook:
+        hook.hello("codex", "codex-1")
+        lease = hook.lease_acquire(["a.txt"], 60)
+        hook.apply([replace("a.txt", "two", "2")])
+        hook.apply([replace("a.txt", "2", "two")])
+    assert not _may_apply(client, "a.txt")
+    place.kill()
+    with place.start() as another:
+        assert [(one.lease, one.session) for one in another.lease_list().leases] == [(lease.lease, "codex-1")]
+        another.hello("codex", "codex-1")
+        another.lease_release(lease.lease)
+        assert another.lease_list().leases == []
 
 
 def test_a_lease_ends_at_its_time_unless_it_is_renewed(client: Client, other: Client) -> None:

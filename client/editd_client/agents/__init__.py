@@ -6,4 +6,5 @@
 Modules that the hook imports use the standard library's light half only: an agent waits for each call.
 """
 
+ID_LENGTH = 8  # a session is named after the last characters of its id: the first of a UUIDv7 are a time
 NAMES = ("codex", "claude", "gemini", "cursor", "cline", "goose", "crush", "opencode", "amp")

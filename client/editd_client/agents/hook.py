@@ -19,7 +19,7 @@ import sys
 import time
 
 from editd.config import paths
-from editd_client.agents import NAMES, commands
+from editd_client.agents import ID_LENGTH, NAMES, commands
 from editd_client.agents.adapter import AFTER, BEFORE, FAILED, PATCH, START, TURN_END, Adapter
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ DIFF_LENGTH_MAX = 4000  # characters
 COMMAND_LENGTH_MAX = 10_000  # the daemon's limit, in characters
 KEY_LENGTH_MAX = 1000
 SUN_PATH_MAX = 107
-ID_LENGTH, AGENT_ID_LENGTH = 8, 4  # the last characters of an id: the first ones of a UUIDv7 are a time
+AGENT_ID_LENGTH = 4  # the last characters of a sub-agent's id
 REFUSALS = ("leased", "stale", "permission_denied", "unread")
 SHELLS = ("sh", "bash", "dash", "zsh", "fish")
 

@@ -99,7 +99,9 @@ class Invocation:
             handles = find_handles(self.workspace)
             if joined := join(client, handles):
                 self.session, token = joined
-                os.environ.update(EDITD_SESSION=self.session, EDITD_TOKEN=token)
+                os.environ["EDITD_SESSION"] = self.session
+                if token:  # The hooks' session has none.
+                    os.environ["EDITD_TOKEN"] = token
             if len(handles) > 1:
                 output.print_error(
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import ApplyResult, ExecEndResult, SessionEntry
     from editd_client.cli.invocation import Invocation
+
+TERMINATED = 128 + signal.SIGTERM
 
 
 @click.group("session")
@@ -455,14 +459,41 @@ def mcp_verb(
 
 
 def _serve(options: Options) -> None:
+    """Serve one client until it closes standard input, then close the session; its edits stay."""
+    from editd_client.mcp.client_sessions import ClientSessions
+    from editd_client.mcp.handshake import Handshake, Wire
+
+    _check_sdk()
+    sessions, wire = ClientSessions(options), Wire()
+
+    def leave_now(*_: object) -> NoReturn:
+        # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
+        sessions.close()
+        os._exit(TERMINATED)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave_now)
     try:
-        from editd_client.mcp.server import serve
-    except ImportError as error:
-        raise Unreachable(
-            f"The MCP server needs Python's MCP SDK, version 2.3 or later: {error}.",
-            hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
-        ) from error
-    serve(options)
+        if Handshake(options, sessions, wire).serve():
+            from editd_client.mcp.server import serve
+
+            serve(options, sessions, wire)
+    finally:
+        sessions.close()
+
+
+def _check_sdk() -> None:
+    """Raise Unreachable if the SDK is not installed, without importing it."""
+    for module in ("mcp", "mcp_types"):
+        try:
+            is_there = importlib.util.find_spec(module) is not None
+        except ValueError:  # As Python says for a module that may not be imported.
+            is_there = False
+        if not is_there:
+            raise Unreachable(
+                f"The MCP server needs Python's MCP SDK, version 2.3 or later: no module {module}.",
+                hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
+            )
 
 
 def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:

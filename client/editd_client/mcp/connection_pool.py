@@ -14,7 +14,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
@@ -22,48 +21,13 @@ from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.handles import LOCK_SECONDS_MAX, Handle, HandleRecord, enter, leave_handle, new_record
-from editd_client.locate import Workspace, find_workspace
 from editd_client.session_state import elsewhere, root_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-
-# The workspace of an MCP connection: from the command line, the client's root, or the current folder.
-
-
-def is_named(named: str | None) -> bool:
-    """Whether the command line or the environment names it, so that the client's roots do not matter."""
-    return bool(named or os.environ.get("EDITD_WORKSPACE"))
-
-
-def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
-    """Return the named workspace, otherwise that of the client's root, otherwise of the current folder.
-
-    With several roots, choose the current folder's workspace if it holds one of them, otherwise the first
-    root's. Raises EditdError for a folder that editd refuses to own.
-    """
-    if is_named(named):
-        return find_workspace(named)
-    folders = [folder for root in roots if (folder := _folder(root)) is not None]
-    if not folders:
-        return find_workspace()
-    meant = [find_workspace(start=folder) for folder in folders]
-    try:
-        here = find_workspace()
-    except EditdError:
-        return meant[0]
-    return here if len(meant) > 1 and any(place.root == here.root for place in meant) else meant[0]
-
-
-def _folder(uri: str) -> str | None:
-    """Return the folder that a root's URI names; None if that is no folder on this machine."""
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    path = os.fsdecode(unquote(parts.path, errors="surrogateescape").encode("utf-8", "surrogateescape"))
-    return path if os.path.isdir(path) else None
-
+    from editd.wire.messages import StatusResult
+    from editd_client.locate import Workspace
 
 AGAIN_SECONDS_MAX = 10.0  # wait for a daemon that stops or starts
 AGAIN_EVERY_SECONDS = 0.1
@@ -76,11 +40,13 @@ Result = TypeVar("Result")
 class SessionClaim(Struct, frozen=True):
     """The session to act in: exactly `name`, or a new session named after it.
 
-    With a token, another program has opened the session, and it stays open at the end.
+    With a token, another program has opened the session, and it stays open at the end. A shared session is
+    one that an agent's hooks name: nobody opens it, and everyone acts in it by its name.
     """
 
     name: str
     is_exact: bool = False
+    is_shared: bool = False
     token: str | None = None
 
 
@@ -117,10 +83,23 @@ class ConnectionPool:
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        is_exact = self.claim.is_exact or self.claim.token is not None
+        claim = self.claim
+        is_exact = claim.is_exact or claim.token is not None
         self._record = new_record(
-            self.claim.name, self.actor, is_exact=is_exact, token=self.claim.token or ""
+            claim.name, self.actor, is_exact=is_exact, token=claim.token or "", is_shared=claim.is_shared
         )
+
+    def is_open(self) -> bool:
+        """Return whether the session is open, by a call or by a command in the agent's shell."""
+        with self._lock, self._locked_record() as record:
+            return bool(record.token)
+
+    def status(self) -> StatusResult:
+        """Return the status of the daemon, without opening the session."""
+        stream, _ = connect_or_start(self.workspace)
+        with Client(stream) as client:
+            self._check_served(client)
+            return client.status()
 
     def announce(self) -> None:
         """Let commands in the agent's shell act in the session, even before the first call opens it."""

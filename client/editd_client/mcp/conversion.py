@@ -216,6 +216,7 @@ IN_OUR_TOOLS = (
     (r"(Attach it with|Give) the token that `session\.open` returned: ", "Give the token of the session: "),
     (r"Open it with `session\.open`.*|`session\.open` opens .*", "Start the server again."),
 )  # fmt: skip
+FILES_MAX = 10  # named in a question
 PLAIN = io.StringIO()  # a stream that is no terminal, so without colours
 
 
@@ -229,7 +230,7 @@ class ToolResult(Struct, frozen=True):
 
 def answer(*texts: str, **data: Any) -> ToolResult:
     """Return a result with these texts and this data, in a form that every JSON parser accepts."""
-    return ToolResult(tuple(map(_readable, texts)), json.loads(encode_json(data)))
+    return ToolResult(tuple(map(readable, texts)), json.loads(encode_json(data)))
 
 
 # ── Done ──────────────────────────────────────────────────────────────────────────────────────
@@ -283,6 +284,9 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
     """Return the effect of an undo, a redo or a rollback, or the conflicts of a dry run."""
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
     found = applied(result, is_dry_run=is_dry_run)
+    if isinstance(result.by_time, list) and result.by_time:
+        by_time = [f"Found while a command ran: {one.path} in {one.seq}." for one in result.by_time]
+        found = answer("\n".join((*found.texts, *by_time)), **found.data, by_time=result.by_time)
     if not conflicts:
         return found
     in_the_way = [
@@ -323,6 +327,17 @@ def log(result: LogResult) -> ToolResult:
     return answer("\n".join(lines), transactions=entries, more=result.more)
 
 
+def line(transaction: Transaction) -> str:
+    """Return a transaction in one line."""
+    return one_line(transaction, PLAIN)
+
+
+def transaction(made: Transaction, diff: str) -> str:
+    """Return a transaction with its changes."""
+    files = [f" {LETTERS[file.change]} {_moved(file)}" for file in made.files]
+    return readable("\n".join([line(made), *files, "", _cut(diff, DIFF_CHARACTERS_MAX)]).rstrip() + "\n")
+
+
 def diff(result: DiffResult) -> ToolResult:
     shown = _cut(result.diff, DIFF_CHARACTERS_MAX)
     files = [_file(file) for file in result.files]
@@ -361,7 +376,7 @@ def refused(error: EditdError) -> ToolResult:
     text = "\n".join((message, *_particulars(error)))
     details = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
     data = answer(error=error.name, code=error.code, message=message, data=details).data
-    return ToolResult((_readable(text),), data, is_refusal=True)
+    return ToolResult((readable(text),), data, is_refusal=True)
 
 
 def spoken_here(text: str) -> str:
@@ -371,11 +386,26 @@ def spoken_here(text: str) -> str:
     return text
 
 
+def question(found: ToolResult) -> str | None:
+    """Return the reason of a refusal that a person may override: the work is somebody else's."""
+    data = found.data.get("data")
+    is_others = isinstance(data, dict) and {"seq", "by", "session"} <= set(data)
+    is_refused = found.is_refusal and found.data.get("error") == "permission_denied"
+    return str(found.data["message"]) if is_refused and is_others else None
+
+
+def files_of(found: ToolResult) -> str:
+    """Return the files that a dry run would change, in a line."""
+    names = [str(file["path"]) for file in found.data.get("files", ())]
+    more = f" and {len(names) - FILES_MAX} more" if len(names) > FILES_MAX else ""
+    return ", ".join(names[:FILES_MAX]) + more
+
+
 def unreachable(error: Unreachable) -> ToolResult:
     """Return the result if no daemon answers; the call may or may not have been carried out."""
     text = f"{error.message} {error.hint}".strip()
     data = answer(error="unreachable", code=None, message=text, data={}).data
-    return ToolResult((_readable(text),), data, is_refusal=True)
+    return ToolResult((readable(text),), data, is_refusal=True)
 
 
 def _particulars(error: EditdError) -> Iterator[str]:
@@ -526,5 +556,6 @@ def _cut(text: str, characters_max: int) -> str:
     return f"{text[:characters_max]}\n… {left_out} more characters: ask for fewer paths"
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
+    """Return a text without bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

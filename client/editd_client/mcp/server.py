@@ -1,21 +1,17 @@
 """The MCP server: one client over standard input and output, in either era of MCP's protocol.
 
-The only module that imports the SDK. Each call runs in a thread, so that a call that waits for a lease
-blocks no other. A call reports its progress if the client wants that, and ends if the client cancels it.
-Standard output belongs to the protocol: the SDK redirects file descriptor 1 to standard error while it
-serves.
+The only module that imports the SDK; `handshake` serves the client before. Each call runs in a thread, so
+that a call that waits for a lease blocks no other. A call reports its progress if the client wants that, and
+ends if the client cancels it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import re
-import signal
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -27,106 +23,98 @@ from mcp.shared.exceptions import MCPError
 from editd import __version__
 from editd.wire.codec import Malformed, plain
 from editd_client.errors import EditdError, Unreachable, refusal
-from editd_client.mcp import conversion
-from editd_client.mcp.connection_pool import (
-    CallStream,
-    ConnectionPool,
-    SessionClaim,
-    choose_workspace,
-    is_named,
-)
+from editd_client.mcp import conversion, resources
+from editd_client.mcp.client_sessions import session_id_in
+from editd_client.mcp.connection_pool import CallStream
 from editd_client.mcp.conversion import unknown_name
-from editd_client.mcp.tools import McpTool, ToolCall, own_tools, tools_of
+from editd_client.mcp.handshake import INSTRUCTIONS, NAME
+from editd_client.mcp.tools import ToolCall, listed, offered_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
 
+    from editd_client.client import Client
     from editd_client.mcp import Options
+    from editd_client.mcp.client_sessions import ClientSessions
+    from editd_client.mcp.connection_pool import ConnectionPool
     from editd_client.mcp.conversion import ToolResult
+    from editd_client.mcp.handshake import Wire
+    from editd_client.mcp.tools import McpTool
 
 ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does not send them
 PROGRESS_SECONDS = 1.0
 CALLS_MAX = 128  # at once, each with a thread and a connection: half of a daemon's limit
-NAME_CHARACTERS_MAX = 100
-CLIENT_SUFFIX = "-mcp-client"
-GEMINI = f"gemini-cli{CLIENT_SUFFIX}"
-NOBODY = "mcp"  # the session of a client without a name
-TERMINATED = 128 + signal.SIGTERM
+GEMINI = "gemini-cli-mcp-client"
+RESOURCE_MISSING = -32002
+MISSING = ("file_missing", "unknown_transaction")
+ALLOW = "allow"
+PERMISSION: dict[str, Any] = {
+    "type": "object",
+    "properties": {ALLOW: {"type": "boolean", "title": "Allow it", "default": False}},
+    "required": [ALLOW],
+}
 
-INSTRUCTIONS = (
-    "Edit files of this workspace through editd: several agents may edit at once, no change is overwritten "
-    "unseen, and each edit can be undone alone. A refused call has changed nothing, and names the next step."
-)
+Result = TypeVar("Result")
 
 
-def serve(options: Options) -> None:
-    """Serve one client until it closes standard input, then close the session; its edits stay."""
-    desk = ToolServer(options)
-    # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: desk.leave_now())
-    try:
-        anyio.run(desk.serve)
-    finally:
-        desk.close()
+def serve(options: Options, sessions: ClientSessions, wire: Wire) -> None:
+    """Serve the client until it closes standard input; `wire` replays the handshake first."""
+    anyio.run(ToolServer(options, sessions).serve, wire)
 
 
 class ToolServer:
-    """One client, with its pool of connections to a daemon from its first call on."""
+    """One client of the SDK's server."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, sessions: ClientSessions) -> None:
         self._options = options
-        self._link: ConnectionPool | None = None
+        self._sessions = sessions
         self._announcing: asyncio.Task[None] | None = None
-        self._tools: dict[str, McpTool] = {}
         self._lock = anyio.Lock()
         # Separate: the SDK reads standard input in a thread, too, and waiting calls must not block it.
         self._threads = anyio.CapacityLimiter(CALLS_MAX)
 
-    async def serve(self) -> None:
+    async def serve(self, wire: Wire) -> None:
         server: Server[Any] = Server(
-            "editd",
+            NAME,
             version=__version__,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_resources=_list_resources,
+            on_list_resource_templates=_list_templates,
+            on_read_resource=self._read,
+            on_list_prompts=_list_prompts,
+            on_get_prompt=self._prompt,
         )
-        async with stdio_server() as (incoming, outgoing):
+        file: anyio.AsyncFile[str] = anyio.wrap_file(cast("Any", wire))
+        async with stdio_server(file, file) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
-
-    def close(self) -> None:
-        """Close the session, if it is open."""
-        if self._link is not None:
-            self._link.close()
-
-    def leave_now(self) -> NoReturn:
-        """Handle a signal: close the session, then end the process."""
-        self.close()
-        os._exit(TERMINATED)
 
     # ── Requests of MCP ───────────────────────────────────────────────────────────────────────────
 
     async def _list(
         self, ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        try:
-            tools = await self._known_tools(ctx)
-        except EditdError as error:
-            raise MCPError(types.INVALID_PARAMS, error.message) from error
-        except Unreachable as error:
-            raise MCPError(types.INTERNAL_ERROR, f"{error.message} {error.hint}".strip()) from error
         self._announcing = asyncio.create_task(self._announce(ctx))
-        return types.ListToolsResult(tools=[_listed(tool) for tool in tools.values()])
+        tools = [types.Tool.model_validate(listed(tool)) for tool in self._tools(ctx).values()]
+        return types.ListToolsResult(tools=tools)
 
     async def _call(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            tool = _named(params.name, await self._known_tools(ctx))
+            tool = _named(params.name, self._tools(ctx))
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
-            found = await self._run(ctx, tool, arguments)
+            found = await self._run(ctx, tool, arguments, may_undo_others=self._options.may_undo_others)
+            if tool.is_own and not arguments.get("dry_run") and may_ask(ctx.session.client_capabilities):
+                reason = conversion.question(found)
+                if reason is not None:
+                    allowed = await self._run_if_allowed(ctx, params, tool, arguments, reason)
+                    if isinstance(allowed, types.InputRequiredResult):
+                        return allowed
+                    found = allowed
         except EditdError as error:
             found = conversion.refused(error)
         except Unreachable as error:
@@ -136,35 +124,118 @@ class ToolServer:
         return _result(found, has_data=not (found.is_refusal and _is_gemini(ctx)))
 
     async def _run(
-        self, ctx: ServerRequestContext[Any], tool: McpTool, arguments: dict[str, Any]
+        self,
+        ctx: ServerRequestContext[Any],
+        tool: McpTool,
+        arguments: dict[str, Any],
+        *,
+        may_undo_others: bool,
     ) -> ToolResult:
-        """Run the tool in a thread, and report progress every second; cut the call if it is cancelled."""
-        link, line, request_id = await self._linked(ctx), CallStream(), str(uuid.uuid4())
+        """Run the tool; a refusal is a result."""
+        request_id = str(uuid.uuid4())
 
-        def run() -> ToolResult:
-            root = link.workspace.root
-            try:
-                # A retry begins with the original arguments.
-                return link.ask(
-                    lambda client: tool.run(
-                        ToolCall(
-                            dict(arguments),
-                            client,
-                            link.session,
-                            root,
-                            request_id,
-                            self._options.may_undo_others,
-                            self._options.wait,
-                        )
-                    ),
-                    line,
+        def run(client: Client, pool: ConnectionPool) -> ToolResult:
+            # A retry begins with the original arguments.
+            return tool.run(
+                ToolCall(
+                    dict(arguments),
+                    client,
+                    pool.session,
+                    pool.workspace.root,
+                    request_id,
+                    may_undo_others,
+                    self._options.wait,
                 )
-            except EditdError as error:
-                return conversion.refused(error)
-            except Unreachable as error:
-                return conversion.unreachable(error)
+            )
 
-        telling = asyncio.create_task(_tell_progress(ctx, tool.name))
+        try:
+            return await self._ask(ctx, tool.name, run)
+        except EditdError as error:
+            return conversion.refused(error)
+
+    async def _run_if_allowed(
+        self,
+        ctx: ServerRequestContext[Any],
+        params: types.CallToolRequestParams,
+        tool: McpTool,
+        arguments: dict[str, Any],
+        reason: str,
+    ) -> ToolResult | types.InputRequiredResult:
+        """Ask the user whether the call may take back the work of others, and then carry it out.
+
+        A client of the modern era asks when it gets this result, and sends the call again with the answer.
+        """
+        shown = await self._run(ctx, tool, {**arguments, "dry_run": True}, may_undo_others=True)
+        if shown.is_refusal:
+            return shown
+        asked = types.ElicitRequestFormParams(
+            message=f"The agent asks for {tool.name}. {reason} "
+            f"It would change: {conversion.files_of(shown)}. Allow it?",
+            requested_schema=PERMISSION,
+        )
+        said = (params.input_responses or {}).get(ALLOW)
+        if not isinstance(said, types.ElicitResult):
+            if not ctx.session.can_send_request:
+                return types.InputRequiredResult(input_requests={ALLOW: types.ElicitRequest(params=asked)})
+            said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
+        if said.action == "accept" and (said.content or {}).get(ALLOW) is True:
+            return await self._run(ctx, tool, arguments, may_undo_others=True)
+        return conversion.refused(
+            refusal(
+                "permission_denied",
+                f"{reason} The user was asked, and did not allow it.",
+                hint="Leave the work of others as it is.",
+            )
+        )
+
+    async def _read(
+        self, ctx: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        text = await self._text(ctx, params.uri, lambda client, _: resources.read(client, params.uri))
+        contents = types.TextResourceContents(uri=params.uri, mime_type=resources.TEXT, text=text)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _prompt(
+        self, ctx: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        arguments = params.arguments or {}
+
+        def answer(client: Client, pool: ConnectionPool) -> str:
+            return resources.prompt(client, params.name, arguments, pool.session)
+
+        content = types.TextContent(text=await self._text(ctx, params.name, answer))
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+    async def _text(
+        self,
+        ctx: ServerRequestContext[Any],
+        name: str,
+        question: Callable[[Client, ConnectionPool], str],
+    ) -> str:
+        """Return the answer of the daemon; a refusal is an error of MCP here."""
+        try:
+            return conversion.readable(await self._ask(ctx, name, question))
+        except EditdError as error:
+            code = RESOURCE_MISSING if error.name in MISSING else types.INVALID_PARAMS
+            raise MCPError(code, conversion.spoken_here(error.message), {"error": error.name}) from error
+        except Unreachable as error:
+            raise MCPError(types.INTERNAL_ERROR, f"{error.message} {error.hint}".strip()) from error
+
+    async def _ask(
+        self,
+        ctx: ServerRequestContext[Any],
+        name: str,
+        question: Callable[[Client, ConnectionPool], Result],
+    ) -> Result:
+        """Ask the daemon in a thread, and report progress every second; cut that if it is cancelled."""
+        await self._find_workspace(ctx)
+        session_id, line = session_id_in(ctx.meta), CallStream()
+
+        def run() -> Result:
+            pool = self._sessions.pool(session_id)
+            return pool.ask(lambda client: question(client, pool), line)
+
+        telling = asyncio.create_task(_tell_progress(ctx, name))
         try:
             return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._threads)
         except asyncio.CancelledError:
@@ -173,42 +244,48 @@ class ToolServer:
         finally:
             telling.cancel()
 
-    # ── Tools, workspace and session ──────────────────────────────────────────────────────────────
+    def _tools(self, ctx: ServerRequestContext[Any]) -> dict[str, McpTool]:
+        tools = offered_tools(self._options, may_ask=may_ask(ctx.session.client_capabilities))
+        return {tool.name: tool for tool in tools}
 
-    async def _known_tools(self, ctx: ServerRequestContext[Any]) -> Mapping[str, McpTool]:
-        """Return the offered tools by name; the daemon describes those of dialects."""
-        options = self._options
-        if not self._tools:
-            found = own_tools(may_undo_others=options.may_undo_others)
-            if options.dialects:
-                link = await self._linked(ctx)
-                said = await anyio.to_thread.run_sync(
-                    link.ask,
-                    lambda client: client.dialects(),
-                    abandon_on_cancel=True,
-                    limiter=self._threads,
-                )
-                found += tools_of(said.dialects, options.dialects)
-            self._tools = {tool.name: tool for tool in found if options.offers(tool.name, tool.is_read_only)}
-        return self._tools
+    # ── The workspace ─────────────────────────────────────────────────────────────────────────────
 
     async def _announce(self, ctx: ServerRequestContext[Any]) -> None:
         """Let commands in the agent's shell act in the session from now on, if there is a workspace."""
         with contextlib.suppress(EditdError):  # Each call will report the error.
-            await self._linked(ctx)
+            await self._find_workspace(ctx)
+            self._sessions.announce()
 
-    async def _linked(self, ctx: ServerRequestContext[Any]) -> ConnectionPool:
-        """Return the pool for the daemon of the selected workspace, which is chosen once."""
+    async def _find_workspace(self, ctx: ServerRequestContext[Any]) -> None:
+        """Choose the workspace, if that is not done yet, by the client's roots."""
         async with self._lock:
-            if self._link is None:
-                options = self._options
-                roots = [] if is_named(options.workspace) else await _roots(ctx)
-                info = ctx.session.client_params
-                name = _readable(info.client_info.name if info is not None else "")
-                claim = SessionClaim(options.session or name, options.session is not None, options.token)
-                self._link = ConnectionPool(choose_workspace(options.workspace, roots), claim, name)
-                self._link.announce()
-            return self._link
+            info = ctx.session.client_params
+            self._sessions.introduce(info.client_info.name if info is not None else "")
+            self._sessions.choose(await _roots(ctx) if self._sessions.needs_roots else [])
+
+
+async def _list_resources(
+    _ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    return types.ListResourcesResult.model_validate({"resources": resources.RESOURCES})
+
+
+async def _list_templates(
+    _ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": resources.TEMPLATES})
+
+
+async def _list_prompts(
+    _ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
+    return types.ListPromptsResult.model_validate({"prompts": resources.PROMPTS})
+
+
+def may_ask(capabilities: types.ClientCapabilities | None) -> bool:
+    """Return whether the client can ask its user with a form; one that names no mode can."""
+    asking = None if capabilities is None else capabilities.elicitation
+    return asking is not None and (asking.form is not None or asking.url is None)
 
 
 async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:
@@ -240,33 +317,10 @@ def _named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
     return tools[name]
 
 
-def _readable(name: str) -> str:
-    """Return a client's name in the form of a session's name, without the words that every client has."""
-    plain_name = re.sub(r"[\x00-\x1f\x7f-\x9f]", "", name).strip()
-    return plain_name.removesuffix(CLIENT_SUFFIX)[:NAME_CHARACTERS_MAX] or NOBODY
-
-
 def _is_gemini(ctx: ServerRequestContext[Any]) -> bool:
     """Return whether the client is Gemini CLI, which gives its model the data of an error beside the text."""
     info = ctx.session.client_params
     return info is not None and info.client_info.name == GEMINI
-
-
-def _listed(tool: McpTool) -> types.Tool:
-    changes = None if tool.is_read_only else tool.is_destructive  # MCP: of what changes something only
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=dict(tool.schema),
-        output_schema=dict(tool.output),
-        annotations=types.ToolAnnotations(
-            read_only_hint=tool.is_read_only,
-            destructive_hint=changes,
-            idempotent_hint=tool.is_idempotent,
-            open_world_hint=False,
-        ),
-    )
 
 
 def _result(answer: ToolResult, *, has_data: bool) -> types.CallToolResult:

@@ -1,12 +1,13 @@
 """The tools: their descriptions for a model, and the conversion of a call to a request.
 
-editd's own come first, then those of other systems, which the daemon describes and answers for.
+editd's own come first, then those of other systems, which the daemon answers for.
 Arguments have the protocol's names and meaning, without those of the connection (session, actor, request
 id); the protocol's types check them. Paths may also be absolute.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
+from editd.wire.codec import convert
 from editd_client.errors import refusal
 from editd_client.mcp import conversion
 from editd_client.mcp.conversion import unknown_name
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd_client.client import Client
+    from editd_client.mcp import Options
     from editd_client.mcp.conversion import ToolResult, Typed
 
 Undoing = TypeVar("Undoing", messages.Undo, messages.Redo, messages.Rollback)
 
 READ_BYTES_MAX = 1 << 18  # a larger file must be read by lines
 LEASE_SECONDS = 300.0
+DIALECTS = "dialects.json"  # written by tests/dialects/page.py, so that the tools are listed without a daemon
 
 
 class ToolCall(Struct, frozen=True):
@@ -70,7 +74,7 @@ class McpTool(Struct, frozen=True):
     is_own: bool = True  # a dialect's tool checks its arguments itself
     title: str = ""
     output: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    reaching: frozenset[str] = frozenset()  # arguments that only `--may-undo-others` offers
+    reaching: frozenset[str] = frozenset()  # arguments for the work of others
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call. Raises EditdError (`invalid_params`) for a wrong name."""
@@ -121,7 +125,7 @@ CHANGES: dict[str, Any] = {
     "changed_by": {**_ITEMS, "description": "Transactions of others since the files were read"},
     "diff": _of("string"),
 }
-_UNDONE = answered(**CHANGES, conflicts=_ITEMS)
+_UNDONE = answered(**CHANGES, conflicts=_ITEMS, by_time=_ITEMS)
 
 
 # ── Editing and reading ───────────────────────────────────────────────────────────────────────
@@ -214,7 +218,11 @@ def _rollback(call: ToolCall) -> ToolResult:
     call.arguments.setdefault("session", call.session)
     options, asked = _undo_options(call, messages.Rollback)
     result = call.client.rollback(
-        asked.session, since=asked.since, include_published=asked.include_published, **options
+        asked.session,
+        since=asked.since,
+        include_published=asked.include_published,
+        include_by_time=asked.include_by_time,
+        **options,
     )
     return conversion.undone(result, is_dry_run=asked.dry_run)
 
@@ -375,6 +383,7 @@ OWN: tuple[McpTool, ...] = (
             session=_of("string", "Another session, in place of yours"),
             since={**_TX, "description": "First transaction to roll back"},
             include_published=_of("boolean", "Also published work; the commit stays"),
+            include_by_time=_of("boolean", "Also changes during your commands that may be someone else's"),
             dry_run=_DRY_RUN, force=_FORCE,
         ),
         _rollback,
@@ -462,9 +471,33 @@ OWN: tuple[McpTool, ...] = (
 )  # fmt: skip
 
 
-def own_tools(*, may_undo_others: bool) -> list[McpTool]:
-    """Return editd's own tools; without `may_undo_others`, without the arguments for others' work."""
-    return list(OWN) if may_undo_others else [_without(tool, tool.reaching) for tool in OWN]
+def offered_tools(options: Options, *, may_ask: bool = False) -> list[McpTool]:
+    """Return the tools that a client gets.
+
+    The arguments for others' work are left out, unless the server was started for it, or may ask the user.
+    """
+    reaches = options.may_undo_others or may_ask
+    own = list(OWN) if reaches else [_without(tool, tool.reaching) for tool in OWN]
+    found = own + (tools_of(known_dialects(), options.dialects) if options.dialects else [])
+    return [tool for tool in found if options.offers(tool.name, tool.is_read_only)]
+
+
+def listed(tool: McpTool) -> dict[str, Any]:
+    """Return the tool as `tools/list` answers it."""
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": dict(tool.schema),
+        "outputSchema": dict(tool.output),
+        "annotations": {
+            "readOnlyHint": tool.is_read_only,
+            # MCP: only a tool that changes something can be destructive
+            **({} if tool.is_read_only else {"destructiveHint": tool.is_destructive}),
+            "idempotentHint": tool.is_idempotent,
+            "openWorldHint": False,
+        },
+    }
 
 
 def _without(tool: McpTool, names: frozenset[str]) -> McpTool:
@@ -474,18 +507,13 @@ def _without(tool: McpTool, names: frozenset[str]) -> McpTool:
 
 # ── The tools of other systems ────────────────────────────────────────────────────────────────
 
-TOOLS: Mapping[str, tuple[str, ...]] = {
-    "serena": ("replace_content",),
-    "gemini": ("replace",),
-    "wcgw": ("FileWriteOrEdit", "ReadFiles"),
-    "roo": ("search_and_replace",),
-    "cline": ("replace_in_file",),
-    "claude": ("str_replace_based_edit_tool",),
-    "codex": ("apply_patch",),
-}
-"""The tools of each dialect, to refuse a wrong name before a daemon runs."""
-
 _ANSWER = answered(answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES)
+
+
+def known_dialects() -> list[messages.DialectEntry]:
+    """Return the dialects from the file beside this one, as the daemon describes them."""
+    with open(os.path.join(os.path.dirname(__file__), DIALECTS), "rb") as file:
+        return convert(json.load(file), messages.DialectsResult).dialects
 
 
 def offered_names(chosen: Sequence[str]) -> list[str]:
@@ -493,7 +521,8 @@ def offered_names(chosen: Sequence[str]) -> list[str]:
 
     Raises EditdError (`invalid_params`) for an unknown dialect.
     """
-    return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, TOOLS)]
+    names = {entry.name: [tool.name for tool in entry.tools] for entry in known_dialects()} if chosen else {}
+    return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, names)]
 
 
 def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[McpTool]:

@@ -41,6 +41,7 @@ class LeaseRequest(Struct, eq=False):
     paths: tuple[Glob, ...]
     ttl: float
     ended: Callable[[Lease | Refused], None]  # called with the lease or the refusal
+    is_of_name: bool = False  # nobody opened the session
 
 
 class Leases:
@@ -49,16 +50,19 @@ class Leases:
     def __init__(self, registry: SessionStore) -> None:
         """Load the leases of the previous daemon. `expire` ends those that have expired since."""
         open_sessions = {session.name for session in registry.sessions}
+        kept = [lease for lease in registry.leases if lease.is_of_name or lease.session in open_sessions]
         self._registry = registry
-        self.held = {lease.id: lease for lease in registry.leases if lease.session in open_sessions}
+        self.held = {lease.id: lease for lease in kept}
         """All leases, by their ids."""
         self._waiting: list[LeaseRequest] = []
 
-    def acquire(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
+    def acquire(
+        self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int, *, is_of_name: bool = False
+    ) -> Lease:
         """Grant a lease, durable on return. Raises Leased if another session holds or awaits a path."""
         _check(paths, ttl)
         self._refuse_if_taken(session, paths, self._waiting, Meter())
-        return self._grant(session, paths, ttl, now_us)
+        return self._grant(session, paths, ttl, now_us, is_of_name=is_of_name)
 
     def wait(
         self,
@@ -66,10 +70,12 @@ class Leases:
         paths: tuple[Glob, ...],
         ttl: float,
         ended: Callable[[Lease | Refused], None],
+        *,
+        is_of_name: bool = False,
     ) -> LeaseRequest:
         """Queue a request. `grant_waiting` calls `ended` when the paths are free."""
         _check(paths, ttl)
-        wait = LeaseRequest(session, paths, ttl, ended)
+        wait = LeaseRequest(session, paths, ttl, ended, is_of_name)
         self._waiting.append(wait)
         return wait
 
@@ -95,7 +101,7 @@ class Leases:
         for wait in tuple(self._waiting):
             try:
                 self._refuse_if_taken(wait.session, wait.paths, earlier, meter)
-                lease = self._grant(wait.session, wait.paths, wait.ttl, now_us)
+                lease = self._grant(wait.session, wait.paths, wait.ttl, now_us, is_of_name=wait.is_of_name)
             except (Leased, Overloaded):
                 earlier.append(wait)
                 continue
@@ -195,11 +201,14 @@ class Leases:
                     data={"waiting": wait.session, "paths": [glob.text for glob in wait.paths]},
                 )
 
-    def _grant(self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int) -> Lease:
+    def _grant(
+        self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int, *, is_of_name: bool
+    ) -> Lease:
         if len(self.held) >= LEASES_MAX:
             raise Overloaded(f"{LEASES_MAX} leases are held.", hint="Release some of them first.")
         token = self._registry.last_token + 1
-        lease = Lease(secrets.token_hex(8), session, token, paths, now_us + int(ttl * 1_000_000))
+        ends_us = now_us + int(ttl * 1_000_000)
+        lease = Lease(secrets.token_hex(8), session, token, paths, ends_us, is_of_name)
         self._registry.put_lease(lease)
         self.held[lease.id] = lease
         return lease

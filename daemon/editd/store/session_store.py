@@ -48,6 +48,7 @@ class Lease(Struct, frozen=True):
     token: int  # fencing token: higher than that of every lease granted before
     paths: tuple[Glob, ...]
     expires_us: int  # microseconds since the epoch
+    is_of_name: bool = False  # of a name that nobody opened: no end of a session ends it
 
     def covers(self, path: WorkspacePath) -> bool:
         return is_among(path, self.paths)
@@ -98,6 +99,7 @@ class _Lease(msgspec.Struct, frozen=True):
     token: int
     paths: list[str]
     expires_us: int
+    is_of_name: bool = False  # not in those of older versions
 
 
 class SessionStore:
@@ -144,7 +146,8 @@ class SessionStore:
 
     def put_lease(self, lease: Lease) -> None:
         """Store a lease and its token; durable on return. Raises IoError."""
-        written = _Lease(lease.session, lease.token, [glob.text for glob in lease.paths], lease.expires_us)
+        paths = [glob.text for glob in lease.paths]
+        written = _Lease(lease.session, lease.token, paths, lease.expires_us, lease.is_of_name)
         self._write(
             "insert or replace into lease values (?, ?)", lease.id, sqlite.encoded(written),
             token=lease.token,
@@ -203,7 +206,8 @@ def _session(name: str, written: bytes) -> Session:
 
 def _lease(name: str, written: bytes) -> Lease:
     kept = sqlite.decoded(written, _Lease)
-    return Lease(name, kept.session, kept.token, tuple(map(Glob.parse, kept.paths)), kept.expires_us)
+    paths = tuple(map(Glob.parse, kept.paths))
+    return Lease(name, kept.session, kept.token, paths, kept.expires_us, kept.is_of_name)
 
 
 def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:

@@ -142,8 +142,9 @@ def overlap_warnings(text: str, last: Span, argument: str) -> list[str]:
 
 
 def argument(kind: str | list[str], description: str, **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema of one argument."""
-    return {"type": kind, **more, "description": description}
+    """Return the JSON Schema of one argument. Several kinds are an `anyOf`: some clients warn of a list."""
+    kinds = {"type": kind} if isinstance(kind, str) else {"anyOf": [{"type": one} for one in kind]}
+    return {**kinds, **more, "description": description}
 
 
 class ToolSettings(Struct, frozen=True):

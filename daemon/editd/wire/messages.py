@@ -727,6 +727,7 @@ class AgentEntry(Result):
     session: str
     event: str
     time: str
+    pid: int | None = None  # the process that its last bracket named, while that runs
 
 
 class StatusResult(Result):

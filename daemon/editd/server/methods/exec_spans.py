@@ -55,6 +55,27 @@ class Opening(Struct, eq=False):
     wait_seconds: float
 
 
+class KnownAgent(Struct, frozen=True):
+    """An agent that announces its own work, the last method that it called, and its process."""
+
+    name: str
+    session: str
+    event: str
+    time_us: int
+    process: tuple[int, int] | None
+
+    def entry(self) -> messages.AgentEntry:
+        """Return the entry of `status`, with the number of the process while that runs."""
+        is_running = self.process is not None and _process(self.process[0]) == self.process
+        return messages.AgentEntry(
+            name=self.name,
+            session=self.session,
+            event=self.event,
+            time=rfc3339(self.time_us),
+            pid=self.process[0] if self.process is not None and is_running else None,
+        )
+
+
 class ExecMethods:
     serial_seconds = 0.0  # for which a command waits for others'
 
@@ -78,7 +99,7 @@ class ExecMethods:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
         self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
-        self._agents: OrderedDict[str, messages.AgentEntry] = OrderedDict()
+        self._agents: OrderedDict[str, KnownAgent] = OrderedDict()
         engine.outside_authorship = self._spans.attribute
         sessions.on_end.append(self._session_ended)
 
@@ -99,7 +120,7 @@ class ExecMethods:
 
     def agents(self) -> list[messages.AgentEntry]:
         """Return the agents that tell about themselves, the last heard first."""
-        return list(reversed(self._agents.values()))
+        return [agent.entry() for agent in reversed(self._agents.values())]
 
     def leave(self, caller: ClientState) -> None:
         """End the spans of a closed connection; they keep their commands' changes."""
@@ -121,7 +142,7 @@ class ExecMethods:
         span.process = None if params.pid is None else _process(params.pid)
         wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
         if params.key is not None:
-            self._note_agent(params, actor, session)
+            self._note_agent(params, actor, session, span.process)
         return self._begun(Opening(span, caller, list(places.values()), whole, wait_seconds))
 
     def _places(self, params: messages.ExecBegin) -> dict[WorkspacePath, WorkspacePath]:
@@ -355,13 +376,21 @@ class ExecMethods:
         self._note_agent(params, self._sessions.actor(params.session, caller), session)
         return messages.Empty()
 
-    def _note_agent(self, params: messages.Params, name: str | None, session: str | None) -> None:
-        """Note for `status` that an agent's hook works."""
+    def _note_agent(
+        self,
+        params: messages.Params,
+        name: str | None,
+        session: str | None,
+        process: tuple[int, int] | None = None,
+    ) -> None:
+        """Note for `status` that an agent's hook works, and the process that it belongs to."""
         if session is None:
             return
-        now_us = self._guard.clock.now_us()
-        self._agents[session] = messages.AgentEntry(
-            name=name or convert.ANYBODY, session=session, event=params.method, time=rfc3339(now_us)
+        known = self._agents.get(session)
+        if process is None and known is not None:
+            process = known.process
+        self._agents[session] = KnownAgent(
+            name or convert.ANYBODY, session, params.method, self._guard.clock.now_us(), process
         )
         self._agents.move_to_end(session)
         if len(self._agents) > AGENTS_MAX:

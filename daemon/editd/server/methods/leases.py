@@ -78,15 +78,18 @@ class LeaseMethods:
     def acquire(
         self, params: messages.LeaseAcquire, caller: ClientState
     ) -> messages.LeaseAcquireResult | WaitingLease:
-        session = self._sessions.own(params.session, caller)
+        session = self._sessions.named(params.session, caller)
         paths = convert.globs(params.paths, "A lease")
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise InvalidParams("`wait` is a number of seconds, up to a day.")
         self._guard.permit_leasing(session, paths)
         self._pass_on()  # expired leases must not refuse it
+        is_of_name = self._guard.sessions.get(session) is None
         try:
-            lease = self._leases.acquire(session, paths, params.ttl, self._clock.now_us())
+            lease = self._leases.acquire(
+                session, paths, params.ttl, self._clock.now_us(), is_of_name=is_of_name
+            )
         except Leased:
             if not seconds:
                 raise
@@ -106,7 +109,8 @@ class LeaseMethods:
             else:
                 waiting.call.reply(self._granted(result))
 
-        wait = self._leases.wait(session, paths, ttl, ended)
+        is_of_name = self._guard.sessions.get(session) is None
+        wait = self._leases.wait(session, paths, ttl, ended, is_of_name=is_of_name)
         timer = self._loop.call_later(seconds, lambda: self._queue.when_idle(lambda: self._give_up(wait)))
         waiting = self._waiting[wait] = WaitingLease(caller, timer)
         if not self._is_looking:

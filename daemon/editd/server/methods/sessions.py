@@ -86,6 +86,14 @@ class SessionMethods:
         if name is not None:
             self._sessions.admit(name, caller.number, self._now_us())
 
+    def named(self, name: str | None, caller: ClientState) -> str:
+        """Return the session that the request is for, which may be just a name. Raises UnknownSession."""
+        found = caller.session_of(name)
+        if found is None:
+            return self.own(name, caller)
+        self.admit_as(found, caller)
+        return found
+
     def own(self, name: str | None, caller: ClientState) -> str:
         """Return the name of the open session that the request is for. Raises UnknownSession."""
         found = caller.session_of(name)

@@ -1,0 +1,243 @@
+"""The start of a connection, answered without the SDK, whose import takes most of a second.
+
+    initialize, server/discover, ping, and each list    answered here
+    any other request, and all that come after it       left to `server`
+
+An agent asks for the tools as soon as the server runs, and Codex gives its model those that come in time.
+At the first message for `server`, that replays the handshake to the SDK, and drops the SDK's answer to it.
+An answer here is the SDK's, to the byte of its JSON values: a message of any other form is left to the SDK.
+
+Standard output belongs to the protocol: file descriptor 1 is standard error while a client is served.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from editd import __version__
+from editd_client.errors import EditdError
+from editd_client.mcp.resources import PROMPTS, RESOURCES, TEMPLATES
+from editd_client.mcp.tools import listed, offered_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from editd_client.mcp import Options
+    from editd_client.mcp.client_sessions import ClientSessions
+
+NAME = "editd"
+INSTRUCTIONS = (
+    "Edit files of this workspace through editd: several agents may edit at once, no change is overwritten "
+    "unseen, and each edit can be undone alone. A refused call has changed nothing, and names the next step."
+)
+CAPABILITIES = {
+    "prompts": {"listChanged": False},
+    "resources": {"subscribe": False, "listChanged": False},
+    "tools": {"listChanged": False},
+}
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSION = "2026-07-28"
+META = "io.modelcontextprotocol"
+REPLAY_ID, ROOTS_ID = "editd-handshake", "editd-roots"
+
+
+class Wire:
+    """The standard streams of this process, taken for the protocol alone."""
+
+    def __init__(self) -> None:
+        self._input = os.fdopen(_taken(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), "rb")
+        self._output = os.fdopen(_taken(1, os.dup(2)), "wb")
+        self._ahead: list[bytes] = []  # lines to read before the input
+        self._is_replayed = False
+
+    def read(self) -> bytes:
+        """Return the next line, or nothing at the end."""
+        return self._input.readline()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"))
+        self.write(text + "\n")
+        self.flush()
+
+    def replay(self, lines: list[bytes], *, is_handshake: bool) -> None:
+        """Let the SDK read these lines first; with a handshake, drop its answer to that."""
+        self._ahead, self._is_replayed = lines, is_handshake
+
+    # The methods of a text file that the SDK calls.
+
+    def readline(self) -> str:
+        line = self._ahead.pop(0) if self._ahead else self._input.readline()
+        return line.decode("utf-8", "replace")
+
+    def write(self, text: str) -> int:
+        if self._is_replayed and json.loads(text).get("id") == REPLAY_ID:
+            self._is_replayed = False
+        else:
+            self._output.write(text.encode("utf-8"))
+        return len(text)
+
+    def flush(self) -> None:
+        self._output.flush()
+
+
+def _taken(descriptor: int, replacement: int) -> int:
+    """Return a duplicate of a standard stream, which is the replacement from now on."""
+    own = os.dup(descriptor)  # Above 2: `editctl` opens closed standard streams at its start.
+    os.dup2(replacement, descriptor)
+    os.close(replacement)
+    return own
+
+
+class Handshake:
+    """The requests of one client until one of them needs the SDK."""
+
+    def __init__(self, options: Options, sessions: ClientSessions, wire: Wire) -> None:
+        self._options = options
+        self._sessions = sessions
+        self._wire = wire
+        self._replay: list[bytes] = []
+        self._has_roots = self._may_ask = self._is_announced = False
+
+    def serve(self) -> bool:
+        """Answer what needs no SDK. Return whether a message for `server` has come, False at the end."""
+        while line := self._wire.read():
+            message = _parsed(line)
+            if message is None or not self._is_answered(message, line):
+                self._wire.replay([*self._replay, line], is_handshake=bool(self._replay))
+                return True
+        return False
+
+    def _is_answered(self, message: dict[str, Any], line: bytes) -> bool:
+        method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+        if "method" not in message and number == ROOTS_ID:
+            self._note_roots(message.get("result"))
+            return True
+        if not isinstance(method, str) or not isinstance(params, dict):
+            return False
+        if "id" not in message:
+            if method == "notifications/initialized" and self._replay:
+                self._replay[1:] = [line]
+            return True  # None of the others has an effect before the first call.
+        if not isinstance(number, str | int) or isinstance(number, bool):
+            return False
+        result = self._result(method, params)
+        if result is None:
+            return False
+        self._wire.send({"id": number, "result": result})
+        if method == "initialize":
+            replayed = {"jsonrpc": "2.0", "id": REPLAY_ID, "method": method, "params": params}
+            self._replay = [json.dumps(replayed).encode() + b"\n"]
+        elif method == "tools/list":
+            self._announce()
+        return True
+
+    def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the result of a request, or None if only the SDK can give it."""
+        meta = params.get("_meta", {})
+        if not isinstance(meta, dict) or params.get("cursor") is not None:
+            return None
+        if any(name.startswith(META) for name in meta):
+            return None if self._replay else self._modern_result(method, meta)
+        if method == "initialize":
+            return None if self._replay else self._initialized(params)
+        return self._listed(method) if self._replay else None
+
+    def _initialized(self, params: dict[str, Any]) -> dict[str, Any] | None:
+        version, client = params.get("protocolVersion"), _client_name(params.get("clientInfo"))
+        abilities = params.get("capabilities")
+        if not isinstance(version, str) or client is None or not isinstance(abilities, dict):
+            return None
+        self._has_roots = isinstance(abilities.get("roots"), dict)
+        self._may_ask = _may_ask(abilities)
+        self._sessions.introduce(client)
+        return {
+            "protocolVersion": version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+            "capabilities": CAPABILITIES,
+            "serverInfo": {"name": NAME, "version": __version__},
+            "instructions": INSTRUCTIONS,
+        }
+
+    def _modern_result(self, method: str, meta: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the result for a client that introduces itself with each request."""
+        client, abilities = (
+            _client_name(meta.get(f"{META}/clientInfo")),
+            meta.get(f"{META}/clientCapabilities"),
+        )
+        is_modern = meta.get(f"{META}/protocolVersion") == MODERN_VERSION
+        if not is_modern or client is None or not isinstance(abilities, dict):
+            return None
+        if method == "server/discover":
+            found: dict[str, Any] | None = {
+                "supportedVersions": [MODERN_VERSION],
+                "capabilities": CAPABILITIES,
+                "instructions": INSTRUCTIONS,
+            }
+        else:
+            self._may_ask = _may_ask(abilities)
+            found = self._listed(method) if method != "ping" else None  # which the modern era has not
+        if found is None:
+            return None
+        self._sessions.introduce(client)
+        stamp = {f"{META}/serverInfo": {"name": NAME, "version": __version__}}
+        return {**found, "resultType": "complete", "cacheScope": "private", "ttlMs": 0, "_meta": stamp}
+
+    def _listed(self, method: str) -> dict[str, Any] | None:
+        match method:
+            case "ping":
+                return {}
+            case "tools/list":
+                tools = offered_tools(self._options, may_ask=self._may_ask)
+                return {"tools": [listed(tool) for tool in tools]}
+            case "resources/list":
+                return {"resources": RESOURCES}
+            case "resources/templates/list":
+                return {"resourceTemplates": TEMPLATES}
+            case "prompts/list":
+                return {"prompts": PROMPTS}
+            case _:
+                return None
+
+    # ── The workspace ─────────────────────────────────────────────────────────────────────────────
+
+    def _announce(self) -> None:
+        """Let commands in the agent's shell act in the session; ask the client for its roots before."""
+        if not self._sessions.needs_roots or not self._has_roots:
+            self._choose([])
+        elif not self._is_announced:
+            self._wire.send({"id": ROOTS_ID, "method": "roots/list"})
+        self._is_announced = True
+
+    def _note_roots(self, result: object) -> None:
+        roots = result.get("roots") if isinstance(result, dict) else None
+        entries = [root for root in roots if isinstance(root, dict)] if isinstance(roots, list) else []
+        self._choose([str(root.get("uri", "")) for root in entries])
+
+    def _choose(self, roots: list[str]) -> None:
+        with contextlib.suppress(EditdError):  # Each call will report the error.
+            self._sessions.choose(roots)
+            self._sessions.announce()
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
+
+
+def _client_name(info: object) -> str | None:
+    """Return the name of a program that tells its name and its version, otherwise None."""
+    if not isinstance(info, dict) or not isinstance(info.get("version"), str):
+        return None
+    name = info.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _may_ask(abilities: Mapping[str, Any]) -> bool:
+    """Return what `server.may_ask` returns for these capabilities."""
+    asking = abilities.get("elicitation")
+    return isinstance(asking, dict) and (asking.get("form") is not None or asking.get("url") is None)

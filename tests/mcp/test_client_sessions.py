@@ -1,0 +1,159 @@
+"""The session of an MCP call: that of the agent's hooks where it can be known, otherwise the connection's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from raw_client import SED, ShellAgent, hello, newest, raw_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from raw_client import RawClient
+    from workplace import Workplace
+
+CODEX_ID = "0199b5a2-1111-7000-8000-abcdef01cafe"
+CODEX = "codex-ef01cafe"
+
+
+@pytest.fixture
+def workspace(place: Workplace) -> Iterator[Workplace]:
+    place.write({"a.txt": "one\ntwo\n", "b.txt": "b\n"})
+    place.start().close()
+    yield place
+    place.stop()
+
+
+@pytest.fixture
+def hook(workspace: Workplace) -> Iterator[Client]:
+    """The hook of an agent: it names sessions, and opens none."""
+    with workspace.client() as made:
+        made.hello("gemini")
+        yield made
+
+
+def write(client: RawClient, path: str, session_id: str | None = None) -> None:
+    """Write a file, as a client that sends the id of its session or does not."""
+    edits = [{"op": "write", "path": path, "content": f"{path}\n"}]
+    call(client, "apply_edits", {"edits": edits}, session_id)
+
+
+def call(client: RawClient, tool: str, arguments: dict[str, Any], session_id: str | None = None) -> Any:
+    meta = {} if session_id is None else {"_meta": {"callId": "1", "threadId": "t", "sessionId": session_id}}
+    result = client.ask(9, "tools/call", name=tool, arguments=arguments, **meta)["result"]
+    assert not result["isError"], result
+    return result["structuredContent"]
+
+
+def begin(client: RawClient, name: str) -> None:
+    client.ask(1, "initialize", **hello(name))
+    client.send({"method": "notifications/initialized"})
+
+
+def native_edit(hook: Client, place: Workplace, session: str, path: str, *, pid: int | None = None) -> None:
+    """An edit by the agent's own tool, as its hooks announce it."""
+    hook.exec_begin(f"edit {path}", paths=[path], key=f"{session}:{path}", session=session, pid=pid)
+    place.write({path: f"{session}\n"})
+    hook.exec_end(key=f"{session}:{path}", session=session, status=0)
+
+
+def test_a_call_of_codex_acts_in_the_session_that_its_hooks_name(workspace: Workplace, hook: Client) -> None:
+    before = workspace.files()
+    with raw_client(workspace) as client:
+        begin(client, "codex-mcp-client")
+        client.ask(2, "tools/list")
+        write(client, "made.txt", CODEX_ID)
+        assert newest(workspace) == ("edit", "codex", CODEX)
+        lease = call(client, "lease", {"action": "acquire", "paths": ["*.txt"]}, CODEX_ID)["lease"]
+        native_edit(hook, workspace, CODEX, "a.txt")
+        assert newest(workspace)[::2] == ("exec", CODEX)
+        call(client, "lease", {"action": "release", "lease": lease}, CODEX_ID)
+        call(client, "rollback_session", {}, CODEX_ID)
+        assert workspace.files() == before
+        write(client, "other.txt", "another-session-1234abcd")
+        assert newest(workspace)[2] == "codex-1234abcd"
+        assert client.end() == b""
+    assert hook.session_list().sessions == [], "it has opened none"
+
+
+def test_a_client_of_another_name_sends_its_id_in_vain(workspace: Workplace) -> None:
+    with raw_client(workspace) as client:
+        begin(client, "somebody")
+        write(client, "made.txt", CODEX_ID)
+        assert newest(workspace) == ("edit", "somebody", "somebody")
+
+
+@pytest.mark.parametrize("session_id", ["", "\n", 7, None, ["x"]])
+def test_an_id_that_is_none_names_no_session(workspace: Workplace, session_id: Any) -> None:
+    with raw_client(workspace) as client:
+        begin(client, "codex-mcp-client")
+        write(client, "made.txt", session_id)
+        assert newest(workspace) == ("edit", "codex", "codex")
+
+
+def test_a_session_that_is_named_at_the_start_goes_before_that_of_the_hooks(
+    workspace: Workplace, hook: Client
+) -> None:
+    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=os.getpid())
+    with raw_client(workspace, "--session", "named") as client:
+        begin(client, "codex-mcp-client")
+        write(client, "made.txt", CODEX_ID)
+        assert newest(workspace)[2] == "named"
+
+
+def test_a_server_acts_in_the_only_session_that_its_parent_has_named(
+    workspace: Workplace, hook: Client
+) -> None:
+    """This process is the agent here: it starts the server, and its hooks name it."""
+    before = workspace.files()
+    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=os.getpid())
+    with raw_client(workspace) as client:
+        begin(client, "gemini-cli-mcp-client")
+        client.ask(2, "tools/list")
+        write(client, "made.txt")
+        assert newest(workspace) == ("edit", "gemini", "gemini-12345678")
+        native_edit(hook, workspace, "gemini-other", "b.txt", pid=os.getpid())
+        write(client, "more.txt")
+        assert newest(workspace)[2] == "gemini-12345678", "the first call decides"
+        call(client, "rollback_session", {})
+    assert workspace.files() == before | {"b.txt": b"gemini-other\n"}
+
+
+def test_of_two_sessions_that_its_parent_has_named_it_takes_none(workspace: Workplace, hook: Client) -> None:
+    for session, path in (("gemini-1", "a.txt"), ("gemini-2", "b.txt")):
+        native_edit(hook, workspace, session, path, pid=os.getpid())
+    with raw_client(workspace) as client:
+        begin(client, "gemini-cli-mcp-client")
+        write(client, "made.txt")
+        assert newest(workspace) == ("edit", "gemini-cli", "gemini-cli")
+
+
+def test_the_session_of_another_process_is_not_taken(workspace: Workplace, hook: Client) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as another:
+        native_edit(hook, workspace, "gemini-1", "a.txt", pid=another.pid)
+        assert [agent.pid for agent in hook.status().agents] == [another.pid]
+        with raw_client(workspace) as client:
+            begin(client, "gemini-cli-mcp-client")
+            write(client, "made.txt")
+            assert newest(workspace)[2] == "gemini-cli"
+        another.kill()
+        another.wait()
+        assert [agent.pid for agent in hook.status().agents] == [None], "it has ended"
+
+
+def test_a_command_in_the_shell_of_such_an_agent_is_in_the_same_session(workspace: Workplace) -> None:
+    agent = ShellAgent(workspace, name="codex-mcp-client")
+    edits = [{"op": "write", "path": "made.txt", "content": "x\n"}]
+    agent.ask(
+        "call", {"name": "apply_edits", "arguments": {"edits": edits}, "_meta": {"sessionId": CODEX_ID}}
+    )
+    assert newest(workspace)[2] == CODEX
+    agent.run(*SED)
+    assert newest(workspace) == ("exec", "codex", CODEX)
+    agent.close()

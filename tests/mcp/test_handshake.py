@@ -1,0 +1,137 @@
+"""The start of `editctl mcp`: answered at once, without the SDK, and as the SDK would."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from raw_client import hello, raw_client
+from workplace import Workplace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+START_SECONDS_MAX = 10.0  # 0.1 on an idle machine: `python tests/bench/mcp_start.py` measures it
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("handshake") / "place") as made:
+        made.start().close()
+        yield made
+        made.client().shutdown()
+
+
+def envelope() -> dict[str, Any]:
+    """What each request of the modern era has in `_meta`."""
+    return {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+
+
+def without_the_sdk(place: Workplace) -> str:
+    """A folder for PYTHONPATH in which the SDK is found, but cannot be imported."""
+    folder = place.folder / "broken"
+    for name in ("mcp", "mcp_types"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "__init__.py").write_text("raise ImportError('it was imported')\n")
+    return str(folder)
+
+
+def test_a_client_that_only_asks_what_there_is_needs_no_sdk_and_no_daemon(shared: Workplace) -> None:
+    words = ["--dialect", "claude", "--dialect", "roo", "--workspace", str(shared.root)]
+    with raw_client(shared, *words, PYTHONPATH=without_the_sdk(shared)) as client:
+        began = time.monotonic()
+        assert client.ask(1, "initialize", **hello())["result"]["serverInfo"]["name"] == "editd"
+        client.send({"method": "notifications/initialized"})
+        names = [tool["name"] for tool in client.ask("two", "tools/list")["result"]["tools"]]
+        assert time.monotonic() - began < START_SECONDS_MAX
+        assert {"apply_edits", "str_replace_based_edit_tool", "search_and_replace"} < set(names)
+        assert client.ask(3, "ping") == {"result": {}}
+        assert client.end() == b""
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "1999-01-01"])
+def test_the_answers_are_those_of_the_sdk(shared: Workplace, version: str) -> None:
+    asked: Sequence[tuple[str, dict[str, Any]]] = (
+        ("initialize", hello(version=version, roots={})),
+        ("ping", {}),
+        *((method, {}) for method in LISTS),
+        *((method, {"_meta": {"progressToken": 1}, "cursor": None}) for method in LISTS),
+    )
+    words = ("--dialect", "cline", "--workspace", str(shared.root))
+    with raw_client(shared, *words) as quick, raw_client(shared, *words) as whole:
+        assert "error" in whole.ask(0, "of/the/sdk"), "from here on the SDK has the connection"
+        for number, (method, params) in enumerate(asked, 1):
+            assert quick.ask(number, method, **params) == whole.ask(number, method, **params), method
+        assert quick.end() == whole.end() == b""
+
+
+def test_the_answers_of_the_modern_era_are_those_of_the_sdk(shared: Workplace) -> None:
+    with raw_client(shared) as quick, raw_client(shared) as whole:
+        assert "error" in whole.ask(0, "of/the/sdk", _meta=envelope())
+        for number, method in enumerate(("server/discover", *LISTS), 1):
+            answers = [client.ask(number, method, _meta=envelope()) for client in (quick, whole)]
+            assert answers[0] == answers[1], method
+            assert "result" in answers[0]
+        call = {"name": "log", "arguments": {}, "_meta": envelope()}
+        assert quick.ask(9, "tools/call", **call)["result"]["isError"] is False
+        assert quick.end() == whole.end() == b""
+
+
+def test_what_is_not_in_order_is_refused_as_ever_and_the_connection_goes_on(shared: Workplace) -> None:
+    with raw_client(shared) as client:
+        assert client.ask(1, "tools/list")["error"]["code"] == -32602, "before initialize"
+        assert client.ask(2, "initialize", protocolVersion="2025-06-18")["error"]["code"] == -32602
+        assert "result" in client.ask(3, "initialize", **hello())
+        assert client.ask(4, "tools/list", cursor=7)["error"]["code"] == -32602
+        assert "result" in client.ask(5, "tools/list")
+        assert client.end() == b""
+
+
+def test_the_handshake_is_answered_once_though_the_sdk_hears_of_it_again(shared: Workplace) -> None:
+    with raw_client(shared) as client:
+        client.send(
+            {"id": 1, "method": "initialize", "params": hello("once")},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/list"},
+            {"id": 3, "method": "tools/call", "params": {"name": "log", "arguments": {}}},
+        )
+        assert [client.receive()["id"] for _ in range(3)] == [1, 2, 3]
+        assert client.ask(4, "initialize", **hello("twice"))["result"]["protocolVersion"] == "2025-06-18"
+        assert client.end() == b""
+
+
+def test_the_roots_of_a_client_count_though_it_sends_them_before_any_call(shared: Workplace) -> None:
+    with raw_client(shared, folder=shared.folder / "home", EDITD_WORKSPACE="") as client:
+        client.ask(1, "initialize", **hello("rooted", roots={"listChanged": True}))
+        client.send({"method": "notifications/initialized"}, {"id": 2, "method": "tools/list"})
+        assert client.receive()["id"] == 2
+        asked = client.receive()
+        assert asked["method"] == "roots/list"
+        client.send({"id": asked["id"], "result": {"roots": [{"uri": shared.root.as_uri()}]}})
+        call = {"name": "read_file", "arguments": {"path": "none.txt"}}
+        result = client.ask(3, "tools/call", **call)["result"]
+        assert result["structuredContent"]["error"] == "file_missing", "and not that a home folder is refused"
+        assert client.end() == b""
+
+
+def test_roots_that_come_too_late_are_asked_for_again_by_the_first_call(shared: Workplace) -> None:
+    with raw_client(shared, folder=shared.folder / "home", EDITD_WORKSPACE="") as client:
+        client.ask(1, "initialize", **hello("late", roots={}))
+        client.send({"method": "notifications/initialized"}, {"id": 2, "method": "tools/list"})
+        assert client.receive()["id"] == 2
+        first = client.receive()
+        call = {"name": "read_file", "arguments": {"path": "none.txt"}}
+        client.send({"id": 3, "method": "tools/call", "params": call})
+        second = client.receive()
+        assert [first["method"], second["method"]] == ["roots/list", "roots/list"]
+        for asked in (first, second):
+            client.send({"id": asked["id"], "result": {"roots": [{"uri": shared.root.as_uri()}]}})
+        assert client.receive()["result"]["structuredContent"]["error"] == "file_missing"
+        assert client.end() == b""

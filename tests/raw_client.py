@@ -1,0 +1,121 @@
+"""MCP clients that speak to `editctl mcp` by lines: in this process, and as an agent with a shell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workplace import Workplace
+
+EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
+AGENT = Path(__file__).with_name("mcp") / "shell_agent.py"
+SED = ("exec", "--", "sed", "-i", "s/one/1/", "a.txt")
+
+
+class RawClient:
+    """A client that sends lines and reads lines, and knows nothing of MCP."""
+
+    def __init__(self, place: Workplace, *words: str, folder: Path | None = None, **variables: str) -> None:
+        self.process = subprocess.Popen(
+            [*EDITCTL, "mcp", *words], env=place.environment | variables, cwd=folder or place.root,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        for message in messages:
+            self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        assert message.pop("jsonrpc") == "2.0"
+        return message
+
+    def ask(self, number: int | str, method: str, **params: Any) -> dict[str, Any]:
+        """The message that answers a request."""
+        self.send({"id": number, "method": method, "params": params})
+        message = self.receive()
+        assert message.pop("id") == number
+        return message
+
+    def end(self) -> bytes:
+        """Close the input; return what the server has still written, and check that it ends well."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        assert self.process.wait(30) == 0
+        return rest
+
+
+@contextlib.contextmanager
+def raw_client(
+    place: Workplace, *words: str, folder: Path | None = None, **variables: str
+) -> Iterator[RawClient]:
+    made = RawClient(place, *words, folder=folder, **variables)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        with made.process:  # closes its streams
+            made.process.wait()
+
+
+def hello(name: str = "raw", version: str = "2025-06-18", **capabilities: Any) -> dict[str, Any]:
+    """The parameters of `initialize`."""
+    info = {"name": name, "version": "1"}
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": info}
+
+
+class ShellAgent:
+    """An agent in a process of its own: an MCP client that runs commands, as told line by line."""
+
+    def __init__(self, place: Workplace, *wrapper: str, name: str = "coder", servers: int = 1) -> None:
+        words = json.dumps([*wrapper, *EDITCTL, "mcp"])
+        self._process = subprocess.Popen(
+            [sys.executable, str(AGENT), name, str(servers), words],
+            env=place.environment, cwd=place.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def ask(self, kind: str, what: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([kind, what]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def edit(self, path: str, content: str) -> None:
+        arguments = {"edits": [{"op": "write", "path": path, "content": content}]}
+        answer = self.ask("call", {"name": "apply_edits", "arguments": arguments})
+        assert not answer.get("isError"), answer
+
+    def run(self, *words: str, code: int = 0, **variables: str) -> str:
+        """The standard error of `editctl` with these words, in a shell of the agent's."""
+        answer = self.ask("run", {"words": [*EDITCTL, *words], "variables": variables})
+        assert answer["code"] == code, answer
+        said: str = answer["stderr"]
+        return said
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(30) == 0
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def newest(place: Workplace) -> tuple[str, str, str | None]:
+    with place.client() as client:
+        made = client.log(limit=1).transactions[0]
+    return made.kind, made.actor, made.session
