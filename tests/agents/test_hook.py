@@ -200,7 +200,7 @@ def test_a_refusal_has_the_agent_s_own_form_with_hint_and_diff(agent: str, folde
     assert daemon.asked[1][1]["pid"] == os.getpid()
 
 
-@pytest.mark.parametrize("name", ["leased", "stale", "permission_denied", "unread"])
+@pytest.mark.parametrize("name", ["leased", "stale", "permission_denied", "path_protected", "unread"])
 def test_these_refusals_deny_the_tool(name: str, folder: Path) -> None:
     daemon = JsonDaemon(folder, refusing(name, ""))
     assert "deny" in hook("codex", first_edit("codex", folder / "root"), daemon.path, folder).stdout

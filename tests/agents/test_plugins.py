@@ -170,7 +170,7 @@ def test_amp_s_calls_become_these_requests(folder: Path) -> None:
     assert asked[5][1]["all"]
 
 
-@pytest.mark.parametrize("name", ["leased", "stale", "permission_denied", "unread"])
+@pytest.mark.parametrize("name", ["leased", "stale", "permission_denied", "path_protected", "unread"])
 def test_a_refusal_is_the_plugin_s_answer_with_the_difference(name: str, folder: Path) -> None:
     daemon = JsonDaemon(folder, refuse(name))
     [text] = run("opencode", folder, [before("edit", {"filePath": "a.txt"})])

@@ -198,6 +198,25 @@ def end(place: Workplace, session: str, path: str, *, seen: bool = True) -> list
         return ended.transactions
 
 
+def is_let_in_by(begin: Callable[[], float], end: Callable[[], object]) -> bool:
+    """Return whether `begin`, which waits, is answered after `end` only.
+
+    However late the machine lets either of them run: no time is compared but their order.
+    """
+    answered, waited = threading.Event(), list[float]()
+
+    def run() -> None:
+        waited.append(begin())
+        answered.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    has_waited = not answered.wait(0.3)
+    end()
+    thread.join()
+    return has_waited and bool(waited)
+
+
 def test_an_edit_between_two_hooks_is_the_sessions_by_its_path(place: Workplace, client: Client) -> None:
     place.write({"a.txt": "before\n"})
     command = client.exec_begin("make").exec
@@ -263,6 +282,20 @@ def test_leases_and_the_scope_hold_for_an_agents_own_tools(
     assert [entry.activity.running for entry in listed(client, "narrow")] == [["e"]]  # type: ignore[union-attr]
 
 
+def test_a_path_that_the_configuration_protects_is_so_for_an_agents_own_tools(
+    place: Workplace, client: Client
+) -> None:
+    config = place.folder / "config/editd/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('protect = ["**/*.pem"]\n')
+    assert client.config_reload().applied == ["protect"]
+    (place.root / "link").symlink_to("keys/a.pem")
+    for path in ("keys/a.pem", "link"):
+        error = refused(lambda path=path: begin(place, "codex", path))  # type: ignore[misc]
+        assert (error.name, error.data["protect"]) == ("path_protected", "**/*.pem")
+    begin(place, "codex", "a.txt")
+
+
 def listed(client: Client, session: str) -> list[SessionEntry]:
     return [one for one in client.session_list(activity=True).sessions if one.session == session]
 
@@ -271,15 +304,12 @@ def test_the_second_session_for_a_file_waits_for_the_first(place: Workplace, cli
     begin(place, "one", "a.txt")
     assert begin(place, "two", "b.txt") == 0
     place.write({"a.txt": "one\n"})
-    timer = threading.Timer(0.3, lambda: end(place, "one", "a.txt"))
-    timer.start()
-    assert begin(place, "two", "a.txt") >= 0.2
-    timer.join()
+    assert is_let_in_by(lambda: begin(place, "two", "a.txt", wait=60.0), lambda: end(place, "one", "a.txt"))
     place.write({"a.txt": "two\n"})
     end(place, "two", "a.txt")
     assert [session for _, session, _, _ in made_by(place)] == ["one", "two"]
     begin(place, "one", "a.txt")
-    assert begin(place, "two", "a.txt", wait=0.1) >= 0.1
+    assert begin(place, "two", "a.txt") >= 2.0, "it waits so long if nothing else is said"
     place.write({"a.txt": "anybody\n"})
     end(place, "one", "a.txt")
     made = client.log().transactions[0]
@@ -288,12 +318,14 @@ def test_the_second_session_for_a_file_waits_for_the_first(place: Workplace, cli
 
 def test_commands_wait_for_each_other_if_they_are_asked_to(client: Client, other: Client) -> None:
     first = client.exec_begin("make").exec
-    timer = threading.Timer(0.3, lambda: client.exec_end(first, 0))
-    timer.start()
-    begun = other.exec_begin("npm test", wait=20.0)
-    timer.join()
-    assert begun.waited >= 0.2
-    assert other.exec_end(begun.exec, 0).transaction is None
+    begun = []
+
+    def begin_another() -> float:
+        begun.append(other.exec_begin("npm test", wait=60.0))
+        return begun[0].waited
+
+    assert is_let_in_by(begin_another, lambda: client.exec_end(first, 0))
+    assert other.exec_end(begun[0].exec, 0).transaction is None
 
 
 def test_commands_take_turns_if_the_configuration_says_so(
@@ -301,13 +333,10 @@ def test_commands_take_turns_if_the_configuration_says_so(
 ) -> None:
     config = place.folder / "config/editd/config.toml"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text('[agents]\nserial = "20s"\n')
+    config.write_text('[agents]\nserial = "60s"\n')
     assert client.config_reload().applied == ["agents.serial"]
     first = client.exec_begin("make").exec
-    timer = threading.Timer(0.3, lambda: client.exec_end(first, 0))
-    timer.start()
-    assert other.exec_begin("npm test").waited >= 0.2
-    timer.join()
+    assert is_let_in_by(lambda: other.exec_begin("npm test").waited, lambda: client.exec_end(first, 0))
 
 
 def test_an_end_that_was_lost_comes_with_the_next_edit_or_the_end_of_the_turn(

@@ -38,7 +38,7 @@ COMMAND_LENGTH_MAX = 10_000  # the daemon's limit, in characters
 KEY_LENGTH_MAX = 1000
 SUN_PATH_MAX = 107
 AGENT_ID_LENGTH = 4  # the last characters of a sub-agent's id
-REFUSALS = ("leased", "stale", "permission_denied", "unread")
+REFUSALS = ("leased", "stale", "permission_denied", "path_protected", "unread")
 SHELLS = ("sh", "bash", "dash", "zsh", "fish")
 
 

@@ -144,12 +144,14 @@ class AccessControl(Struct, frozen=True):
         reader: Reader,
         states: Mapping[WorkspacePath, FileState | None],
         whole: Collection[WorkspacePath],
+        rules: EditPolicy,
     ) -> None:
         """Verify that a tool of the session's own may change these files, which it overwrites if in `whole`.
 
-        Raises PermissionDenied, Leased, Stale or Unread.
+        Raises PathProtected, PermissionDenied, Leased, Stale or Unread.
         """
         changes = [Change(path, state, state or FileState(b"")) for path, state in states.items()]
+        rules.permit(changes)
         session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)

@@ -12,7 +12,7 @@ const EDITCTL = "" // the command that starts a daemon; empty: none is started
 const STRICT = false // refuse any edit of a file that others changed since it was read
 const FIRST_MS = 1000 * Number(process.env.EDITD_HOOK_SECONDS || 0.2) || 200, ANSWER_MS = Math.max(3000, FIRST_MS)
 const SILENT_MS = 10000, FAILURES_MAX = 3, DIFF_MAX = 4000
-const REFUSALS = ["leased", "stale", "permission_denied", "unread"]
+const REFUSALS = ["leased", "stale", "permission_denied", "path_protected", "unread"]
 const READERS = new Set(("basename cat cd cmp cut date df diff dirname du echo false grep head id jq ls md5sum nl printf ps pwd " +
   "readlink realpath rg sha1sum sha256sum stat tail test tr true type uname wc which whoami").split(" "))
 const GIT_READERS = new Set(("blame cat-file describe diff for-each-ref grep log ls-files ls-tree merge-base rev-list rev-parse " +

@@ -217,7 +217,7 @@ class ExecMethods:
         view, span = self._engine.look_at(opening.files), opening.span
         states = {path: view.file_at(path) for path in opening.files}
         try:
-            self._guard.permit_tool(span.session, span.reader, states, whole)
+            self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.rules)
         except Stale as stale:
             explain(stale, self._engine.history, view.file_at)
             raise
