@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from editd.wire.messages import (
@@ -203,6 +204,10 @@ def _scoped(client: Client, _root: str, path: str) -> object:
         return client.read(path, session=session)
 
 
+def rfc3339_now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
 def _bracketed(client: Client, _root: str, path: str) -> object:
     return client.exec_end(client.exec_begin("it", paths=[path], whole=[path]).exec, 0, seen=True)
 
@@ -218,6 +223,7 @@ METHODS: dict[str, Callable[[Client, str, str], object]] = {
     "blame": lambda client, _, path: client.blame(path),
     "lease": _leased,
     "exec": _bracketed,
+    "claim": lambda client, _, path: client.claim([path], rfc3339_now(), "it", session="claimer"),
     "seen": lambda client, _, path: client.seen([SeenFile(path=path)]),
     "scope": _scoped,
     "restore": lambda client, _, path: client.restore(0, paths=[path], dry_run=True),

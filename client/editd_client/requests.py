@@ -715,6 +715,17 @@ def exec_end(
     )
 
 
+def claim(
+    paths: Sequence[str], since: str, command: str, *, session: str | None = None
+) -> PreparedCall[messages.ClaimResult]:
+    """Attribute to the session the changes of these paths that nobody announced, made since then.
+
+    `since` is an RFC 3339 time, at most 60 seconds ago. For an agent that tells of its edits afterwards.
+    """
+    asked = messages.Claim(command=command, paths=list(paths), since=since, session=session)
+    return call(asked, messages.ClaimResult)
+
+
 def seen(files: Sequence[messages.SeenFile], *, session: str | None = None) -> PreparedCall[None]:
     """Note files as read by the session, without their content: for an agent's own reads."""
     return call_without_result(messages.Seen(files=list(files), session=session))
@@ -996,6 +1007,7 @@ class RequestMethods:
     lease_list = request_method(lease_list)
     exec_begin = request_method(exec_begin)
     exec_end = request_method(exec_end)
+    claim = request_method(claim)
     seen = request_method(seen)
     blame = request_method(blame)
     unsubscribe = request_method(unsubscribe)

@@ -142,3 +142,19 @@ def test_a_tools_edit_of_a_file_that_others_changed_names_the_transaction(editct
     said = editctl("tool", "claude", "str_replace_based_edit_tool", "--args", arguments, **ours).stdout
     assert "app.txt was changed since this session read it, by 1 " in said
     assert "edit by bob: Digits" in said
+
+
+def test_changes_that_nobody_announced_are_claimed_for_a_session(place: Workplace, editctl: Run) -> None:
+    place.write({"app.txt": "changed\n"})
+    assert editctl("claim", "--session", "aider-1", "-m", "rename", "app.txt").stdout == "Claimed: 1.\n"
+    log = editctl("log", "--oneline").stdout.splitlines()
+    assert re.fullmatch(r"2 [0-9a-f]{7} claim by \S+ in aider-1, of 1: rename", log[0]), log[0]
+    assert re.fullmatch(r"1 [0-9a-f]{7} exec by \S+ in aider-1, claimed by 2: app.txt", log[1]), log[1]
+    assert editctl("claim", "--session", "other", "app.txt").stdout == "Nothing to claim.\n"
+    old = editctl("claim", "--session", "aider-1", "--since", "2h", "app.txt", code=1)
+    assert "more than 60 seconds ago" in old.stderr
+    assert "Give --session NAME" in editctl("claim", "app.txt", code=1).stderr
+    made = json.loads(editctl("claim", "--json", "--session", "aider-1", "app.txt").stdout)
+    assert made == {"transactions": [1]}, "a second time changes nothing"
+    editctl("rollback", "aider-1")
+    assert place.files()["app.txt"] == TEXT.encode()

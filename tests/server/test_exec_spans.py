@@ -482,7 +482,13 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
         client.settle()
     place.stop()
     for name, statements in (
-        ("index.db", ("alter table tx drop column attribution", "pragma user_version = 6")),
+        (
+            "index.db",
+            (
+                *(f"alter table tx drop column {name}" for name in ("attribution", "claims", "claimed_by")),
+                "pragma user_version = 6",
+            ),
+        ),
         ("seen.db", ("drop table span",)),
     ):
         with contextlib.closing(sqlite3.connect(place.state / name)) as database, database:

@@ -38,6 +38,12 @@ def test_whatever_an_author_writes_is_read_back(
     assert written.notes == '{"a":1}'
 
 
+def test_the_claimed_transactions_are_read_back() -> None:
+    text = transaction_record.compose(7, "claim", Authorship("a", "s", "edit"), 1, [], [], claims=[3, 5])
+    assert transaction_record.parse(text).claims == (3, 5)
+    assert text.startswith("edit\n\n")
+
+
 @given(
     proposal=st.none() | st.integers(1, 10**9),
     hunks=st.lists(st.integers(1, 5000), max_size=5),

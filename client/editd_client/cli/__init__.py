@@ -30,6 +30,7 @@ DONE, REFUSED, USAGE, UNREACHABLE, PROBLEMS, UNWRITTEN, INTERRUPTED = 0, 1, 2, 3
 IN_A_SESSION = (
     "exec",
     "mcp",
+    "claim",
     "read",
     "acquire",
     "renew",
@@ -60,6 +61,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "mcp": "Serve edit tools to an agent over MCP.",
         "integrate": "Have a coding agent's own edits and commands recorded as its own.",
         "hook": "Announce an event of an agent to the daemon.",
+        "claim": "Attribute changes that nobody announced to your session.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
         "review": "Set the reviewers' PIN, and let edits land for a time.",
     },
@@ -99,7 +101,7 @@ MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb h
     "contents": ("read", "diff", "blame"),
     "daemon": ("start", "stop", "status", "workspaces", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
-    "agents": ("integrate", "hook"),
+    "agents": ("integrate", "hook", "claim"),
 }
 
 EPILOG = """\b

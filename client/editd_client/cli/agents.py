@@ -1,4 +1,4 @@
-"""Agents with tools of their own: `integrate` and `hook`."""
+"""Agents with tools of their own: `integrate`, `hook` and `claim`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from editd_client.agents import NAMES
 from editd_client.agents.hook import adapter_of, run
 from editd_client.cli import output
-from editd_client.cli.options import as_json
+from editd_client.cli.options import as_json, parse_time
 from editd_client.errors import EditdError, Unreachable, refusal
 
 if TYPE_CHECKING:
@@ -261,6 +261,37 @@ def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
     for one in known:  # the last heard first
         newest.setdefault(one.name, {"session": one.session, "time": one.time, "event": one.event})
     return newest
+
+
+@click.command("claim")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
+@click.option(
+    "--since", metavar="WHEN", default="10s",
+    help="Time of the oldest change to claim, at most 60 seconds ago (default: 10s).",
+)  # fmt: skip
+@click.option("-m", "--message", metavar="TEXT", default="claimed", help="What made the changes.")
+@as_json
+@click.pass_obj
+def claim_verb(invocation: Invocation, paths: tuple[str, ...], since: str, message: str) -> int:
+    """Attribute changes that nobody announced to your session.
+
+    For an agent or a program without hooks, which can only report its edits afterwards. The changes of
+    these files alone, recorded as `outside` since then, become the session's. From then on log, blame,
+    rollback and publish treat them as its own. A change that a running command or another agent's tool
+    may have made is not claimed. Needs a session, from --session or EDITD_SESSION.
+
+    \b
+    Examples:
+      editctl claim --session aider-1 src/app.py
+      editctl claim --session aider-1 --since 30s -m 'aider: rename' src/app.py src/util.py
+    """
+    with invocation.client() as client:
+        named = [invocation.path(path, for_new=True) for path in paths]
+        result = client.claim(named, parse_time(since), message)
+        if not invocation.say_json(result):
+            seqs = ", ".join(map(str, result.transactions))
+            output.echo(f"Claimed: {seqs}." if seqs else "Nothing to claim.")
+    return 0
 
 
 @click.command("hook")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LIMIT = 50
 PAGE = 1000  # transactions in one request, while messages are searched
-KINDS = ["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
+KINDS = ["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore", "claim"]
 _COUNT = re.compile(r"-\d+")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 

@@ -247,6 +247,10 @@ def _about_plainly(transaction: Transaction) -> str:
         about += f" in {plain(transaction.session)}"
     if transaction.undoes:
         about += f", of {', '.join(_undone(transaction))}"
+    if isinstance(transaction.claims, list):
+        about += f", of {', '.join(map(str, transaction.claims))}"
+    if isinstance(transaction.claimed_by, int):
+        about += f", claimed by {transaction.claimed_by}"
     if transaction.undone_by is not None:
         about += f", undone by {transaction.undone_by}"
     elif by := sorted({file.undone_by for file in transaction.files if isinstance(file.undone_by, int)}):
@@ -345,6 +349,7 @@ AT_THE_SHELL = (
     (r"Use include_published", "Use --include-published"),
     (r"Use include_by_time", "Use --all"),
     (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
+    (r"Give `session` as well", "Give --session NAME, or set EDITD_SESSION"),
     (r"`hello {session, token}`", "EDITD_TOKEN"),
     (r"Attach to it with `hello` and its token", "Set EDITD_SESSION and EDITD_TOKEN to use it"),
     (r"`session.open` opens one and .*", '`eval "$(editctl session open NAME)"` opens one for this shell.'),

@@ -145,10 +145,17 @@ class Batch(Struct):
         return step
 
     def adopt(
-        self, kind: Kind, authorship: Authorship, time_us: int, changes: Sequence[Change[FileState]]
+        self,
+        kind: Kind,
+        authorship: Authorship,
+        time_us: int,
+        changes: Sequence[Change[FileState]],
+        *,
+        claims: Sequence[Seq] = (),
     ) -> PendingTransaction:
-        """Draft a transaction of changes that are in the files already."""
-        return self._add(kind, authorship, time_us, Outcome(tuple(changes)), StagedFiles(), None)
+        """Draft a transaction of changes that are in the files already, or a claim of earlier ones."""
+        outcome = Outcome(tuple(changes))
+        return self._add(kind, authorship, time_us, outcome, StagedFiles(), None, claims=claims)
 
     def _add(
         self,
@@ -162,10 +169,11 @@ class Batch(Struct):
         parts: Sequence[Part] = (),
         notes: bytes = b"",
         token: str = "",
+        claims: Sequence[Seq] = (),
     ) -> PendingTransaction:
         draft = self.history.draft(
-            kind, authorship, time_us, outcome.changes, undoes=undoes, parts=parts, notes=notes, token=token,
-            boot=self.boot, published_through=self.published_through,
+            kind, authorship, time_us, outcome.changes, undoes=undoes, parts=parts, claims=claims,
+            notes=notes, token=token, boot=self.boot, published_through=self.published_through,
         )  # fmt: skip
         if staging.warnings:
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)

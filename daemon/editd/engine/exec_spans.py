@@ -13,6 +13,8 @@ engine records the changes so far, so that earlier changes go to the right span.
 
 A span with a key belongs to its session, and survives the connection and the daemon. One without a key ends
 with its connection.
+
+An agent that tells of its edits only afterwards claims them: changes by nobody become its `exec`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from msgspec import field
+from msgspec import Struct, field
 
 from editd.engine.commands import OPEN_MAX, OpenItem, OpenItems, Reader, reader_of
 from editd.engine.external_changes import OUTSIDE, AttributedChanges
@@ -33,9 +35,10 @@ from editd.values.transaction import Attribution, Authorship
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from editd.store.history import History
     from editd.store.session_store import ReadVersionStore
     from editd.values.content import Change, FileState
-    from editd.values.transaction import Transaction
+    from editd.values.transaction import Seq, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -190,6 +193,12 @@ class ExecSpans(OpenItems[ExecSpan]):
                 del span.seqs[:-SEQS_MAX]
 
 
+def claim_authorship(actor: str, session: str, command: str) -> Authorship:
+    """Return the author of a claim. Raises InvalidParams."""
+    _check_command(command)
+    return Authorship(actor, session, command)
+
+
 def new_span(
     owner: int,
     reader: Reader,
@@ -200,16 +209,45 @@ def new_span(
     key: str | None = None,
 ) -> ExecSpan:
     """Return a span that `ExecSpans.add` can open. Raises InvalidParams."""
-    if not command:
-        raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
-    if len(command) > COMMAND_CHARACTERS_MAX:
-        raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
+    _check_command(command)
     if key is not None and session is None:
         raise InvalidParams("`key` needs a session.", hint="Give `session` as well.")
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
         raise InvalidParams(f"`key` is 1 to {KEY_CHARACTERS_MAX} characters long.")
     owner = owner if key is None else NOBODY
     return ExecSpan(owner, reader, secrets.token_hex(8), actor, session, command, paths, key)
+
+
+def _check_command(command: str) -> None:
+    if not command:
+        raise InvalidParams("`command` is empty.", hint="Name the command: the history shows it.")
+    if len(command) > COMMAND_CHARACTERS_MAX:
+        raise InvalidParams(f"`command` is at most {COMMAND_CHARACTERS_MAX} characters long.")
+
+
+class Claims(Struct, frozen=True):
+    """The changes that a session may claim, and those that it has claimed already."""
+
+    free: tuple[Seq, ...]
+    own: tuple[Seq, ...]
+
+    @staticmethod
+    def of(history: History, session: str, paths: Paths, since_us: int) -> Claims:
+        """Find the changes of these paths alone that were recorded at this time or later."""
+        newest = history.index.at_time(since_us - 1)
+        before = -1 if newest is None else newest
+        seqs = {seq for path in paths for seq in history.index.touches_after(path, before)}
+        made = [history.find(seq) for seq in sorted(seqs)]
+        inside = [one for one in made if all(touch.path in paths for touch in one.touches)]
+        return Claims(
+            tuple(one.seq for one in inside if _is_free(one)),
+            tuple(one.seq for one in inside if one.claimed_by and one.authorship.session == session),
+        )
+
+
+def _is_free(transaction: Transaction) -> bool:
+    """Return whether a change is by nobody: no bracket was open that could have made it."""
+    return transaction.kind == "outside" and transaction.authorship.attribution is None
 
 
 def _path(change: Change[FileState]) -> WorkspacePath:

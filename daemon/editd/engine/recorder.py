@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from editd.store.journal import JournalPosition
     from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Authorship
     from editd.workspace.reader import WorkspaceReader
     from editd.workspace.replaced_files import QuarantineCheck
     from editd.workspace.staged_change import StagedFiles
@@ -118,11 +119,24 @@ class Recorder:
         with contextlib.closing(self._batch()) as batch:
             batch.view.strangers.update(found)
             self._adopt_into(batch, None, message)
-            try:
-                stopped = batch.commit()
-            except Broken as broken:
-                self._mark_broken(broken, batch, [])
-                return []
+            return self._committed(batch)
+
+    def claim(self, authorship: Authorship, seqs: Sequence[Seq]) -> None:
+        """Record that these outside changes are the author's. Raises IoError or Broken."""
+        if self.broken is None:
+            with contextlib.closing(self._batch()) as batch:
+                batch.adopt("claim", authorship, self._now_us(), (), claims=seqs)
+                self._committed(batch)
+        if self.broken is not None:
+            raise self.broken
+
+    def _committed(self, batch: Batch) -> list[Transaction]:
+        """Commit a batch that needs no request. Return its transactions. Raises IoError."""
+        try:
+            stopped = batch.commit()
+        except Broken as broken:
+            self._mark_broken(broken, batch, [])
+            return []
         if stopped is not None and stopped.refusal is not None:
             raise stopped.refusal
         self.last_write = self.clock.monotonic()

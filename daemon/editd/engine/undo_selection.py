@@ -395,6 +395,8 @@ def _chosen(scope: ByFilter, history: History) -> UndoQuery:
     kinds = scope.kinds or FILTERED
     if kinds == ("baseline",):
         raise NothingToUndo("A baseline cannot be undone.")
+    if kinds == ("claim",):
+        raise NothingToUndo("A claim changed no file.", hint="Undo the claimed transactions.")
     chosen = UndoQuery(kinds, scope.sessions, scope.actors, below=_folders(scope.paths))
     return _between(chosen, scope.since, history, scope.until)
 
@@ -500,6 +502,11 @@ def _last_of(scope: LastEditOf, history: History) -> UndoTarget:
 def _check_undoable(transaction: Transaction) -> None:
     if transaction.kind == "baseline":
         raise NothingToUndo(f"Transaction {transaction.seq} is a baseline, which cannot be undone.")
+    if transaction.kind == "claim":
+        raise NothingToUndo(
+            f"Transaction {transaction.seq} is a claim, which changed no file.",
+            hint=f"Undo the claimed ones: {', '.join(map(str, transaction.claims))}.",
+        )
     if transaction.undone_by is not None:
         raise NothingToUndo(
             f"Transaction {transaction.seq} is already undone, by {transaction.undone_by}.",

@@ -311,6 +311,8 @@ def transaction_result(
         undone_by=given.undone_by,
         request_id=said.request_id,
         parts=parts(given.parts) if given.parts else UNSET,
+        claims=list(given.claims) if given.claims else UNSET,
+        claimed_by=UNSET if given.claimed_by is None else given.claimed_by,
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),

@@ -69,6 +69,7 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
     messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
     messages.ExecEnd: lambda services, params, caller: services.spans.end(params, caller),
+    messages.Claim: lambda services, params, caller: services.spans.claim(params, caller),
     messages.Seen: lambda services, params, caller: services.spans.seen(params, caller),
     messages.LeaseAcquire: lambda services, params, caller: services.leases.acquire(params, caller),
     messages.LeaseRenew: lambda services, params, caller: services.leases.renew(params, caller),

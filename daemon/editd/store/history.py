@@ -320,6 +320,7 @@ class History:
         *,
         undoes: Sequence[Seq] = (),
         parts: Sequence[Part] = (),
+        claims: Sequence[Seq] = (),
         notes: bytes = b"",
         token: str = "",
         boot: bytes = b"",
@@ -339,17 +340,27 @@ class History:
             touches.append(touch_by(change))
         splice = self._trees.update(entries)
         commit = commit_oid(
-            splice.root, self._head, seq, kind, authorship, time_us, touches, undoes, notes.decode(), parts
+            splice.root,
+            self._head,
+            seq,
+            kind,
+            authorship,
+            time_us,
+            touches,
+            undoes,
+            notes.decode(),
+            parts,
+            claims,
         )
         full_record = Committed(
             seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
             authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
             published_through, *(part_records(parts) if parts else ((), ())),
-            approval_record(authorship.approval), attribution_record(authorship.attribution),
+            approval_record(authorship.approval), attribution_record(authorship.attribution), tuple(claims),
         )  # fmt: skip
         transaction = Transaction(
             Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
-            parts=tuple(parts),
+            parts=tuple(parts), claims=tuple(claims),
         )  # fmt: skip
         head_before, self._head, self._seq = self._head, commit[0], seq
         self._hold(full_record, splice.trees)

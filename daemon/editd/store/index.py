@@ -82,6 +82,8 @@ class Index:
 
     def add(self, transaction: Transaction, notes: bytes = b"") -> None:
         self._waiting.append((transaction, notes))
+        if transaction.claims:
+            self._recent.clear()  # older ones have another author now
         self._recent.add(transaction)
         author = transaction.authorship
         if author.request_id is not None:

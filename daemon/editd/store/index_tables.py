@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 7
+SCHEMA = 8
+CLAIMABLE: Kind = "outside"
+CLAIMED: Kind = "exec"  # the kind of such a change after its claim
+NOBODY = "outside"  # the actor of such a change before its claim
 
 _TABLES = """
 create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
-    undone_by integer, notes blob not null, proposal integer, approval blob, attribution blob
+    undone_by integer, notes blob not null, proposal integer, approval blob, attribution blob,
+    claims text, claimed_by integer
 );
 create unique index tx_by_id on tx(id);
 create index tx_by_request on tx(request_id) where request_id is not null;
@@ -49,7 +53,10 @@ create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
-_FROM_6 = f"begin; alter table tx add column attribution blob; pragma user_version = {SCHEMA}; commit;"
+_ADDED = {  # version: the columns that it lacks
+    6: ("attribution blob", "claims text", "claimed_by integer"),
+    7: ("claims text", "claimed_by integer"),
+}
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
@@ -124,8 +131,9 @@ def _known(path: str) -> sqlite3.Connection | None:
     with contextlib.suppress(sqlite3.DatabaseError):
         opened = connect(path)
         version = opened.execute("pragma user_version").fetchone()[0]
-        if version == 6:  # without attributions
-            opened.executescript(_FROM_6)
+        if version in _ADDED:
+            added = "".join(f"alter table tx add column {column}; " for column in _ADDED[version])
+            opened.executescript(f"begin; {added} pragma user_version = {SCHEMA}; commit;")
             version = SCHEMA
         held = {name for (name,) in opened.execute("select name from sqlite_master")}
         if version == SCHEMA and held >= NAMES:
@@ -153,13 +161,14 @@ def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
 
 def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
         (
             (
                 transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
                 transaction.time_us, written(transaction), transaction.undone_by, notes,
                 *_approval_columns(transaction.authorship.approval),
                 _attribution_column(transaction.authorship.attribution),
+                json.dumps(transaction.claims) if transaction.claims else None,
             )
             for transaction, notes in batch
         ),
@@ -272,7 +281,7 @@ def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
     seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, *evidence = row
-    approval, attribution = evidence
+    approval, attribution, claims, claimed_by = evidence
     undoes_seqs, parts = read(undoes)
     return Transaction(
         Seq(seq),
@@ -291,7 +300,17 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
         undoes_seqs,
         None if undone_by is None else Seq(undone_by),
         parts,
+        tuple(map(Seq, json.loads(claims))) if claims else (),
+        None if claimed_by is None else Seq(claimed_by),
     )
+
+
+def as_recorded(transaction: Transaction) -> Transaction:
+    """Return the transaction as its commit has it, without a later claim: by nobody."""
+    if transaction.claimed_by is None:
+        return transaction
+    author = replace(transaction.authorship, actor=NOBODY, session=None, attribution=None)
+    return replace(transaction, kind=CLAIMABLE, authorship=author, claimed_by=None)
 
 
 def touch_in(row: Sequence[Any]) -> Change[Entry]:
@@ -352,7 +371,9 @@ class _Move(Struct, frozen=True):
 
 
 def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
-    """Record the transactions that `transaction`, which is in the index, undoes."""
+    """Record the transactions that `transaction`, which is in the index, undoes or claims."""
+    if transaction.claims:
+        _mark_claimed(database, transaction)
     database.executemany(
         "insert or replace into undoing values (?, ?)", [(seq, transaction.seq) for seq in transaction.undoes]
     )
@@ -366,6 +387,20 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
             for below in _mark(database, seq, undos):
                 heappush(waiting, -below)
         last = seq
+
+
+def _mark_claimed(database: sqlite3.Connection, claim: Transaction) -> None:
+    """Make the claimed changes those of the claim's author, so that each query finds them as such."""
+    author = claim.authorship
+    evidence = _attribution_column(Attribution(is_by_path=True))
+    database.executemany(
+        "update tx set kind = ?, actor = ?, session = ?, attribution = ?, claimed_by = ?"
+        " where seq = ? and kind = ? and claimed_by is null",
+        [
+            (CLAIMED, stored(author.actor), stored(author.session), evidence, claim.seq, seq, CLAIMABLE)
+            for seq in claim.claims
+        ],
+    )
 
 
 def written(transaction: Transaction) -> str:

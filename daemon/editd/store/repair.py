@@ -40,6 +40,7 @@ from editd.store.git_repository import (
     write_history_start,
     write_manifest,
 )
+from editd.store.index_tables import as_recorded
 from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, whole_records
 from editd.store.pack_worker import Packer
 from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
@@ -277,7 +278,8 @@ class Repair:
         record = self._by_seq.get(seq)
         if record is not None and self._salvage.index.id_of(seq) in (None, record.commit.hex()):
             return transaction_of(record), record.notes
-        return self._salvage.index.transaction(seq), self._salvage.index.notes(seq)
+        known = self._salvage.index.transaction(seq)
+        return None if known is None else as_recorded(known), self._salvage.index.notes(seq)
 
     def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
         trees = Trees(before.tree, self._rescued.read)
@@ -365,7 +367,7 @@ class Repair:
             seq, made.commit, transaction.kind, author.actor, author.session, author.message,
             author.request_id, transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
             parts=parts, hunks=hunks, approval=approval_record(author.approval),
-            attribution=attribution_record(author.attribution),
+            attribution=attribution_record(author.attribution), claims=tuple(transaction.claims),
         )  # fmt: skip
         return record, made
 

@@ -52,6 +52,7 @@ class ParsedMessage(Struct, frozen=True):
     moves: tuple[tuple[str, str], ...]  # from, to
     permissions: tuple[tuple[str, int], ...]  # of paths whose bits git's mode does not record
     notes: str
+    claims: tuple[Seq, ...] = ()
     is_first_scan: bool = False  # the rest of the baseline, whose files count as there from the beginning
 
 
@@ -64,6 +65,7 @@ def compose(
     undoes: Sequence[int],
     notes: str = "",
     parts: Sequence[Part] = (),
+    claims: Sequence[int] = (),
 ) -> str:
     """Return the whole message; without an author's message its subject is a summary."""
     body = authorship.message.replace("\0", "").strip("\n") or summary(kind, touches, undoes)
@@ -83,6 +85,7 @@ def compose(
         lines += [f"Candidate: {_value(name)}" for name in authorship.attribution.candidates]
     if undoes:
         lines += _undone(undoes, parts)
+    lines += [f"Claims: {claimed}" for claimed in claims]
     lines.append(f"Time: {rfc3339(time_us)}")
     for touch in touches:
         if touch.source is not None:
@@ -127,6 +130,7 @@ def parse(message: str) -> ParsedMessage:
                 for bits, _, path in (value.partition(" ") for value in fields.get("Permissions", []))
             ),
             fields.get("Notes", [""])[0],
+            tuple(Seq(int(value)) for value in fields.get("Claims", [])),
             _FIRST_SCAN in fields,
         )
     except (KeyError, IndexError, TypeError) as error:
@@ -308,7 +312,7 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
     transaction = Transaction(
         written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
         tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
-        parts=written.parts,
+        parts=written.parts, claims=written.claims,
     )  # fmt: skip
     return transaction, written.notes.encode()
 
@@ -378,6 +382,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # only these hunks of paths in `parts`
     approval: ApprovalRecord | None = None
     attribution: tuple[bool, tuple[str, ...]] | None = None  # an `Attribution`, with the same fields
+    claims: tuple[int, ...] = ()
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -443,6 +448,7 @@ def transaction_of(record: Committed) -> Transaction:
         tuple(touch_of(change) for change in record.changes),
         tuple(Seq(seq) for seq in record.undoes),
         parts=parts_of(record),
+        claims=tuple(Seq(seq) for seq in record.claims),
     )
 
 
@@ -489,9 +495,10 @@ def commit_oid(
     undoes: Sequence[int],
     notes: str,
     parts: Sequence[Part] = (),
+    claims: Sequence[int] = (),
 ) -> tuple[Oid, bytes]:
     """Return the id and the bytes of a transaction's commit object, purely from its record and tree."""
-    message = compose(seq, kind, authorship, time_us, touches, undoes, notes, parts)
+    message = compose(seq, kind, authorship, time_us, touches, undoes, notes, parts, claims)
     content = commit_content(tree, [parent], ident(authorship.actor), EDITD, time_us, message)
     return object_id("commit", content), content
 
@@ -500,7 +507,7 @@ def commit_of(transaction: Transaction, notes: bytes, tree: Oid, parent: Oid) ->
     """Return the id and the bytes of a recorded transaction's commit object."""
     return commit_oid(
         tree, parent, transaction.seq, transaction.kind, transaction.authorship, transaction.time_us,
-        transaction.touches, transaction.undoes, notes.decode(), transaction.parts,
+        transaction.touches, transaction.undoes, notes.decode(), transaction.parts, transaction.claims,
     )  # fmt: skip
 
 

@@ -199,3 +199,5 @@ class Transaction(Struct, frozen=True, gc=False):
     undoes: tuple[Seq, ...] = ()
     undone_by: Seq | None = None  # the last undo, only if all of its paths are undone
     parts: tuple[Part, ...] = ()  # the undone paths of transactions in `undoes` that are undone in part
+    claims: tuple[Seq, ...] = ()  # of a `claim`: the outside changes that are its author's from then on
+    claimed_by: Seq | None = None  # of an outside change, which is that author's `exec` in all queries

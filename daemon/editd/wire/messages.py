@@ -17,7 +17,7 @@ PROTOCOL = 1
 OnStale = Literal["reject", "merge"]
 OnConflict = Literal["fail", "force", "skip"]  # refuse, override the later change, or skip its site
 Tx = int | str  # a seq, or a commit id or a unique prefix of one
-Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore"]
+Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore", "claim"]
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "mode"]
 LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 Unread = Literal["allow", "reject"]
@@ -486,6 +486,14 @@ class ExecEnd(Params):
     seen: bool = False  # the session knows its own changes to `paths`
 
 
+class Claim(Params):
+    method: ClassVar[str] = "claim"
+    command: str
+    paths: list[str]
+    since: str  # RFC 3339, at most 60 seconds ago
+    session: str | None = None
+
+
 class SeenFile(Message):
     """A part of a file that a session has read by itself: all of it, or some lines."""
 
@@ -681,8 +689,8 @@ REQUESTS: dict[str, type[Params]] = {
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
-        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Seen, Blame,
-        Subscribe, Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove,
+        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Claim, Seen,
+        Blame, Subscribe, Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove,
         ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
         ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
     )
@@ -852,6 +860,8 @@ class BriefTransaction(Result):
     by: By | UnsetType = UNSET  # if a bracket was open for it
     candidates: list[str] | UnsetType = UNSET  # the possible authors of an ambiguous `outside`
     parts: list[Part] | UnsetType = UNSET  # of those in `undoes` that are undone only in part: these paths
+    claims: list[int] | UnsetType = UNSET  # of a `claim`: the transactions that are its author's
+    claimed_by: int | UnsetType = UNSET  # of such a transaction
     published: Published | UnsetType = UNSET  # in `log` and `show`
     proposal: int | UnsetType = UNSET  # this and the following if it was approved
     approved_by: ApprovedBy | UnsetType = UNSET
@@ -1097,6 +1107,10 @@ class ExecBeginResult(Result):
 class ExecEndResult(Result):
     transaction: Transaction | None
     transactions: list[int] = []
+
+
+class ClaimResult(Result):
+    transactions: list[int]
 
 
 class BlameLine(Result):

@@ -1,4 +1,4 @@
-"""The methods `exec.*` and `seen`: what an agent's own tools and commands do, as it tells by itself.
+"""The methods `exec.*`, `claim` and `seen`: what an agent's own tools and commands do, as it tells by itself.
 
 A span begins and ends when all changes made before are recorded. A span with paths looks at its files only. A
 command's span waits for the watcher, and pauses it.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 
 from editd.engine.answers import explain
-from editd.engine.exec_spans import LOST, ExecSpan, ExecSpans, new_span
+from editd.engine.exec_spans import LOST, Claims, ExecSpan, ExecSpans, claim_authorship, new_span
 from editd.errors import FileMissing, InvalidParams, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.server.methods.sessions import SessionMethods
     from editd.server.watcher import WorkspaceWatcher
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Transaction
+    from editd.values.transaction import Seq, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ COMMAND_SECONDS = 3600.0
 SECONDS_MAX = 86400.0
 WAIT_SECONDS = 2.0  # for another session's edit of the same file
 AGENTS_MAX = 100  # in `status`
+CLAIM_SECONDS_MAX = 60.0
 
 
 class Opening(Struct, eq=False):
@@ -352,6 +353,48 @@ class ExecMethods:
 
     def _session_ended(self, session: str) -> None:
         self._lose(self._spans.kept_of(session))
+
+    # ── claims ──
+
+    def claim(self, params: messages.Claim, caller: ClientState) -> Awaitable[messages.ClaimResult]:
+        """Attribute earlier changes by nobody to the session, which tells of them only now."""
+        session = caller.session_of(params.session)
+        if session is None:
+            raise InvalidParams("`claim` needs a session.", hint="Give `session` as well.")
+        since_us, now_us = convert.time_us(params.since), self._guard.clock.now_us()
+        if now_us - since_us > CLAIM_SECONDS_MAX * 1_000_000:
+            raise InvalidParams(
+                f"`since` is more than {CLAIM_SECONDS_MAX:g} seconds ago.",
+                hint="Claim a change right after it was made.",
+            )
+        if not params.paths:
+            raise InvalidParams("`paths` is empty.", hint="Name the files that were changed.")
+        places = {path: self._engine.tree.resolve(path) for path in convert.paths(params.paths, "`paths`")}
+        paths = frozenset((*places, *places.values()))
+        author = claim_authorship(
+            self._sessions.actor(params.session, caller) or convert.ANYBODY, session, params.command
+        )
+        self._note_agent(params, author.actor, session)
+
+        def claimed() -> messages.ClaimResult:
+            self._engine.look_at(sorted(places.values()))
+            found = Claims.of(self._engine.history, session, paths, since_us)
+            if found.free:
+                self._engine.claim(author, found.free)
+                self._note_claimed(caller.reader(session), found.free)
+            return messages.ClaimResult(transactions=sorted(map(int, (*found.free, *found.own))))
+
+        return self._queue.run(claimed)
+
+    def _note_claimed(self, reader: str, seqs: Sequence[Seq]) -> None:
+        """Note that the session knows the files as it left them itself."""
+        history = self._engine.history
+        for transaction in map(history.find, seqs):
+            for touch in transaction.touches:
+                present = history.entry(touch.path)
+                version = None if touch.after is None else touch.after.version
+                if version == (None if present is None else present.version):
+                    self._engine.seen.note(reader, touch.path, convert.seen_mark(version))
 
     # ── reads ──
 
