@@ -29,7 +29,7 @@ PACKAGES = {
 FOLDER = Path(os.environ.get("EDITD_TEST_AGENTS") or Path.home() / ".cache" / "editd-test-agents")
 RUN_SECONDS_MAX = 100.0
 CODEX = """
-model = "gpt-5.5"
+model = "{model}"
 model_provider = "scripted"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
@@ -75,13 +75,18 @@ class RealAgent:
     variables: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, place: Workplace, model: Model) -> RealAgent:
-        """Write the agent's own settings, which keep it offline and lead it to the model."""
+    def of(cls, name: str, place: Workplace, model: Model, *, knows_model: bool = True) -> RealAgent:
+        """Write the agent's own settings, which keep it offline and lead it to the model.
+
+        Codex gives the tools of MCP servers to models that it does not know, and a search to the others.
+        """
         home = place.folder / f"home-{name}"
         agent = cls(name, place, model, program_of(name), home)
         url = model.url(name)
         if name == "codex":
-            agent.write(".codex/config.toml", CODEX.format(url=url))
+            agent.write(
+                ".codex/config.toml", CODEX.format(url=url, model="gpt-5.5" if knows_model else "scripted")
+            )
         elif name == "gemini":
             agent.write(".gemini/settings.json", json.dumps({
                 "privacy": {"usageStatisticsEnabled": False}, "general": {"enableAutoUpdate": False},

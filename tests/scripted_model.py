@@ -133,7 +133,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _responses(model: Model, name: str, body: Json) -> list[tuple[str, Json | str]]:
     items = body["input"]
-    kinds = {tool["name"]: tool["type"] for tool in body.get("tools") or [] if "name" in tool}
+    kinds, spaces = dict[str, str](), dict[str, str]()
+    for tool in body.get("tools") or []:
+        for inner in tool.get("tools") or [tool]:  # the tools of an MCP server are in a namespace
+            if "name" in inner:
+                kinds[inner["name"]] = inner["type"]
+                spaces |= {inner["name"]: tool["name"]} if inner is not tool else {}
     count = sum(item.get("type") in CALLS for item in items)
     results = [item["output"] for item in items if str(item.get("type")).endswith("_call_output")]
     step = model.play(name, list(kinds), count, results)
@@ -147,6 +152,7 @@ def _responses(model: Model, name: str, body: Json) -> list[tuple[str, Json | st
             item |= {"type": "custom_tool_call", "input": arguments["input"]}
         else:
             item |= {"type": "function_call", "arguments": json.dumps(arguments)}
+            item |= {"namespace": spaces[tool]} if tool in spaces else {}
     made = {"id": f"r{count}", "object": "response", "created_at": 1, "model": "scripted", "usage": USAGE}
     begun = {**made, "status": "in_progress", "output": []}
     ended = {**made, "status": "completed", "output": [item]}

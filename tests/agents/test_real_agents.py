@@ -115,6 +115,45 @@ def test_the_edits_and_commands_of_an_agent_are_its_own(place: Workplace, model:
     assert place.files() == {"a.txt": LINES.encode(), "mine.txt": b"mine\n"}
 
 
+def test_codex_s_calls_over_mcp_are_in_the_session_of_its_hooks(place: Workplace, model: Model) -> None:
+    place.write({"a.txt": LINES})
+    place.git("init", "-q")
+    agent = RealAgent.of("codex", place, model, knows_model=False)
+    agent.integrate("--no-start")
+    place.start().close()
+    edits = [{"op": "replace", "path": "a.txt", "old": "two", "new": "TWO"}]
+    somebodys = LINES.replace("two", "TWO").replace("nine", "somebody's")
+    stale = [{"op": "write", "path": "a.txt", "content": somebodys.replace("five", "FIVE")}]
+    model.scripts["codex"] = [
+        Step({"read_file": {"path": "a.txt"}}),
+        Step({"apply_edits": {"edits": edits}}),
+        shell("echo made > made.txt"),
+        Step({"apply_edits": {"edits": stale}}, before=lambda: outside(place, "a.txt", somebodys)),
+        Step({"read_file": {"path": "a.txt"}}),
+        Step({"apply_edits": {"edits": stale}}),
+    ]
+    agent.run()
+    made = [(one["kind"], one["actor"], [file["path"] for file in one["files"]]) for one in log(place)]
+    assert made == [
+        ("edit", "codex", ["a.txt"]),
+        ("exec", "codex", ["made.txt"]),
+        ("outside", "outside", ["a.txt"]),
+        ("edit", "codex", ["a.txt"]),
+    ]
+    [session] = {one["session"] for one in log(place)} - {None}
+    assert session.startswith("codex-")
+    assert "+somebody's" in model.results["codex"][3], "the refusal shows what has changed"
+    assert place.editctl("rollback", session).returncode == 0
+    assert place.files() == {"a.txt": LINES.replace("nine", "somebody's").encode()}
+
+
+def outside(place: Workplace, path: str, text: str) -> None:
+    """Write a file as another program does, and wait until the daemon has seen it."""
+    place.write({path: text})
+    with place.client() as client:
+        client.settle()
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_edit_of_a_leased_file_is_denied_and_the_model_is_told(
     place: Workplace, model: Model, name: str

@@ -82,6 +82,26 @@ def test_a_call_of_codex_acts_in_the_session_that_its_hooks_name(workspace: Work
     assert hook.session_list().sessions == [], "it has opened none"
 
 
+def test_a_rollback_takes_what_another_program_may_have_made_only_if_it_is_told_to(
+    workspace: Workplace, hook: Client
+) -> None:
+    hook.settle()
+    workspace.write({"a.txt": "a person's\n"})
+    command = hook.exec_begin("make", session=CODEX).exec
+    workspace.write({"a.txt": "made\n"})
+    hook.exec_end(command, 0)
+    with raw_client(workspace) as client:
+        begin(client, "codex-mcp-client")
+        meta = {"sessionId": CODEX_ID}
+        result = client.ask(2, "tools/call", name="rollback_session", arguments={}, _meta=meta)["result"]
+        assert result["structuredContent"]["error"] == "nothing_to_undo"
+        assert "include_by_time" in result["content"][0]["text"]
+        shown = call(client, "rollback_session", {"include_by_time": True, "dry_run": True}, CODEX_ID)
+        assert [one["path"] for one in shown["by_time"]] == ["a.txt"]
+        call(client, "rollback_session", {"include_by_time": True}, CODEX_ID)
+    assert workspace.files()["a.txt"] == b"a person's\n"
+
+
 def test_a_client_of_another_name_sends_its_id_in_vain(workspace: Workplace) -> None:
     with raw_client(workspace) as client:
         begin(client, "somebody")

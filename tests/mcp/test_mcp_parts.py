@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import UNSET
@@ -29,7 +29,7 @@ from editd.wire.messages import (
 from editd_client.errors import EditdError
 from editd_client.mcp import conversion
 from editd_client.mcp.client_sessions import choose_workspace
-from editd_client.mcp.tools import known_dialects, tools_of
+from editd_client.mcp.tools import OWN, known_dialects, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,6 +88,28 @@ def test_an_edit_that_waits_for_a_check_says_that_it_lands_by_itself() -> None:
 
 def test_the_tools_of_the_dialects_are_the_daemon_s() -> None:
     assert known_dialects() == convert.dialects(DIALECTS.values()).dialects
+
+
+def test_no_schema_has_a_list_of_types() -> None:
+    """Gemini CLI warns about each: `anyOf` says the same."""
+    tools = [*OWN, *tools_of(known_dialects(), list(DIALECTS))]
+    assert len(tools) == len(OWN) + sum(len(dialect.tools) for dialect in DIALECTS.values())
+    for tool in tools:
+        for schema in (tool.schema, tool.output):
+            assert list(lists_of_types(schema)) == [], tool.name
+    assert list(lists_of_types({"a": [{"type": ["integer", "string"]}]})) == [["integer", "string"]]
+
+
+def lists_of_types(schema: object) -> Iterator[list[Any]]:
+    """Each `type` in a schema that is a list."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("type"), list):
+            yield schema["type"]
+        for part in schema.values():
+            yield from lists_of_types(part)
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            yield from lists_of_types(part)
 
 
 def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
