@@ -54,6 +54,9 @@ def test_a_client_that_only_asks_what_there_is_needs_no_sdk_and_no_daemon(shared
         assert {"apply_edits", "str_replace_based_edit_tool", "search_and_replace"} < set(names)
         assert client.ask(3, "ping") == {"result": {}}
         assert client.end() == b""
+    with raw_client(shared, PYTHONPATH=without_the_sdk(shared)) as client:
+        client.send({"id": 1, "method": "tools/call", "params": {"name": "log"}})
+        assert client.process.wait(30) == 3, "and says why on standard error"
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "1999-01-01"])

@@ -428,8 +428,9 @@ def mcp_verb(
     """Serve edit tools to an agent over MCP.
 
     Uses standard input and output. Name this command in the agent's configuration: docs/mcp.md has
-    it for several agents. Each connection is a session of its own, so an agent's work can be
-    undone, rolled back and published alone. Needs the extra `mcp`: in a checkout,
+    it for several agents. Its calls act in the session of the agent's hooks, if it has them, and
+    otherwise in a session of their own. So an agent's work can be undone, rolled back and published
+    alone. Needs the extra `mcp`: in a checkout,
     `pipx install '.[mcp]'`.
 
     \b
@@ -475,8 +476,10 @@ def _serve(options: Options) -> None:
         signal.signal(number, leave_now)
     try:
         if Handshake(options, sessions, wire).serve():
-            from editd_client.mcp.server import serve
-
+            try:
+                from editd_client.mcp.server import serve
+            except ImportError as error:
+                raise _without_sdk(str(error)) from error
             serve(options, sessions, wire)
     finally:
         sessions.close()
@@ -490,10 +493,14 @@ def _check_sdk() -> None:
         except ValueError:  # As Python says for a module that may not be imported.
             is_there = False
         if not is_there:
-            raise Unreachable(
-                f"The MCP server needs Python's MCP SDK, version 2.3 or later: no module {module}.",
-                hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
-            )
+            raise _without_sdk(f"no module {module}")
+
+
+def _without_sdk(reason: str) -> Unreachable:
+    return Unreachable(
+        f"The MCP server needs Python's MCP SDK, version 2.3 or later: {reason}.",
+        hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
+    )
 
 
 def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
