@@ -726,9 +726,14 @@ def claim(
     return call(asked, messages.ClaimResult)
 
 
-def seen(files: Sequence[messages.SeenFile], *, session: str | None = None) -> PreparedCall[None]:
-    """Note files as read by the session, without their content: for an agent's own reads."""
-    return call_without_result(messages.Seen(files=list(files), session=session))
+def seen(
+    files: Sequence[messages.SeenFile], *, session: str | None = None, pid: int | None = None
+) -> PreparedCall[None]:
+    """Note files as read by the session, without their content: for an agent's own reads.
+
+    `pid` is the process of the agent.
+    """
+    return call_without_result(messages.Seen(files=list(files), session=session, pid=pid))
 
 
 def blame(path: str) -> PreparedCall[messages.BlameResult]:

@@ -169,6 +169,13 @@ def test_the_start_of_a_session_starts_the_daemon_of_a_repository(place: Workpla
     assert place.editctl("stop").returncode == 0
 
 
+def test_the_start_of_a_session_names_it_and_the_process_of_the_agent(place: Workplace) -> None:
+    with place.client() as client:
+        session_start(place, place.root)
+        agents = {agent.session: agent for agent in client.status().agents}
+        assert (agents["codex-1"].name, agents["codex-1"].pid) == ("codex", os.getpid())
+
+
 def test_a_folder_that_is_no_repository_gets_no_daemon(place: Workplace) -> None:
     plain = place.folder / "plain"
     plain.mkdir()

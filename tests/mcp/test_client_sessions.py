@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -143,6 +144,19 @@ def test_a_server_acts_in_the_only_session_that_its_parent_has_named(
         assert newest(workspace)[2] == "gemini-12345678", "the first call decides"
         call(client, "rollback_session", {})
     assert workspace.files() == before | {"b.txt": b"gemini-other\n"}
+
+
+def test_the_start_of_an_agent_s_session_is_enough_to_know_it(workspace: Workplace) -> None:
+    workspace.git("init", "-q")
+    event = {"hook_event_name": "SessionStart", "session_id": "11111111-22223333", "cwd": str(workspace.root)}
+    subprocess.run(
+        [sys.executable, "-m", "editd_client.agents.hook", "claude"], input=json.dumps(event),
+        env=workspace.environment | {"EDITD_HOOK_SECONDS": "30"}, cwd=workspace.root, text=True, check=True,
+    )  # fmt: skip
+    with raw_client(workspace) as client:
+        begin(client, "claude-code")
+        write(client, "made.txt")
+        assert newest(workspace) == ("edit", "claude", "claude-22223333")
 
 
 def test_of_two_sessions_that_its_parent_has_named_it_takes_none(workspace: Workplace, hook: Client) -> None:

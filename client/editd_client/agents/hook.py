@@ -94,7 +94,7 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
     if root is None:
         return None
     if event.moment == START:
-        _start_daemon(root)
+        _begin_session(root, event)
         return None
     request = event.request(root, is_strict=is_strict)
     if request is None:
@@ -103,8 +103,8 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
     try:
         with DaemonLink(root) as daemon:
             daemon.introduce(agent)
-            if method == "exec.begin" and (pid := daemon.agent_pid()) is not None:
-                params["pid"] = pid
+            if method in ("exec.begin", "seen"):
+                params |= daemon.agent_process()
             daemon.ask(method, params)
     except RefusedError as refused:
         if event.moment == BEFORE and refused.name in REFUSALS:
@@ -354,8 +354,13 @@ class DaemonLink:
             raise RefusedError(answer["error"])
         return answer["result"]
 
-    def agent_pid(self) -> int | None:
-        """Return the agent's process: the nearest ancestor that is no shell.
+    def agent_process(self) -> dict[str, int]:
+        """Return the agent's process as the `pid` of a request, or nothing if that is not known."""
+        pid = self._agent_pid()
+        return {} if pid is None else {"pid": pid}
+
+    def _agent_pid(self) -> int | None:
+        """Return the nearest ancestor that is no shell.
 
         None if the daemon has other numbers for processes, as from a container.
         """
@@ -441,12 +446,17 @@ def self_test(folder: str) -> int:
     return 0
 
 
-def _start_daemon(root: str) -> None:
-    """Start the daemon of a git repository in the background, if none answers."""
+def _begin_session(root: str, event: Event) -> None:
+    """Name the session and the process of the agent to the daemon of a git repository.
+
+    If none answers, start one in the background.
+    """
     if not os.path.lexists(os.path.join(root, paths.TOP_LEVEL)):
         return  # a folder that happens to be the current one
     try:
-        with DaemonLink(root):
+        with DaemonLink(root) as daemon:
+            daemon.introduce(event.adapter.name)
+            daemon.ask("seen", {"session": event.session, "files": [], **daemon.agent_process()})
             return
     except (FileNotFoundError, ConnectionRefusedError):
         import subprocess

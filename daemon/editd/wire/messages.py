@@ -507,6 +507,7 @@ class Seen(Params):
     method: ClassVar[str] = "seen"
     files: list[SeenFile]
     session: str | None = None
+    pid: int | None = None  # of the agent
 
 
 class Blame(Params):
@@ -735,7 +736,7 @@ class AgentEntry(Result):
     session: str
     event: str
     time: str
-    pid: int | None = None  # the process that its last bracket named, while that runs
+    pid: int | None = None  # the process that it named last, while that runs
 
 
 class StatusResult(Result):

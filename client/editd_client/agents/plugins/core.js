@@ -104,7 +104,7 @@ class Editd {
 
   seen(session, named) {
     const files = this.inside(named).map((path) => ({ path }))
-    return files.length ? this.ask("seen", { session, files }).catch(() => {}) : null
+    return files.length ? this.ask("seen", { session, files, pid: process.pid }).catch(() => {}) : null
   }
 
   /** Paths relative to the root, links resolved; those outside of the workspace are left out. */

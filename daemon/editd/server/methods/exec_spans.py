@@ -416,7 +416,8 @@ class ExecMethods:
                     self._engine.seen.note(reader, tree.resolve(path), mark)
                 else:
                     self._engine.seen.note_lines(reader, tree.resolve(path), mark.base, *lines)
-        self._note_agent(params, self._sessions.actor(params.session, caller), session)
+        process = None if params.pid is None else _process(params.pid)
+        self._note_agent(params, self._sessions.actor(params.session, caller), session, process)
         return messages.Empty()
 
     def _note_agent(
