@@ -56,10 +56,15 @@ class User:
     action: Literal["accept", "decline", "cancel"] = "accept"
     content: dict[str, str | int | float | bool | list[str] | None] | None = None
     asked: list[str] = field(default_factory=list)
+    is_away: bool = False  # the client cannot show the form
 
-    async def answer(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def answer(
+        self, context: Any, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
         del context
         self.asked.append(params.message)
+        if self.is_away:
+            return types.ErrorData(code=types.INTERNAL_ERROR, message="no window")
         return types.ElicitResult(action=self.action, content=self.content)
 
 

@@ -59,6 +59,13 @@ def test_any_other_answer_leaves_it_as_it_is(workspace: Workplace, mode: str, an
     assert workspace.files() == before
 
 
+def test_a_client_that_fails_to_ask_leaves_it_as_it_is(workspace: Workplace) -> None:
+    before, user = workspace.files(), User(**YES, is_away=True)
+    with agent(workspace, mode=LEGACY, user=user) as made:
+        assert "The user could not be asked." in made.is_refused("undo", tx=1)[0]
+    assert workspace.files() == before
+
+
 @ERAS
 def test_force_over_the_lines_of_another_asks_as_well(workspace: Workplace, mode: str) -> None:
     user = User(**YES)

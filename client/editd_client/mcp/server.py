@@ -177,13 +177,17 @@ class ToolServer:
         if not isinstance(said, types.ElicitResult):
             if not ctx.session.can_send_request:
                 return types.InputRequiredResult(input_requests={ALLOW: types.ElicitRequest(params=asked)})
-            said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
-        if said.action == "accept" and (said.content or {}).get(ALLOW) is True:
+            try:
+                said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
+            except MCPError:
+                said = None
+        if said is not None and said.action == "accept" and (said.content or {}).get(ALLOW) is True:
             return await self._run(ctx, tool, arguments, may_undo_others=True)
+        answer = "could not be asked" if said is None else "was asked, and did not allow it"
         return conversion.refused(
             refusal(
                 "permission_denied",
-                f"{reason} The user was asked, and did not allow it.",
+                f"{reason} The user {answer}.",
                 hint="Leave the work of others as it is.",
             )
         )
