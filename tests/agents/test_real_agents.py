@@ -147,6 +147,27 @@ def test_codex_s_calls_over_mcp_are_in_the_session_of_its_hooks(place: Workplace
     assert place.files() == {"a.txt": LINES.replace("nine", "somebody's").encode()}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gemini", "opencode"])
+def test_a_call_over_mcp_is_in_the_session_that_the_agent_s_process_has_named(
+    place: Workplace, model: Model, name: str
+) -> None:
+    place.write({"a.txt": LINES})
+    place.git("init", "-q")
+    agent = RealAgent.of(name, place, model)
+    agent.integrate("--no-start")
+    place.start().close()
+    path = absolute(place, name, "a.txt")
+    edits = [{"op": "replace", "path": "a.txt", "old": "nine", "new": "NINE"}]
+    call = Step({f"{prefix}apply_edits": {"edits": edits} for prefix in ("", "mcp_editd_", "editd_")})
+    model.scripts[name] = [read(path), edit(name, path, "two", "TWO"), call]
+    agent.run()
+    made = log(place)
+    assert [(one["kind"], one["actor"]) for one in made] == [("exec", name), ("edit", name)]
+    [session] = {one["session"] for one in made}
+    assert session.startswith(f"{name}-")
+
+
 def outside(place: Workplace, path: str, text: str) -> None:
     """Write a file as another program does, and wait until the daemon has seen it."""
     place.write({path: text})
