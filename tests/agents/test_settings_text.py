@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from editd_client.agents import jsonc, toml_table
@@ -52,6 +52,7 @@ def all_objects(value: Any, path: list[str]) -> bool:
 
 
 @given(documents(), NAMES)
+@example(('{"a":[null // c\n,]}', {"a": [None]}), "a")
 def test_an_element_comes_last_and_is_removed_without_a_record(
     document: tuple[str, dict[str, Any]], name: str
 ) -> None:

@@ -234,10 +234,12 @@ def _removal(text: str, node: Node, index: int) -> list[Splice]:
 
 
 def _newline_for(text: str, previous: int, start: int, end: int) -> str:
-    """Return the newline that must stay behind a `//` comment before the removed element, if any."""
+    """Return the newline that must stay behind a `//` comment right before the removed element, if any."""
     comments = re.findall(r"//[^\n]*|/\*.*?\*/", text[previous:start], re.DOTALL)
-    is_needed = comments and comments[-1].startswith("//") and not re.match(r"[ \t\r]*\n", text[end:])
-    return "\n" if is_needed else ""
+    if not comments or not comments[-1].startswith("//") or re.match(r"[ \t\r]*\n", text[end:]):
+        return ""
+    is_last = text[previous:start].rstrip(" \t\r\n").endswith(comments[-1].rstrip(" \t\r"))
+    return "\n" if is_last else ""  # a comma behind it is on a line of its own
 
 
 def _tidied(text: str, node: Node, index: int, splice: Splice) -> Splice:
