@@ -175,6 +175,13 @@ def _read_staged(client: Client, _root: str, path: str) -> object:
         client.abort(changeset)
 
 
+def _held(client: Client, _root: str, path: str) -> object:
+    version = client.document_hold(path, None, TEXT).version
+    listed = client.document_list()
+    client.document_release(path)
+    return version, listed
+
+
 def _leased(client: Client, _root: str, path: str) -> object:
     with _named(client) as session:
         lease = client.lease_acquire([path], 60, session=session).lease
@@ -222,6 +229,7 @@ METHODS: dict[str, Callable[[Client, str, str], object]] = {
     "diff": lambda client, _, path: client.diff(paths=[path]),
     "blame": lambda client, _, path: client.blame(path),
     "lease": _leased,
+    "hold": _held,
     "exec": _bracketed,
     "claim": lambda client, _, path: client.claim([path], rfc3339_now(), "it", session="claimer"),
     "seen": lambda client, _, path: client.seen([SeenFile(path=path)]),

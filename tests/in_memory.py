@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from editd.errors import NotAFile, PathOutside
+from editd.errors import NotAFile, PathOutside, Refused
 from editd.values.content import SYMLINK, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Base, ReadMark
@@ -84,6 +84,10 @@ class Told:
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.sights.get((reader, path.text))
+
+    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+        del path, version  # nobody holds anything
+        return None
 
 
 def base_of(content: bytes | None) -> Base:

@@ -173,6 +173,10 @@ class Unread(EditdError):
     """The refusal `unread`."""
 
 
+class Unsaved(EditdError):
+    """The refusal `unsaved`."""
+
+
 class Rejected(EditdError):
     """The refusal `rejected`."""
 

@@ -170,8 +170,11 @@ def read(
     start_line: int | None = None,
     end_line: int | None = None,
     proposal: int | None = None,
+    unsaved: bool = False,
 ) -> PreparedCall[messages.ReadResult]:
     """Return the current file, or as of right after `at`, or as `changeset` or `proposal` would leave it.
+
+    With `unsaved`, the text that an editor holds of it unsaved, if one does: `unsaved_of` is then set.
 
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
     on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
@@ -184,6 +187,7 @@ def read(
         start_line=start_line,
         end_line=end_line,
         proposal=_given(proposal),
+        unsaved=unsaved,
     )
     return call(asked, messages.ReadResult)
 
@@ -227,6 +231,7 @@ def apply(
     propose: bool | None = None,
     proposal: int | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
     """Make all `edits` one transaction, or none of them.
 
@@ -236,6 +241,9 @@ def apply(
     With `propose`, or if a review rule asks for it, the edit becomes a proposal. The result then has
     `proposal` and no transaction. With `wait`, in seconds, it comes after the decision if that is made in
     time, and a rejection is `rejected`. `proposal` is an open proposal that this one replaces.
+
+    `on_unsaved` says what happens where an editor holds a file unsaved: by default the edit is refused with
+    `unsaved` if it does not merge with that text.
     """
     asked = messages.Apply(
         edits=list(edits),
@@ -250,9 +258,32 @@ def apply(
         propose=_given(propose),
         proposal=_given(proposal),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.ApplyResult, extra=wait or 0.0)
+
+
+def document_hold(
+    path: str, base: str | None, content: str | None = None
+) -> PreparedCall[messages.DocumentHoldResult]:
+    """Say what text of a file this connection holds unsaved, made from its version `base`.
+
+    Without `content` it only says that there are unsaved changes. Say it again after each change of the text.
+    It ends with `document_release`, with the connection, or when this connection writes that text.
+    """
+    asked = messages.DocumentHold(path=path, base=base, content=content)
+    return call(asked, messages.DocumentHoldResult)
+
+
+def document_release(path: str) -> PreparedCall[None]:
+    """End a hold of this connection. `invalid_params` if it holds nothing there."""
+    return call_without_result(messages.DocumentRelease(path=path))
+
+
+def document_list() -> PreparedCall[messages.DocumentListResult]:
+    """List the files that clients hold unsaved, without their text."""
+    return call(messages.DocumentList(), messages.DocumentListResult)
 
 
 def begin(
@@ -287,6 +318,7 @@ def commit(
     propose: bool | None = None,
     proposal: int | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
     """Apply the staged edits as one transaction. After a refusal the changeset stays open.
 
@@ -299,6 +331,7 @@ def commit(
         propose=_given(propose),
         proposal=_given(proposal),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.ApplyResult, extra=wait or 0.0)
@@ -328,6 +361,7 @@ def undo(
     own_only: bool = False,
     propose: bool | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
 
@@ -351,6 +385,7 @@ def undo(
         own_only=own_only,
         propose=_given(propose),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -371,6 +406,7 @@ def redo(
     own_only: bool = False,
     propose: bool | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refusals as for `undo`."""
     asked = messages.Redo(
@@ -383,6 +419,7 @@ def redo(
         own_only=own_only,
         propose=_given(propose),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -402,6 +439,7 @@ def rollback(
     include_by_time: bool = False,
     propose: bool | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
@@ -421,6 +459,7 @@ def rollback(
         include_by_time=include_by_time,
         propose=_given(propose),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -437,6 +476,7 @@ def restore(
     dry_run: bool = False,
     propose: bool | None = None,
     wait: float | None = None,
+    on_unsaved: messages.OnUnsaved | None = None,
 ) -> PreparedCall[messages.ApplyResult]:
     """Put the workspace, or `paths`, back to the state right after `to` (a transaction or a time).
 
@@ -452,6 +492,7 @@ def restore(
         dry_run=dry_run,
         propose=_given(propose),
         wait=_given(wait),
+        on_unsaved=_given(on_unsaved),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.ApplyResult, extra=None)
@@ -1010,6 +1051,9 @@ class RequestMethods:
     lease_renew = request_method(lease_renew)
     lease_release = request_method(lease_release)
     lease_list = request_method(lease_list)
+    document_hold = request_method(document_hold)
+    document_release = request_method(document_release)
+    document_list = request_method(document_list)
     exec_begin = request_method(exec_begin)
     exec_end = request_method(exec_end)
     claim = request_method(claim)

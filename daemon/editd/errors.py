@@ -17,6 +17,7 @@
     ├── Timeout                    a regular expression, a hook or a wait ran past its limit
     ├── ShuttingDown, Overloaded   retry later
     ├── PermissionDenied           the session's scope or the file system forbids it
+    ├── Unsaved                    an editor holds other text for the same lines
     ├── Leased                     wait until another session's lease has ended
     ├── UnknownSession             open the session, or give its token
     ├── UnknownTransaction,
@@ -173,6 +174,16 @@ class Rejected(Refused):
 
 class PermissionDenied(Refused):
     code = "permission_denied"
+
+
+class Unsaved(Refused):
+    """An editor holds the file unsaved, and the edit does not merge with that.
+
+    `data` has path, held_by and the lines of the held text; `files` has these of each file if they are
+    several.
+    """
+
+    code = "unsaved"
 
 
 class Leased(Refused):

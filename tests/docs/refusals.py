@@ -202,6 +202,17 @@ REFUSALS = (
         "no_change",
         tool("roo", "search_and_replace", path="app.conf", search="retries", replace="retries"),
     ),
+    Refusal(
+        "unsaved",
+        apply(replace("retries = 3", "retries = 9")),
+        others=(
+            ("hello", {"client": "vscode"}),
+            (
+                "document.hold",
+                {"path": "app.conf", "base": APP_VERSION, "content": "retries = 5\ntimeout = 5\n"},
+            ),
+        ),
+    ),
 )
 
 

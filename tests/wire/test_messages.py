@@ -22,6 +22,7 @@ RESULTS: dict[str, type[messages.Message]] = {
     "unsubscribe": messages.Empty,
     "session.close": messages.Empty,
     "lease.release": messages.Empty,
+    "document.release": messages.Empty,
     "review.revoke": messages.Empty,
     "review.unlock": messages.Empty,
     "seen": messages.Empty,

@@ -115,6 +115,8 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
     yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
     if inside or status.sessions or status.leases:
         yield "sessions", f"{status.sessions}, leases {status.leases}"
+    if status.documents:
+        yield "unsaved", f"{status.documents} in editors"
     if inside:
         yield "clients", str(status.clients)
         yield "watcher", _pairs(status.watcher)

@@ -30,7 +30,7 @@ from editd.errors import (
     NotText,
     Stale,
 )
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
 from editd.wire.messages import (
@@ -219,7 +219,7 @@ class PlanBuilder:
         self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
-        path, content, base = WorkspacePath.parse(edit.path), _content(edit), base_of(edit)
+        path, content, base = WorkspacePath.parse(edit.path), encoded(edit.content), base_of(edit)
         path = self.resolve(path)
         state = self.overlay.at(path)
         if isinstance(edit.mode, UnsetType):
@@ -436,13 +436,6 @@ _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}
 def base_of(edit: Write | Replace | Delete | Move | Symlink | Tool) -> Base | None:
     """Return the base that an edit gives, or None. Raises InvalidParams."""
     return None if isinstance(edit.base, UnsetType) else Base.parse(edit.base)
-
-
-def _content(edit: Write) -> bytes:
-    try:
-        return edit.content.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 
 
 def _copies_first(file: FilePatch) -> bool:

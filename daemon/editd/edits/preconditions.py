@@ -17,6 +17,7 @@ from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Base, ReadMark
 
 if TYPE_CHECKING:
+    from editd.errors import Refused
     from editd.values.content import Version
     from editd.wire.messages import OnStale
 
@@ -58,6 +59,13 @@ class BaseSource(Protocol):
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         """Return what `reader`, or without it this session, has seen of `path`."""
+        ...
+
+    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+        """Return the refusal of a collision with the text that somebody holds unsaved in this version.
+
+        None if nobody holds it. The result of an edit of such a text is merged with the file.
+        """
         ...
 
 
@@ -104,9 +112,9 @@ class BaseChecker:
             return self._overlay.at(path)
         stale = self._stale(path, base)
         if stale is not None:
-            if self._on_stale == "reject" or not may_merge:
-                raise stale
             (expected,) = self.known[path]
+            if not may_merge or (self._on_stale == "reject" and self._unsaved(path, expected) is None):
+                raise stale
             self._rebase(path, expected, self._overlay.before(path), stale)
         return self._overlay.at(path)
 
@@ -129,6 +137,9 @@ class BaseChecker:
         if expected is None or expected.version == current:
             return None
         return Stale(path.text, expected.version, current)
+
+    def _unsaved(self, path: WorkspacePath, base: Base) -> Refused | None:
+        return None if base.version is None else self._knowledge.refusal_of_unsaved(path, base.version)
 
     def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
         """Check the base of a path's later edit: an earlier edit's base, or a version before or after it."""
@@ -158,6 +169,10 @@ class BaseChecker:
         try:
             merged = merge_states(base, before, self._overlay.at(path), path=path.text)
         except Conflict as conflict:
+            version = version_at(base)
+            unsaved = None if version is None else self._knowledge.refusal_of_unsaved(path, version)
+            if unsaved is not None:
+                raise unsaved from conflict
             for file in conflict.data["files"]:
                 file |= {"base": version_at(base), "current": version_at(before)}
             raise

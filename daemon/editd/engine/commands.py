@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from editd.engine.unsaved import MERGE, UnsavedRule
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
 from editd.values.transaction import Authorship, Outcome
 
@@ -56,6 +57,7 @@ class Apply(Struct, frozen=True):
     is_collected: bool = False  # the session collects all its edits in one proposal
     is_draft: bool = False  # and nobody decides about that before the session submits it
     sender: Sender = Sender()
+    unsaved: UnsavedRule = MERGE
 
 
 UndoKind = Literal["undo", "redo", "rollback"]
@@ -74,6 +76,7 @@ class Undo(Struct, frozen=True):
     fingerprint: str = ""
     propose: Wish | None = None
     sender: Sender = Sender()
+    unsaved: UnsavedRule = MERGE
 
 
 class Restore(Struct, frozen=True):
@@ -90,6 +93,7 @@ class Restore(Struct, frozen=True):
     fingerprint: str = ""
     propose: Wish | None = None
     sender: Sender = Sender()
+    unsaved: UnsavedRule = MERGE
 
 
 class ReviewedText(Struct, frozen=True):
@@ -123,6 +127,7 @@ class Land(Struct, frozen=True):
     fingerprint: str = ""
     passed: frozenset[str] | None = None
     hooked: Hooked | None = None  # as in `Apply`, for bytes that are not as proposed
+    unsaved: UnsavedRule = MERGE
 
 
 Write = Apply | Undo | Restore | Land

@@ -68,6 +68,7 @@ from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, by_time
+from editd.engine.unsaved import NOBODY, HeldDocuments, refusal_of
 from editd.engine.weight import weight_of
 from editd.errors import (
     Broken,
@@ -118,15 +119,21 @@ class _Knowledge(Struct, frozen=True):
     seen_by: ReadVersions
     reader: Reader
     expected: Expected  # bases that readers will know after the earlier requests of this turn
+    documents: HeldDocuments
 
     def content(self, version: Version) -> bytes | None:
-        return self.history.content(version)
+        held = self.documents.text(version) if self.documents.by_path else None
+        return self.history.content(version) if held is None else held
 
     def seen(self, path: WorkspacePath) -> Base | None:
         return self.expected.get((self.reader, path)) or self.seen_by.by(self.reader, path)
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
+
+    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+        held = [one for one in self.documents.others(path, NOBODY) if one.version == version]
+        return refusal_of(path, held) if held else None
 
 
 class Engine(Recorder):
@@ -160,6 +167,7 @@ class Engine(Recorder):
         """
         super().__init__(history, tree, files, clock, scope, is_in_place, mount=mount, root=root)
         self.seen = ReadVersions()
+        self.documents = HeldDocuments()
         self._fallback_encoding = fallback_encoding
         self.tooling = tooling or ToolSet()
         self._landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
@@ -489,6 +497,8 @@ class Engine(Recorder):
         ruling = LANDS
         if self.review is not NEVER_ASKS or request.propose is not None or request.proposal is not None:
             ruling = self._judge(batch, request, outcome)
+        if self.documents.by_path and ruling.action != "ask":
+            outcome = self._tried(request, outcome)
         if request.dry_run:
             if prepared is None:
                 self.files.check(outcome.changes)
@@ -554,6 +564,7 @@ class Engine(Recorder):
         self._permit(author, outcome)
         if self.hooks and not landing.is_as_proposed:
             outcome = hooked(outcome, self.hooks, request.hooked, batch.view.file_at)
+        outcome = self._tried(request, outcome)
         if request.dry_run:
             self.files.check(outcome.changes)
             return outcome
@@ -586,8 +597,17 @@ class Engine(Recorder):
         if self.guard is not None:
             self.guard.permit(request, outcome, expected)
 
+    def _tried(self, request: Write, outcome: Outcome) -> Outcome:
+        """Try the changes on what editors hold unsaved. Raises Unsaved if they do not merge with it."""
+        if not self.documents.by_path:
+            return outcome
+        trial = self.documents.try_changes(outcome.changes, request.unsaved, self.history.content)
+        if trial is None:
+            return outcome
+        return replace(outcome, unsaved=trial.merged, warnings=outcome.warnings + trial.warnings)
+
     def _plan(self, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})) -> Outcome:
-        knowledge = _Knowledge(self.history, self.seen, request.reader, expected)
+        knowledge = _Knowledge(self.history, self.seen, request.reader, expected, self.documents)
         try:
             return plan(
                 request.edits,
@@ -622,6 +642,8 @@ class Engine(Recorder):
         self._permit(request, outcome)
         is_partial = request.on_conflict == "skip"
         ruling = self._judge(batch, request, outcome)
+        if ruling.action != "ask":
+            outcome = self._tried(request, outcome)
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             if is_partial or not in_the_way:  # otherwise the changes are incomplete and may clash
@@ -670,6 +692,8 @@ class Engine(Recorder):
         outcome = Outcome(changes)
         self._permit(request, outcome)
         ruling = self._judge(batch, request, outcome)
+        if ruling.action != "ask":
+            outcome = self._tried(request, outcome)
         if request.dry_run:
             self.files.check(changes)
             return _would_propose(outcome, ruling)
@@ -729,7 +753,10 @@ class Engine(Recorder):
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
         results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
-        self.seen.note_outcome(taken[step.request].reader, step.outcome)
+        request = taken[step.request]
+        self.seen.note_outcome(request.reader, step.outcome)
+        if self.documents.by_path:
+            self.documents.saved(step.outcome.changes, request.unsaved.owner)
 
     # ── asking ──
 

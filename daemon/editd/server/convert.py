@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
+from editd.engine.unsaved import HeldDocument
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
-from editd.values.content import FileState, Text, line_end_of
+from editd.values.content import FileState, Text, encoded, line_end_of, version_of
 from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
@@ -76,6 +77,11 @@ def edits(given: Sequence[messages.AnyEdit]) -> tuple[messages.AnyEdit, ...]:
     if len(given) > EDITS_MAX:
         raise InvalidParams(f"A changeset holds at most {EDITS_MAX} edits.")
     return tuple(given)
+
+
+def content(text: str) -> bytes:
+    """Return the bytes of a text. Raises InvalidParams."""
+    return encoded(text)
 
 
 def path(text: str) -> WorkspacePath:
@@ -444,6 +450,41 @@ def read_result(
     )
 
 
+def held_document(
+    params: messages.DocumentHold, path: WorkspacePath, who: tuple[int, str, str | None], now_us: int
+) -> HeldDocument:
+    """Return what a connection holds; `who` is its number, its client and its session.
+
+    Raises InvalidParams.
+    """
+    text = None if params.content is None else content(params.content)
+    version = None if text is None else version_of(text)
+    return HeldDocument(path, *who, base_version(params.base), text, version, now_us)
+
+
+def unsaved_state(saved: FileState | None, document: HeldDocument) -> FileState:
+    """Return the state of a file with the text that is held unsaved."""
+    content = document.content or b""
+    return FileState(content) if saved is None else saved.with_content(content)
+
+
+def held_by(document: HeldDocument) -> messages.HeldBy:
+    return messages.HeldBy(
+        client=document.client, session=document.session, base=document.base, version=document.version
+    )
+
+
+def document_entry(document: HeldDocument) -> messages.DocumentEntry:
+    return messages.DocumentEntry(
+        path=document.path.text,
+        client=document.client,
+        session=document.session,
+        base=document.base,
+        version=document.version,
+        since=rfc3339(document.since_us),
+    )
+
+
 def stat_entry(given: WorkspacePath, state: FileState | None) -> messages.StatEntry:
     return messages.StatEntry(
         path=given.text,
@@ -506,6 +547,7 @@ def _file_result(
         replacements=UNSET if report.replacements is None else report.replacements,
         warnings=list(report.warnings),
         changed_by=[transaction_result(tx) for tx in changed_by] if changed_by else UNSET,
+        unsaved="merged" if change.path in given.unsaved else UNSET,
     )
 
 

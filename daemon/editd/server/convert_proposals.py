@@ -70,7 +70,7 @@ def landing(params: messages.ProposalApprove, authorship: Authorship, reader: Re
     texts = tuple(
         ReviewedText(
             convert.path(file.path),
-            file.content.encode("utf-8", "surrogateescape"),
+            convert.content(file.content),
             convert.base_version(file.base),
         )
         for file in params.files

@@ -37,6 +37,7 @@ from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
+from editd.server.methods.documents import DocumentMethods
 from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import open_proposals
@@ -90,7 +91,8 @@ MEANWHILE = (
     messages.Abort, messages.Undo, messages.Redo, messages.Rollback, messages.Log, messages.Show,
     messages.SessionOpen, messages.SessionClose, messages.SessionList, messages.LeaseAcquire,
     messages.LeaseRenew, messages.LeaseRelease, messages.LeaseList, messages.Subscribe,
-    messages.Unsubscribe, messages.Dialects, messages.ConfigReload,
+    messages.Unsubscribe, messages.Dialects, messages.ConfigReload, messages.DocumentHold,
+    messages.DocumentRelease, messages.DocumentList,
 )  # fmt: skip
 WATCH_STEP_SECONDS = 0.1  # between two looks at the number of folders meanwhile
 DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
@@ -360,6 +362,7 @@ class Daemon:
             leases=LeaseMethods(guard, queue, subscriptions, sessions),
             proposals=proposals,
             checks=checks,
+            documents=DocumentMethods(engine, subscriptions, self._config.encoding),
             spans=ExecMethods(engine, queue, self._watching, sessions, guard),
             changesets=Changesets(),
             publishing=asyncio.Lock(),

@@ -77,12 +77,16 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.LeaseList: lambda services, params, caller: services.leases.list_leases(params, caller),
     messages.Subscribe: lambda services, params, caller: services.subscriptions.subscribe(params, caller),
     messages.Unsubscribe: lambda services, params, caller: services.subscriptions.unsubscribe(params, caller),
+    messages.DocumentHold: lambda services, params, caller: services.documents.hold(params, caller),
+    messages.DocumentRelease: lambda services, params, caller: services.documents.release(params, caller),
+    messages.DocumentList: lambda services, params, caller: services.documents.list_documents(params, caller),
     messages.ConfigReload: lambda services, params, caller: services.configuration.reload_now(params, caller),
 }
 
 # Requests that begin something that ends with its connection.
 BEGINNING = (
     messages.Begin, messages.Subscribe, messages.ExecBegin, messages.SessionOpen, messages.LeaseAcquire,
+    messages.DocumentHold,
 )  # fmt: skip
 
 
@@ -132,6 +136,7 @@ class Dispatch:
 
     def _leave_now(self, caller: ClientState) -> None:
         self._services.spans.leave(caller)
+        self._services.documents.leave(caller)
         self._services.leases.leave(caller)
         self._services.proposals.leave(caller)
         self._services.sessions.leave(caller)
@@ -170,6 +175,7 @@ class Dispatch:
             hooks=self._services.hooker.status(engine.hooks),
             weaker=daemon.weaker + history.weaker() + self._services.proposals.weaker(),
             agents=self._services.spans.agents(),
+            documents=len(self._services.documents.held),
             uncovered=[
                 *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions()
             ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 
 from msgspec import Struct
 
-from editd.errors import NotText
+from editd.errors import InvalidParams, NotText
 
 if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
@@ -30,6 +30,14 @@ def version_of(content: bytes) -> Version:
     digest = hashlib.sha1(b"blob %d\0" % len(content))
     digest.update(content)  # without a copy of it
     return Version(digest.hexdigest())
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of a text from a client, whose surrogate escapes are bytes. Raises InvalidParams."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,7 @@ class Outcome(Struct, frozen=True, gc=False):
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
     """Transactions of others that changed a path after the reader read it."""
+    unsaved: frozenset[WorkspacePath] = frozenset()  # held unsaved by other connections, and they merge
     diffs: Mapping[WorkspacePath, str] = field(default_factory=dict)  # those that are worked out already
 
 

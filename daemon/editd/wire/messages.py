@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 PROTOCOL = 1
 
 OnStale = Literal["reject", "merge"]
+OnUnsaved = Literal["merge", "reject", "ignore"]  # where another connection holds a file unsaved
 OnConflict = Literal["fail", "force", "skip"]  # refuse, override the later change, or skip its site
 Tx = int | str  # a seq, or a commit id or a unique prefix of one
 Kind = Literal["baseline", "edit", "outside", "exec", "undo", "redo", "rollback", "restore", "claim"]
@@ -23,7 +24,7 @@ LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 Unread = Literal["allow", "reject"]
 Mode = Literal["100644", "100755", "120000"]
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-EventKind = Literal["transaction", "session", "lease", "proposal", "resync", "shutdown"]
+EventKind = Literal["transaction", "session", "lease", "proposal", "document", "resync", "shutdown"]
 ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
 ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
 HunkKind = Literal["lines", "file", "mode", "move"]
@@ -206,6 +207,7 @@ class Read(Params):
     proposal: int | UnsetType = UNSET  # as this would leave the file
     start_line: int | None = None  # from 1; the lines are as `\n` ends them
     end_line: int | None = None  # included
+    unsaved: bool = False  # the text that an editor holds unsaved, if one does
 
 
 class Dialects(Params):
@@ -237,6 +239,25 @@ class Apply(Params):
     propose: bool | UnsetType = UNSET  # unset by default, so that a retry is the same request
     proposal: int | UnsetType = UNSET  # the proposal that this replaces
     wait: float | UnsetType = UNSET  # seconds for the decision
+    on_unsaved: OnUnsaved | UnsetType = UNSET
+
+
+class DocumentHold(Params):
+    """The text that this connection holds unsaved; without `content` only that there is some."""
+
+    method: ClassVar[str] = "document.hold"
+    path: str
+    base: str | None  # the version of the file that the text was made from; null for a new file
+    content: str | None = None
+
+
+class DocumentRelease(Params):
+    method: ClassVar[str] = "document.release"
+    path: str
+
+
+class DocumentList(Params):
+    method: ClassVar[str] = "document.list"
 
 
 class Begin(Params):
@@ -262,6 +283,7 @@ class Commit(Params):
     propose: bool | UnsetType = UNSET
     proposal: int | UnsetType = UNSET
     wait: float | UnsetType = UNSET
+    on_unsaved: OnUnsaved | UnsetType = UNSET
 
 
 class Abort(Params):
@@ -303,6 +325,7 @@ class Undo(Params):
     own_only: bool = False  # refuse to undo another session's work
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
+    on_unsaved: OnUnsaved | UnsetType = UNSET
 
 
 class Redo(Params):
@@ -316,6 +339,7 @@ class Redo(Params):
     own_only: bool = False
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
+    on_unsaved: OnUnsaved | UnsetType = UNSET
 
 
 class Rollback(Params):
@@ -332,6 +356,7 @@ class Rollback(Params):
     include_by_time: bool = False  # also changes during a command that another program may have made
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
+    on_unsaved: OnUnsaved | UnsetType = UNSET
 
 
 class Restore(Params):
@@ -345,6 +370,7 @@ class Restore(Params):
     dry_run: bool = False
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
+    on_unsaved: OnUnsaved | UnsetType = UNSET
 
 
 class LogFilter(Params):
@@ -690,8 +716,9 @@ REQUESTS: dict[str, type[Params]] = {
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
-        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, ExecBegin, ExecEnd, Claim, Seen,
-        Blame, Subscribe, Unsubscribe, Gc, ConfigReload, HooksRun, ProposalList, ProposalGet, ProposalApprove,
+        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, DocumentHold, DocumentRelease,
+        DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame, Subscribe, Unsubscribe, Gc, ConfigReload,
+        HooksRun, ProposalList, ProposalGet, ProposalApprove,
         ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
         ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
     )
@@ -762,6 +789,7 @@ class StatusResult(Result):
     system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
     review_socket: str | None = None  # that of reviewers, if they have their own
     agents: list[AgentEntry] = []  # the last heard first
+    documents: int = 0  # that editors hold unsaved
 
 
 class CheckResult(Result):
@@ -770,6 +798,28 @@ class CheckResult(Result):
     repaired: list[str]  # the repairs made; the daemon ends after them
     lost: list[str]  # things that could not be brought back
     aside: str | None  # the folder that the damaged files were moved to
+
+
+class HeldBy(Result):
+    """Who holds a file unsaved, and in what version; null without the text."""
+
+    client: str
+    session: str | None
+    base: str | None
+    version: str | None
+
+
+class DocumentEntry(HeldBy):
+    path: str
+    since: str
+
+
+class DocumentHoldResult(Result):
+    version: str | None
+
+
+class DocumentListResult(Result):
+    documents: list[DocumentEntry]
 
 
 class ReadResult(Result):
@@ -783,6 +833,8 @@ class ReadResult(Result):
     eol: LineEnd
     size: int  # bytes
     lines: int | UnsetType = UNSET  # of the whole file, if the request named some
+    unsaved: list[HeldBy] | UnsetType = UNSET  # the others that hold it unsaved
+    unsaved_of: HeldBy | UnsetType = UNSET  # whose unsaved text this is, if the request asked for that
 
 
 class ToolEntry(Result):
@@ -927,6 +979,7 @@ class FileResult(Result):
     replacements: int | UnsetType = UNSET
     warnings: list[str] = []
     changed_by: list[Transaction] | UnsetType = UNSET  # by others, since the session read the file
+    unsaved: Literal["merged"] | UnsetType = UNSET  # another connection holds it unsaved, and it merges
 
 
 class ApplyResult(Result):
@@ -1340,6 +1393,7 @@ ERROR_CODES: dict[str, int] = {
     "no_change": 29,
     "unknown_proposal": 30,
     "decided": 31,
+    "unsaved": 32,
 }
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
+    from editd.server.methods.documents import DocumentMethods
     from editd.server.methods.exec_spans import ExecMethods
     from editd.server.methods.leases import LeaseMethods
     from editd.server.methods.proposals import ProposalMethods
@@ -128,6 +129,7 @@ class Services(Struct):
     sessions: SessionMethods
     leases: LeaseMethods
     proposals: ProposalMethods
+    documents: DocumentMethods
     spans: ExecMethods
     changesets: Changesets
     publishing: asyncio.Lock  # one publish at a time

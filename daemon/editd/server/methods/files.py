@@ -39,6 +39,10 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
     path = convert.path(params.path)
     lines = convert.lines_wanted(params)
     services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
+    if params.unsaved:
+        held = services.documents.read(params, path, lines, caller)
+        if held is not None:
+            return held
     if params.proposal is not UNSET:
         return _read_proposed(services, params, params.proposal, path, lines)
     if params.changeset is None:
@@ -53,7 +57,8 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
                 named = caller.session_of(params.session)
                 services.engine.suggest(missing, named)
             raise
-        return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+        found = convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+        return services.documents.told(found, path, caller) if params.at is None else found
     changeset = services.changesets.get(params.changeset, caller.number)
 
     def result(_: Outcome, view: DiskSnapshot) -> messages.ReadResult:
@@ -211,6 +216,8 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     actor = services.sessions.actor(params.session, caller)
     request = convert.apply(params, _reader(params.session, caller), actor, caller.session)
     request = services.sessions.with_defaults(request)
+    if params.on_unsaved is not UNSET or services.documents.held.by_path:
+        request = services.documents.marked(request, params.on_unsaved, caller)
     content = params.return_content
     if messages.Tool in map(type, params.edits):
         content = content or services.engine.tooling.returns_content(request.edits)
@@ -274,6 +281,7 @@ def commit(services: Services, params: messages.Commit, caller: ClientState) -> 
     services.sessions.admit_as(said.session, caller)
     if changeset.must_propose:
         request = replace(request, propose="request", is_draft=True)
+    request = services.documents.marked(request, params.on_unsaved, caller)
     request = services.proposals.marked(services.sessions.with_defaults(request), params, caller)
     return services.proposals.queued(request, render, params, caller)
 

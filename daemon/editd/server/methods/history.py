@@ -383,6 +383,7 @@ def restore(services: Services, params: messages.Restore, caller: ClientState) -
         raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
     reader = caller.reader(authorship.session)
     request = Restore(authorship, reader, params.to, paths, params.dry_run, _fingerprint(params))
+    request = services.documents.marked(request, params.on_unsaved, caller)
     return _settle_and_restore(services, services.proposals.marked(request, params, caller), params, caller)
 
 
@@ -410,6 +411,7 @@ def _take_back(
         on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
         fingerprint=_fingerprint(params),
     )  # fmt: skip
+    request = services.documents.marked(request, params.on_unsaved, caller)
     request = services.proposals.marked(request, params, caller)
     return services.proposals.queued(request, partial(_undo_result, is_dry=params.dry_run), params, caller)
 

@@ -22,6 +22,7 @@ from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
 from editd.engine.queries import LineBlame
 from editd.engine.reviewers import PinTries, common_program
+from editd.engine.unsaved import UnsavedRule
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
 from editd.server import convert_proposals as wire
@@ -540,7 +541,8 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         by = self._by(caller) if params.dry_run else self._reviewer(number, caller)
         authorship = convert.authorship_of_reviewer(params, by)
-        return wire.landing(params, authorship, caller.reader(caller.session), by)
+        request = wire.landing(params, authorship, caller.reader(caller.session), by)
+        return replace(request, unsaved=UnsavedRule(caller.number))
 
     async def _decide(
         self, one: messages.ProposalView, params: messages.ProposalDecide, caller: ClientState

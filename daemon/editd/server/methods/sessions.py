@@ -38,7 +38,9 @@ ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
     messages.ExecBegin, messages.ExecEnd, messages.Claim, messages.Seen,
 )  # fmt: skip
-IN_OWN_NAME = (messages.Undo, messages.Rollback, messages.Commit, messages.Stage)
+IN_OWN_NAME = (
+    messages.Undo, messages.Rollback, messages.Commit, messages.Stage, messages.DocumentHold,
+)  # fmt: skip
 
 
 def open_guard(state: str, engine: Engine) -> AccessControl:

@@ -1,0 +1,229 @@
+"""Unsaved text that editors hold, and the trial of an edit against it.
+
+An edit of a file that an editor has changed and not saved takes effect if it merges with that text: the
+editor then takes the new file into its buffer. Otherwise it is refused, with the lines that collide.
+
+All of this is in memory only. It belongs to a connection, and ends with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.edits.merge import Merged, merge_lines
+from editd.edits.replace import numbered
+from editd.errors import Overloaded, TooLarge, Unsaved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from editd.values.content import Change, FileState, Version
+    from editd.values.path import WorkspacePath
+    from editd.wire.messages import OnUnsaved
+
+DOCUMENTS_MAX = 1000
+BYTES_MAX = 64 * 1024 * 1024  # of all texts together
+NOBODY = 0  # the connection of requests that no connection sent
+
+
+class HeldDocument(Struct, frozen=True):
+    """The text of a file that an editor holds unsaved. Without `content` it only says that there is some."""
+
+    path: WorkspacePath
+    owner: int  # the connection
+    client: str
+    session: str | None
+    base: Version | None  # of the file that the text was made from; None for a new file
+    content: bytes | None
+    version: Version | None  # of the content
+    since_us: int
+
+
+class UnsavedRule(Struct, frozen=True):
+    """What a request does where another connection than its `owner` holds a file unsaved."""
+
+    owner: int = NOBODY
+    action: OnUnsaved = "merge"
+
+
+MERGE = UnsavedRule()
+
+
+class UnsavedTrial(Struct, frozen=True):
+    """The result of a trial: the changed files that others hold, and warnings."""
+
+    merged: frozenset[WorkspacePath]
+    warnings: tuple[str, ...]
+
+
+class HeldDocuments:
+    """All held documents. `on_change` gets the first hold of a document, and its release."""
+
+    def __init__(self, on_change: Callable[[str, HeldDocument], None] | None = None) -> None:
+        self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if nobody holds any
+        self.on_change = on_change
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_path.values()))
+
+    def hold(self, document: HeldDocument) -> None:
+        """Add a document, in place of what its owner held at this path. Raises Overloaded, TooLarge."""
+        held = self.by_path.get(document.path, {})
+        before = held.get(document.owner)
+        more = _size(document) - (0 if before is None else _size(before))
+        if before is None and len(self) >= DOCUMENTS_MAX:
+            raise Overloaded(f"{DOCUMENTS_MAX} documents are held unsaved.", hint="Save some of them.")
+        if self._bytes + more > BYTES_MAX:
+            raise TooLarge(
+                f"The texts that are held unsaved have at most {BYTES_MAX} bytes together.",
+                hint="Hold this one without its `content`.",
+                data={"limit": BYTES_MAX},
+            )
+        self._bytes += more
+        self.by_path.setdefault(document.path, held)[document.owner] = document
+        if before is None and self.on_change is not None:
+            self.on_change("held", document)
+
+    def release(self, path: WorkspacePath, owner: int) -> bool:
+        """Forget what a connection holds at a path. Return whether it held it."""
+        held = self.by_path.get(path, {})
+        document = held.pop(owner, None)
+        if document is None:
+            return False
+        self._bytes -= _size(document)
+        if not held:
+            del self.by_path[path]
+        if self.on_change is not None:
+            self.on_change("released", document)
+        return True
+
+    def leave(self, owner: int) -> None:
+        """Forget everything that a closed connection held."""
+        for path in [path for path, held in self.by_path.items() if owner in held]:
+            self.release(path, owner)
+
+    def saved(self, changes: Iterable[Change[FileState]], owner: int) -> None:
+        """Forget the documents that their own editor has saved by these changes."""
+        for change in changes:
+            document = self.by_path.get(change.path, {}).get(owner)
+            if document is not None and change.after is not None and document.version == change.after.version:
+                self.release(change.path, owner)
+
+    def others(self, path: WorkspacePath, owner: int) -> list[HeldDocument]:
+        """Return what other connections hold at a path, the newest last."""
+        held = self.by_path.get(path)
+        return [] if held is None else sorted((d for d in held.values() if d.owner != owner), key=_age)
+
+    def text(self, version: Version) -> bytes | None:
+        """Return the content that somebody holds in this version, or None."""
+        for held in self.by_path.values():
+            for document in held.values():
+                if document.version == version:
+                    return document.content
+        return None
+
+    def try_changes(
+        self,
+        changes: Iterable[Change[FileState]],
+        rule: UnsavedRule,
+        content_of: Callable[[Version], bytes | None],
+    ) -> UnsavedTrial | None:
+        """Merge each changed file with the text that others hold of it. Return None if they hold none.
+
+        `content_of` returns a recorded content. Raises Unsaved if a merge would collide.
+        """
+        merged: set[WorkspacePath] = set()
+        warnings: list[str] = []
+        refused: list[Unsaved] = []
+        for change in changes:
+            documents = self.others(change.path, rule.owner)
+            if not documents or rule.action == "ignore":
+                continue
+            if rule.action == "reject":
+                refused.append(refusal_of(change.path, documents))
+                continue
+            colliding: list[HeldDocument] = []
+            lines: set[int] = set()
+            for document in documents:
+                base = b"" if document.base is None else content_of(document.base)
+                if document.content is None or base is None:
+                    warnings.append(
+                        f"{change.path} has unsaved changes in {document.client}. "
+                        "It is not known whether this edit runs into them."
+                    )
+                    continue
+                found = _new_collisions(base, document.content, change)
+                if found is not None:
+                    colliding.append(document)
+                    lines |= found
+            if colliding:
+                refused.append(refusal_of(change.path, colliding, sorted(lines)))
+            merged.add(change.path)
+        if len(refused) > 1:
+            refused[0].data["files"] = [dict(one.data) for one in refused]
+        if refused:
+            raise refused[0]
+        return UnsavedTrial(frozenset(merged), tuple(warnings)) if merged else None
+
+
+def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Sequence[int] = ()) -> Unsaved:
+    """Return the refusal of an edit that would run into these documents, in these lines of them."""
+    ranges = _ranges(lines)
+    who = " and ".join(dict.fromkeys(document.client for document in documents))
+    where = f", in {numbered(*ranges[:10])}," if ranges else ""
+    return Unsaved(
+        f"{path} has unsaved changes in {who}{where} that this edit would run into.",
+        hint="Ask the user to save, edit other lines, or read it with `unsaved: true` and edit that.",
+        data={
+            "path": path.text,
+            "held_by": [
+                {"client": one.client, "session": one.session, "base": one.base, "version": one.version}
+                for one in documents
+            ],
+            "lines": [{"start_line": start, "end_line": end} for start, end in ranges],
+        },
+    )
+
+
+def _new_collisions(base: bytes, held: bytes, change: Change[FileState]) -> set[int] | None:
+    """Return the held lines that the edit collides with and the file before it did not, or None."""
+    after = change.after
+    if after is None or after.is_symlink:
+        return None if held == base else set()
+    lines = _collisions(base, held, after.content)
+    if lines is None or change.before is None or change.before.is_symlink:
+        return lines
+    before = _collisions(base, held, change.before.content)
+    if before is None:
+        return lines
+    return (lines - before) or None
+
+
+def _collisions(base: bytes, held: bytes, content: bytes) -> set[int] | None:
+    """Return the held lines that both sides changed: None if they merge, no lines if they have none."""
+    result = merge_lines(base, held, content)
+    if isinstance(result, Merged):
+        return None
+    return {line for one in result.regions for line in range(one.start_line, one.end_line + 1)}
+
+
+def _ranges(lines: Sequence[int]) -> list[tuple[int, int]]:
+    """Return runs of line numbers as their first and last, both included."""
+    ranges: list[tuple[int, int]] = []
+    for line in lines:
+        if ranges and ranges[-1][1] == line - 1:
+            ranges[-1] = (ranges[-1][0], line)
+        else:
+            ranges.append((line, line))
+    return ranges
+
+
+def _size(document: HeldDocument) -> int:
+    return 0 if document.content is None else len(document.content)
+
+
+def _age(document: HeldDocument) -> int:
+    return document.since_us
