@@ -62,6 +62,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "hook": "Announce an event of an agent to the daemon.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
         "review": "Set the reviewers' PIN, and let edits land for a time.",
+        "web": "Serve the review page to a browser on this machine.",
     },
     "Inspect": {
         "log": "List the transactions, newest first.",

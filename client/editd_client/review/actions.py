@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from editd.wire.messages import ReviewedFile  # noqa: TC001  # a field of HunkDecision
 from editd_client import requests
 from editd_client.errors import refusal
 
@@ -68,36 +69,63 @@ def keys_of(view: View) -> list[Action]:
 def decide(choices: HunkChoices, *, comment: str | None, request_id: str) -> list[PreparedCall[Any]]:
     """Return the requests that land the chosen hunks and reject those to be rejected.
 
-    One request, unless some hunks are rejected and others stay open. Names the hunks by their ids, or if
-    all of them are to land, the view: so what was not shown does not land. Raises EditdError if nothing is
-    chosen.
+    Raises EditdError if nothing is chosen.
     """
-    number = choices.shown.proposal
-    landing, rejected, is_open = (bool(choices.chosen(one)) for one in ("approve", "reject", "open"))
-    if not landing and not rejected:
-        raise refusal("invalid_params", "No hunk is chosen.", hint="Choose hunks to approve or to reject.")
-    calls: list[PreparedCall[Any]] = []
-    if landing:
-        is_all = not rejected and not is_open
-        calls.append(
-            requests.proposal_approve(
-                number,
-                hunks=None if is_all else [*choices.chosen("approve"), *_there(choices.shown)],
-                view=choices.shown.view,
-                rest="reject" if rejected and not is_open else "keep",
-                comment=comment,
-                request_id=request_id,
+    decision = HunkDecision(
+        proposal=choices.shown.proposal,
+        view=choices.shown.view,
+        approved=tuple(choices.chosen("approve")),
+        rejected=tuple(choices.chosen("reject")),
+        is_open=bool(choices.chosen("open")),
+        there=tuple(there(choices.shown)),
+    )
+    return decision.calls(comment=comment, request_id=request_id)
+
+
+class HunkDecision(Struct, frozen=True, kw_only=True):
+    """The choices about a proposal as it was shown, by the ids of its hunks."""
+
+    proposal: int
+    view: str
+    approved: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    is_open: bool = False  # some hunks are left open, or were not shown
+    there: tuple[str, ...] = ()  # hunks that the files have already
+    files: tuple[ReviewedFile, ...] = ()  # the reviewer's own texts
+
+    def calls(self, *, comment: str | None, request_id: str) -> list[PreparedCall[Any]]:
+        """Return one request, or two if some hunks are rejected and others stay open.
+
+        They name the hunks by their ids, or if all of them are to land, the view. So what was not shown does
+        not land. Raises EditdError if nothing is chosen.
+        """
+        calls: list[PreparedCall[Any]] = []
+        is_landing = bool(self.approved or self.files)
+        if not is_landing and not self.rejected:
+            raise refusal("invalid_params", "No hunk is chosen.", hint="Choose hunks to approve or reject.")
+        if is_landing:
+            is_all = not self.rejected and not self.is_open
+            calls.append(
+                requests.proposal_approve(
+                    self.proposal,
+                    hunks=None if is_all else [*self.approved, *self.there],
+                    view=self.view,
+                    files=self.files,
+                    rest="reject" if self.rejected and not self.is_open else "keep",
+                    comment=comment,
+                    request_id=request_id,
+                )
             )
-        )
-    if rejected and (is_open or not landing):
-        hunks = choices.chosen("reject") if is_open else None
-        calls.append(
-            requests.proposal_reject(number, hunks=hunks, comment=comment, request_id=f"{request_id}-rest")
-        )
-    return calls
+        if self.rejected and (self.is_open or not is_landing):
+            hunks = list(self.rejected) if self.is_open else None
+            ident = f"{request_id}-rest"
+            calls.append(
+                requests.proposal_reject(self.proposal, hunks=hunks, comment=comment, request_id=ident)
+            )
+        return calls
 
 
-def _there(shown: ProposalGetResult) -> list[str]:
+def there(shown: ProposalGetResult) -> list[str]:
     """Return the hunks that the files have already: they count as landed with the others."""
     return [hunk.hunk for file in shown.files for hunk in file.hunks if hunk.state == "there"]
 

@@ -80,7 +80,7 @@ def parts_of(row: Row, roles: Sequence[tuple[int, int, Role]] = ()) -> Iterator[
         ends |= {start, end}
     cuts = sorted(end for end in ends if end <= len(row.text))
     for start, end in pairwise(cuts):
-        found = [role for first, last, role in roles if first <= start < last]
+        found: list[Role] = [role for first, last, role in roles if first <= start < last]
         is_changed = any(first <= start < last for first, last in row.changed)
         yield RowPart(row.text[start:end], found[0] if found else "", is_changed)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from editd_client.review.agents import OUTSIDE
+from editd_client.review.query import TransactionQuery
 from editd_client.web.layout import counted, detail, line_counts, meta, moment
 from editd_client.web.markup import Html, element
 
@@ -24,7 +25,9 @@ def agent_list(agents: Agents) -> Html:
     heads = ("Agent", "Activity", "Last", "Edits", "Lines", "Open proposals")
     rows = [_row(one) for one in agents.rows]
     if not rows:
-        return element("nav", element("p", "No session is open.", class_="empty"), id="list", aria_label="Agents")
+        return element(
+            "nav", element("p", "No session is open.", class_="empty"), id="list", aria_label="Agents"
+        )
     return element(
         "nav",
         element(
@@ -41,7 +44,7 @@ def agent_list(agents: Agents) -> Html:
 
 def agents_detail(agents: Agents) -> Html:
     """Return the grants, and the forms for a grant and for a rollback."""
-    sessions = [one.name for one in agents.rows if one.name != OUTSIDE]
+    sessions = [one for one in agents.rows if one.name != OUTSIDE]
     return detail(
         element("h2", "Grants"),
         element("p", "A grant lets edits of some paths land without a decision, for a day at most."),
@@ -51,7 +54,7 @@ def agents_detail(agents: Agents) -> Html:
         element(
             "form",
             element("label", "Paths ", element("input", name="paths", required=True, placeholder="tests/**")),
-            _select("Session ", ["", *(one.name for one in agents.rows if one.name in sessions and not one.is_closed)]),
+            _select("Session ", ["", *(one.name for one in sessions if not one.is_closed)]),
             element("label", "For ", element("input", name="ttl", value="1h", required=True, size="5")),
             element("label", "Edits at most ", element("input", name="uses", inputmode="numeric", size="5")),
             element("label", "Lines at most ", element("input", name="lines", inputmode="numeric", size="5")),
@@ -61,7 +64,7 @@ def agents_detail(agents: Agents) -> Html:
         element("h2", "Roll back"),
         element(
             "form",
-            _select("Session ", sessions),
+            _select("Session ", [one.name for one in sessions]),
             element("button", "Roll back its work…", name="do", value="preview"),
             method="post", action="/rollback", id="rollback",
         )
@@ -72,11 +75,15 @@ def agents_detail(agents: Agents) -> Html:
 
 
 def _row(row: AgentRow) -> Html:
-    timeline = f"/timeline?{urlencode({'q': f'actor:{OUTSIDE}' if row.name == OUTSIDE else f'session:{row.name}'})}"
+    is_outside = row.name == OUTSIDE
+    query = TransactionQuery(actor=(OUTSIDE,)) if is_outside else TransactionQuery(session=(row.name,))
+    timeline = f"/timeline?{urlencode({'q': query.text})}"
     leases = f"leases {', '.join(row.leases)}" if row.leases else ""
     undone = f" ({row.undone} undone)" if row.undone else ""
     last = [
-        element("a", str(row.last_seq), href=f"/transactions/{row.last_seq}") if row.last_seq is not None else None,
+        element("a", str(row.last_seq), href=f"/transactions/{row.last_seq}")
+        if row.last_seq is not None
+        else None,
         " ",
         moment(row.last_time.isoformat()) if row.last_time is not None else None,
     ]
@@ -89,10 +96,7 @@ def _row(row: AgentRow) -> Html:
         element("td", line_counts(row.added, row.deleted)),
         element(
             "td",
-            [
-                element("a", f"P{number} ", href=f"/proposals/{number}")
-                for number in row.proposals
-            ],
+            [element("a", f"P{number} ", href=f"/proposals/{number}") for number in row.proposals],
         ),
         class_="warn" if row.needs_reviewer else "undone" if row.is_closed else None,
     )
@@ -125,3 +129,22 @@ def _grant(grant: GrantEntry) -> Html:
 def _select(label: str, names: list[str]) -> Html:
     options = [element("option", name or "any", value=name) for name in names]
     return element("label", label, element("select", options, name="session"))
+
+
+def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
+    """Return a form that asks for the PIN, and sends the same request again."""
+    return detail(
+        element("p", reason, class_="refusal", role="alert"),
+        element(
+            "form",
+            [element("input", type="hidden", name=name, value=value) for name, value in fields],
+            element(
+                "label", "PIN ",
+                element("input", type="password", name="pin", autocomplete="off", autofocus=True, id="pin"),
+            ),
+            element("button", "Send it again"),
+            method="post",
+            action="/allow",
+        ),
+        label="PIN",
+    )  # fmt: skip

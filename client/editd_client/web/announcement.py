@@ -1,7 +1,7 @@
 """The address of a running `editctl web`, for other programs of the user.
 
-A file in the workspace's state folder has it, without the token: whoever reads the file can open the page
-only in a browser that has been there before. The running server holds a lock on the file, so a file that a
+A file in the workspace's state folder has it, without the token: with the address alone, only a
+browser that has been there before gets in. The running server holds a lock on the file, so a file that a
 killed server has left is not mistaken for a server.
 """
 

@@ -36,7 +36,7 @@ ON_THE_PAGE = frozenset(
 )  # the actions of `review.actions` that the script has
 
 
-class Frame(Struct, frozen=True):
+class HeaderCounts(Struct, frozen=True):
     """The numbers in the header: open proposals, agents, and the newest transaction."""
 
     workspace: str
@@ -51,9 +51,10 @@ class Page(Struct, frozen=True):
     path: str  # with its query
     title: str
     view: View
-    frame: Frame
+    frame: HeaderCounts
     list: Html
     detail: Html
+    is_live: bool = True  # it follows events; a question to the reviewer stays as it is
 
     @property
     def parts(self) -> dict[str, Html]:
@@ -88,7 +89,7 @@ def whole(page: Page, said: str = "", *, is_refusal: bool = False) -> Html:
                 page.list,
                 page.detail,
                 element("footer", _keys(page.view)),
-                data_page=page.path,
+                data_page=page.path if page.is_live else None,
                 data_version=version(page),
             ),
             lang="en",
@@ -158,7 +159,7 @@ def _views(page: Page) -> Html:
             element("span", f"{counts[view]:,}", class_="count"),
             href=href,
             aria_current="page" if view == page.view else None,
-        )  # fmt: skip
+        )
         for view, (href, title) in VIEWS.items()
     ]
     return element("nav", links, id="views", aria_label="Views")

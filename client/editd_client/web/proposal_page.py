@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
@@ -14,7 +15,7 @@ from editd_client.web.patch_table import heading, lines, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.wire.messages import ProposalEntry, ProposalGetResult, ReviewComment
+    from editd.wire.messages import ProposalEntry, ProposalGetResult, ProposalHunk, ReviewComment
     from editd_client.review.proposals import ShownFile, ShownHunk
 
 ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has a page of its own
@@ -65,7 +66,9 @@ def proposal_detail(
         _file_links(shown, files) if is_long else None,
         _comments(shown),
         _decisions(shown),
-        _form(shown, request_id, comment, pin) if shown.state == "open" else None,
+        _form(shown, request_id, comment, pin, is_part=path is not None or is_long)
+        if shown.state == "open"
+        else None,
         _reopening(shown) if shown.state in REOPENED else None,
         label=f"Proposal {shown.proposal}",
     )
@@ -100,7 +103,7 @@ def _option(entry: ProposalEntry, is_selected: bool) -> Html:
 def _head(shown: ProposalGetResult) -> Html:
     body = shown.message.partition("\n")[2].strip("\n")
     about = f"made on {shown.at}, shown on {shown.head}"
-    after = ", ".join(shown.lands_after)
+    after = ", ".join(shown.lands_after) if shown.state == "open" else ""
     return element(
         "section",
         element("h2", f"P{shown.proposal} {proposals.subject(shown)}"),
@@ -111,7 +114,7 @@ def _head(shown: ProposalGetResult) -> Html:
             class_="meta",
         ),
         element("pre", body, class_="message") if body else None,
-        element("p", f"Lands by itself once this has passed: {after}") if after and shown.state == "open" else None,
+        element("p", f"Lands by itself once this has passed: {after}") if after else None,
         _checks(shown),
         class_="head",
     )  # fmt: skip
@@ -161,7 +164,7 @@ def _hunk(one: ShownHunk, choices: HunkChoices, shown: ProposalGetResult, syntax
             element("span", proposals.MARKS[hunk.state], class_="sign") if hunk.state != "fits" else None,
             f"hunk {hunk.number} ",
             meta(proposals.hunk_title(hunk)),
-            _choice(hunk.hunk, hunk.number, choices) if shown.kind == "edit" else None,
+            _choice(hunk, choices) if shown.kind == "edit" and shown.state == "open" else None,
         ),
         lines((row for row in one.rows if row.kind != "place"), syntax),
         _present(one),
@@ -173,32 +176,31 @@ def _hunk(one: ShownHunk, choices: HunkChoices, shown: ProposalGetResult, syntax
     )
 
 
-def _choice(hunk: str, number: int, choices: HunkChoices) -> Html | None:
+def _choice(hunk: ProposalHunk, choices: HunkChoices) -> Html | None:
     """Return the three choices about a hunk that can be decided."""
-    now = choices.of(hunk)
+    if hunk.state == "there":
+        return element("input", type="hidden", name=f"hunk-{hunk.hunk}", value="there", form=FORM)
+    now = choices.of(hunk.hunk)
     if now is None:
         return None
-    is_landable = any(
-        one.hunk == hunk and one.state == "fits" for file in choices.shown.files for one in file.hunks
-    )
     buttons = [
         element(
             "label",
             element(
                 "input",
                 type="radio",
-                name=f"hunk-{hunk}",
+                name=f"hunk-{hunk.hunk}",
                 value=value,
                 form=FORM,
-                id=f"{value}-{hunk}",
+                id=f"{value}-{hunk.hunk}",
                 checked=now == value,
-                disabled=value == "approve" and not is_landable,
+                disabled=value == "approve" and hunk.state != "fits",
             ),
             word,
-        )  # fmt: skip
+        )
         for value, word in WORDS.items()
     ]
-    legend = element("legend", f"Decision about hunk {number}", class_="spoken")
+    legend = element("legend", f"Decision about hunk {hunk.number}", class_="spoken")
     return element("fieldset", legend, buttons, class_="choice")
 
 
@@ -227,16 +229,18 @@ def _own_text(file: ShownFile, at: int, shown: ProposalGetResult) -> Html | None
     new = file.file.new
     if shown.state != "open" or shown.kind != "edit" or not isinstance(new, str) or not is_editable(new):
         return None
+    ends = "crlf" if "\r\n" in new else "lf"
     return element(
         "details",
         element("summary", f"Edit the proposed text of {file.file.path}"),
-        element("p", "It stands for all hunks of this file. The author gets the difference."),
+        element("p", "It replaces all hunks of this file. The author gets the difference."),
         element(
             "label",
             element("input", type="checkbox", name=f"own-{at}", value=file.file.path, form=FORM),
             "land this text",
         ),
         element("input", type="hidden", name=f"base-{at}", value=file.file.now, form=FORM),
+        element("input", type="hidden", name=f"ends-{at}", value=ends, form=FORM),
         element(
             "textarea", "\n", new, name=f"text-{at}", form=FORM, rows="20", spellcheck="false",
             aria_label=f"Text of {file.file.path}",
@@ -245,7 +249,7 @@ def _own_text(file: ShownFile, at: int, shown: ProposalGetResult) -> Html | None
     )  # fmt: skip
 
 
-TEXT_CHARACTERS_MAX = 200_000  # of a text in a field
+TEXT_CHARACTERS_MAX = 50_000  # of a text in a field
 
 
 def is_editable(content: str) -> bool:
@@ -257,23 +261,14 @@ def is_editable(content: str) -> bool:
 
 
 def _file_links(shown: ProposalGetResult, files: Sequence[ShownFile]) -> Html:
-    from urllib.parse import urlencode
-
-    rows = [
-        element(
-            "li",
-            element(
-                "a",
-                file.title,
-                href=f"/proposals/{shown.proposal}?{urlencode({'path': file.file.path}, errors='surrogateescape')}",
-            ),
-            meta(f" {file.file.change}, {counted(len(file.hunks), 'hunk')}"),
-        )
-        for file in files
-    ]
-    return joined(
-        element("p", "This is too long for one page. Look at each file:"), element("ul", rows, class_="files")
-    )
+    rows = []
+    for file in files:
+        query = urlencode({"path": file.file.path}, errors="surrogateescape")
+        hunks = counted(len(file.hunks), "hunk")
+        link = element("a", file.title, href=f"{_path(shown)}?{query}")
+        rows.append(element("li", link, meta(f" {file.file.change}, {hunks}")))
+    long = element("p", "This is too long for one page. Look at each file:")
+    return joined(long, element("ul", rows, class_="files"))
 
 
 def _said(comments: Sequence[ReviewComment]) -> Html | None:
@@ -311,7 +306,7 @@ def _transaction(seq: int) -> Html:
     return element("a", str(seq), href=f"/transactions/{seq}")
 
 
-def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | None) -> Html:
+def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | None, *, is_part: bool) -> Html:
     asking = [
         element("p", pin, class_="refusal", role="alert"),
         element(
@@ -324,6 +319,7 @@ def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | No
         "form",
         element("input", type="hidden", name="view", value=shown.view),
         element("input", type="hidden", name="request_id", value=request_id),
+        element("input", type="hidden", name="in-part", value="yes") if is_part else None,
         element(
             "label", "Comment for the author",
             element("textarea", "\n", comment, name="comment", rows="2", id="comment"),
@@ -333,11 +329,12 @@ def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | No
             "p",
             element("button", f"Approve {lands}", name="do", value="approve"),
             element("button", "Reject all of it", name="do", value="reject"),
-            element("button", "Only comment", name="do", value="comment", formaction=f"{_path(shown)}/comment"),
+            element("button", "Only comment", name="do", value="", formaction=f"{_path(shown)}/comment"),
         ),
         id=FORM,
         method="post",
         action=f"{_path(shown)}/decide",
+        autocomplete="off",
     )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ def transaction_list(
     rows: Sequence[TimelineRow], selected: int | None, *, query: str, older: int | None
 ) -> Html:
     """Return the transactions of a query, newest first, with a field for it and a link to older ones."""
-    words = "No transaction matches." if query else "No transaction yet: editctl replace FILE OLD NEW makes one."
+    words = (
+        "No transaction matches." if query else "No transaction yet: editctl replace FILE OLD NEW makes one."
+    )
     box = listbox(
         "Transactions, newest first",
         [_option(row, query, is_selected=row.seq == selected) for row in rows],
@@ -99,7 +101,11 @@ def transaction_detail(shown: ShowResult) -> Html:
         ),
         _undo_form(made.seq) if made.undone_by is None else None,
         [
-            element("section", element("h3", element("span", path, class_="path")), table(f"Changes of {path}", some))
+            element(
+                "section",
+                element("h3", element("span", path, class_="path")),
+                table(f"Changes of {path}", some),
+            )
             for path, some in bodies.items()
         ],
         label=f"Transaction {made.seq}",
@@ -118,13 +124,19 @@ def preview_detail(title: str, preview: UndoResult, action: str, fields: Sequenc
         element(
             "table",
             element("caption", f"The effect on {counted(len(effects), 'file')}"),
-            element("thead", element("tr", [element("th", one, scope="col") for one in ("", "File", "Effect")])),
+            element(
+                "thead", element("tr", [element("th", one, scope="col") for one in ("", "File", "Effect")])
+            ),
             element(
                 "tbody",
                 (
                     element(
                         "tr",
-                        element("td", "✓" if one.is_clean else "!", aria_label="clean" if one.is_clean else "conflict"),
+                        element(
+                            "td",
+                            "✓" if one.is_clean else "!",
+                            aria_label="clean" if one.is_clean else "conflict",
+                        ),
                         element("td", one.path, class_="path"),
                         element("td", one.text),
                         class_=None if one.is_clean else "warn",
@@ -144,7 +156,9 @@ def preview_detail(title: str, preview: UndoResult, action: str, fields: Sequenc
             "form",
             [element("input", type="hidden", name=name, value=value) for name, value in fields],
             element("button", "Do it", name="do", value="make") if effects and is_clean else None,
-            element("button", f"Undo only what is clean ({counted(clean, 'file')})", name="do", value="fitting")
+            element(
+                "button", f"Undo only what is clean ({counted(clean, 'file')})", name="do", value="fitting"
+            )
             if clean and not is_clean
             else None,
             method="post",
