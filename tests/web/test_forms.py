@@ -298,7 +298,7 @@ def test_a_script_gets_the_parts_of_a_page(page: WebPage, author: Client) -> Non
     propose(author)
     answer = page.get("/proposals/1", Accept=PART)
     assert answer.headers["content-type"] == PART
-    assert set(answer.parts["parts"]) == {"views", "list", "detail"}
+    assert set(answer.parts["parts"]) == {"views", "list", "detail", "keys"}
     given = {**page.form("/proposals/1"), "do": "approve"}
     asked = page.post("/proposals/1/decide", given, Accept=PART)
     assert asked.status == 403

@@ -152,7 +152,7 @@ def test_every_page_has_the_policy_and_nothing_inline(page: WebPage, path: str) 
     assert answer.status == 200
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert re.findall(r"<script[^>]*>", answer.body) == ['<script type="module" src="/static/review.js">']
     assert "<style" not in answer.body
     for tag in re.findall(r"<[a-z][^<>]*>", answer.body):
@@ -183,7 +183,7 @@ def test_texts_of_agents_are_text(page: WebPage) -> None:
     assert EVIL in page.get("/proposals/1").text
 
 
-def test_no_file_but_the_two_is_served(page: WebPage) -> None:
+def test_no_other_file_is_served(page: WebPage) -> None:
     page.enter()
     for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/server.py", "/static/"):
         assert page.get(path).status == 404

@@ -33,7 +33,7 @@ POLICY = (
 )
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser sends a form with `Origin: null`
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

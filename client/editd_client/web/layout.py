@@ -58,7 +58,7 @@ class Page(Struct, frozen=True):
 
     @property
     def parts(self) -> dict[str, Html]:
-        return {"views": _views(self), "list": self.list, "detail": self.detail}
+        return {"views": _views(self), "list": self.list, "detail": self.detail, "keys": _keys(self.view)}
 
 
 def whole(page: Page, said: str = "", *, is_refusal: bool = False) -> Html:
@@ -74,6 +74,7 @@ def whole(page: Page, said: str = "", *, is_refusal: bool = False) -> Html:
                 element("meta", name="color-scheme", content="light dark"),
                 element("title", f"{page.title} · editd"),
                 element("link", rel="stylesheet", href="/static/review.css"),
+                element("link", rel="icon", href="/static/icon.svg"),
                 element("script", type="module", src="/static/review.js"),
             ),
             element(
@@ -88,7 +89,7 @@ def whole(page: Page, said: str = "", *, is_refusal: bool = False) -> Html:
                 ),
                 page.list,
                 page.detail,
-                element("footer", _keys(page.view)),
+                _keys(page.view),
                 data_page=page.path if page.is_live else None,
                 data_version=version(page),
             ),
@@ -165,9 +166,10 @@ def _views(page: Page) -> Html:
     return element("nav", links, id="views", aria_label="Views")
 
 
-def _keys(view: View) -> list[Html]:
+def _keys(view: View) -> Html:
     shown = [one for one in keys_of(view) if one.name in ON_THE_PAGE]
-    return [
-        element("span", element("kbd", one.key), f" {one.effect}", data_action=one.name, data_key=one.key)
+    keys = [
+        element("span", element("kbd", one.key), f" {one.effect} ", data_action=one.name, data_key=one.key)
         for one in shown
     ]
+    return element("footer", keys, id="keys")

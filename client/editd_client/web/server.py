@@ -46,7 +46,7 @@ FORM_FIELDS_MAX = 20_000  # a proposal has that many hunks at most
 STREAM_SECONDS_MIN = 0.25  # between two looks at the daemon
 STREAM_SECONDS_MAX = 15.0  # between two signs of life
 RETRY_SECONDS = 1.0  # before another try to reach the daemon
-STATIC = {"review.css": "text/css", "review.js": "text/javascript"}
+STATIC = {"review.css": "text/css", "review.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LOOPBACK_TRIES = 5
 
 

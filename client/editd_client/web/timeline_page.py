@@ -99,7 +99,7 @@ def transaction_detail(shown: ShowResult) -> Html:
             ),
             class_="files",
         ),
-        _undo_form(made.seq) if made.undone_by is None else None,
+        _undo_form(made.seq) if made.undone_by is None and made.kind != "baseline" else None,
         [
             element(
                 "section",
