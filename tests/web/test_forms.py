@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd_client.locate import current_actor
 from reviewers import PIN, author_of, set_pin
 from web_page import PART, web_page
 from workplace import replace, write
@@ -96,6 +97,7 @@ def test_an_approval_asks_for_the_pin_and_keeps_what_was_given(
     shown = author.proposal_get(1)
     assert shown.state == "partly"
     assert shown.decisions[0].comment == "so so"
+    assert shown.decisions[0].by.actor == current_actor()
     assert f'name="hunk-{second}"' not in page.get("/proposals/1").body
 
 

@@ -36,6 +36,7 @@ from editd_client.mcp.connection_pool import (
     is_named,
 )
 from editd_client.mcp.conversion import unknown_name
+from editd_client.mcp.review_link import CallStates, link_of
 from editd_client.mcp.tools import McpTool, ToolCall, own_tools, tools_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ NAME_CHARACTERS_MAX = 100
 CLIENT_SUFFIX = "-mcp-client"
 GEMINI = f"gemini-cli{CLIENT_SUFFIX}"
 NOBODY = "mcp"  # the session of a client without a name
+REVIEW = "review"  # the name of the request to open the page of a proposal
 TERMINATED = 128 + signal.SIGTERM
 
 INSTRUCTIONS = (
@@ -81,6 +83,7 @@ class ToolServer:
         self._link: ConnectionPool | None = None
         self._announcing: asyncio.Task[None] | None = None
         self._tools: dict[str, McpTool] = {}
+        self._states = CallStates()
         self._lock = anyio.Lock()
         # Separate: the SDK reads standard input in a thread, too, and waiting calls must not block it.
         self._threads = anyio.CapacityLimiter(CALLS_MAX)
@@ -122,11 +125,14 @@ class ToolServer:
 
     async def _call(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         try:
             tool = _named(params.name, await self._known_tools(ctx))
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
-            found = await self._run(ctx, tool, arguments)
+            reviewed = await self._reviewed(ctx, params, tool, arguments)
+            if isinstance(reviewed, types.InputRequiredResult):
+                return reviewed
+            found = reviewed
         except EditdError as error:
             found = conversion.refused(error)
         except Unreachable as error:
@@ -135,11 +141,52 @@ class ToolServer:
             found = conversion.refused(refusal(error.error.name, error.error.message))
         return _result(found, has_data=not (found.is_refusal and _is_gemini(ctx)))
 
+    async def _reviewed(
+        self,
+        ctx: ServerRequestContext[Any],
+        params: types.CallToolRequestParams,
+        tool: McpTool,
+        arguments: dict[str, Any],
+    ) -> ToolResult | types.InputRequiredResult:
+        """Run the tool. If its edit waits for a reviewer, let the client open the page of the proposal.
+
+        The client's answer does not matter: the decision is made on the page, and the call waits for it. A
+        client of the modern era opens the page when it gets this result, and sends the call again to wait.
+        """
+        wait, request_id = self._options.wait, str(uuid.uuid4())
+        if known := self._states.open(params.request_state):
+            return await self._run(ctx, tool, arguments, known, wait)
+        if tool.is_read_only or not wait or not _opens_pages(ctx):
+            return await self._run(ctx, tool, arguments, request_id, wait)
+        found = await self._run(ctx, tool, arguments, request_id, 0.0)
+        link = link_of(found, (await self._linked(ctx)).workspace.state_folder)
+        if link is None:
+            is_waiting = found.data.get("state") == "open"
+            return await self._run(ctx, tool, arguments, request_id, wait) if is_waiting else found
+        asked = types.ElicitRequestURLParams(
+            message=f"Proposal {link[0]} of the agent waits for your review.", url=link[1]
+        )
+        if not ctx.session.can_send_request:
+            return types.InputRequiredResult(
+                input_requests={REVIEW: types.ElicitRequest(params=asked)},
+                request_state=self._states.seal(request_id),
+            )
+        opening = asyncio.create_task(_open(ctx, asked, request_id))
+        try:
+            return await self._run(ctx, tool, arguments, request_id, wait)
+        finally:
+            opening.cancel()
+
     async def _run(
-        self, ctx: ServerRequestContext[Any], tool: McpTool, arguments: dict[str, Any]
+        self,
+        ctx: ServerRequestContext[Any],
+        tool: McpTool,
+        arguments: dict[str, Any],
+        request_id: str,
+        wait: float,
     ) -> ToolResult:
         """Run the tool in a thread, and report progress every second; cut the call if it is cancelled."""
-        link, line, request_id = await self._linked(ctx), CallStream(), str(uuid.uuid4())
+        link, line = await self._linked(ctx), CallStream()
 
         def run() -> ToolResult:
             root = link.workspace.root
@@ -154,7 +201,7 @@ class ToolServer:
                             root,
                             request_id,
                             self._options.may_undo_others,
-                            self._options.wait,
+                            wait,
                         )
                     ),
                     line,
@@ -209,6 +256,19 @@ class ToolServer:
                 self._link = ConnectionPool(choose_workspace(options.workspace, roots), claim, name)
                 self._link.announce()
             return self._link
+
+
+def _opens_pages(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client can open an address for its user."""
+    capabilities = ctx.session.client_capabilities
+    asking = None if capabilities is None else capabilities.elicitation
+    return asking is not None and asking.url is not None
+
+
+async def _open(ctx: ServerRequestContext[Any], asked: types.ElicitRequestURLParams, ident: str) -> None:
+    """Ask the client to open a page; one that fails to leaves the call waiting all the same."""
+    with contextlib.suppress(MCPError):
+        await ctx.session.elicit_url(asked.message, asked.url, ident, ctx.request_id)
 
 
 async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:

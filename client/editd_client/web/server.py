@@ -100,20 +100,25 @@ class ReviewServer:
             await asyncio.gather(*(one.close() for one in self._visitors.values()))
 
     async def _visitor(self, request: Request) -> Visitor:
-        """Return the visitor whose cookie the guard has found; the oldest goes if there are too many."""
+        """Return the visitor whose cookie the guard has found; the oldest goes if there are too many.
+
+        Raises Unreachable.
+        """
         secret = request.state.visitor
         if secret not in self._visitors:
             self._visitors[secret] = Visitor(self._workspace, secret)
             while len(self._visitors) > VISITORS_MAX:
                 await self._visitors.pop(next(iter(self._visitors))).close()
-        return self._visitors[secret]
+        visitor = self._visitors[secret]
+        await visitor.introduce()
+        return visitor
 
     # ── Pages ─────────────────────────────────────────────────────────────────────────────────
 
     async def _page(self, request: Request) -> Response:
-        visitor = await self._visitor(request)
         query = dict(request.query_params)
         try:
+            visitor = await self._visitor(request)
             page = await page_at(request.url.path, query, visitor, self._name)
         except NoSuchPage:
             return _message(404, "There is no such page.")
@@ -163,8 +168,8 @@ class ReviewServer:
             )
         except ValueError:
             return _message(400, "This is no form.")
-        visitor = await self._visitor(request)
         try:
+            visitor = await self._visitor(request)
             outcome: FormAnswer = await handle(form, visitor)
         except EditdError as error:
             return _message(forms.status_of(error), error.message)
@@ -182,7 +187,10 @@ class ReviewServer:
     # ── Events ────────────────────────────────────────────────────────────────────────────────
 
     async def _events(self, request: Request) -> Response:
-        visitor = await self._visitor(request)
+        try:
+            visitor = await self._visitor(request)
+        except Unreachable as error:
+            return _message(503, error.message)  # the browser comes again
         target = urlsplit(request.query_params.get("page", "/"))
         query = {name: values[-1] for name, values in parse_qs(target.query).items()}
         shown = request.headers.get("last-event-id") or request.query_params.get("version", "")

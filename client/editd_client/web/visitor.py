@@ -25,6 +25,14 @@ class Visitor:
         self.reviewer = client_of(workspace)
         self.editor = client_of(workspace)
         self._secret = secret
+        self._is_introduced = False
+
+    async def introduce(self) -> None:
+        """Name the reviewer on both connections, once. Raises Unreachable."""
+        if not self._is_introduced:
+            await self.reviewer.hello()
+            await self.editor.hello()
+            self._is_introduced = True
 
     def request_id(self, *parts: object) -> str:
         """Return the id of a request that a form makes: the same form, sent twice, is one request."""
