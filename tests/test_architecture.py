@@ -100,6 +100,29 @@ def test_the_client_imports_nothing_of_editd_but_what_is_said_and_configured(fil
         assert name.split(".")[0] != "pygit2", f"{file} imports pygit2"
 
 
+SDKS = {  # a package of an extra: the only modules that may import it
+    "mcp": {"client/editd_client/mcp/server.py"},
+    "starlette": {"client/editd_client/web/server.py"},
+    "uvicorn": {"client/editd_client/web/server.py"},
+    "pygments": {"client/editd_client/review/patch.py"},
+}
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_package_of_an_extra_is_imported_by_one_module(sdk: str) -> None:
+    importers = {
+        file for file in modules("client") if any(name.split(".")[0] == sdk for name in imports(file))
+    }
+    assert importers == SDKS[sdk]
+
+
+def test_the_view_model_knows_no_screen() -> None:
+    for file in modules("client/editd_client/review"):
+        for name in imports(file):
+            assert not name.startswith(("editd_client.web", "editd_client.screen", "editd_client.cli")), name
+            assert name.split(".")[0] not in ("textual", "rich", "html", "asyncio"), name
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Not even for their types, so that each can be read after those that it names."""
     files = {name_of(file): file for folder in ("daemon", "client") for file in modules(folder)}

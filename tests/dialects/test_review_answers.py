@@ -250,3 +250,17 @@ def test_the_part_of_a_diff_about_a_file_is_found_by_its_header_alone() -> None:
     assert review_answers.part_of(other + DIFF, "a.txt") == DIFF
     assert review_answers.part_of(other + DIFF, "b.txt") == other
     assert review_answers.part_of(other, "a.txt") == ""
+
+
+@pytest.mark.parametrize("dialect", CALLS)
+def test_a_call_that_is_sent_again_to_wait_has_the_same_words(
+    place: Workplace, author: Client, reviewer: Client, dialect: str
+) -> None:
+    said = own_answer(place, author, dialect)
+    calls = [call_of(place, dialect)]
+    author.apply(calls, propose=True, request_id="r")
+    waits = author.apply(calls, propose=True, request_id="r", wait=0.1).answers
+    assert isinstance(waits, list)
+    assert "Proposal 1 waits for review" in str(waits[0])
+    reviewer.proposal_approve(1, view=reviewer.proposal_get(1).view)
+    assert author.apply(calls, propose=True, request_id="r", wait=1).answers == [said]

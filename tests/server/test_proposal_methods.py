@@ -408,6 +408,8 @@ def test_a_proposal_of_the_same_request_is_found_again(author: Client, reviewer:
     first = author.apply([write("n", "1\n")], propose=True, request_id="r")
     again = author.apply([write("n", "1\n")], propose=True, request_id="r")
     assert first.proposal == again.proposal
+    waited = author.apply([write("n", "1\n")], propose=True, request_id="r", wait=0.1)
+    assert waited.proposal == first.proposal, "to wait is no part of a request"
     with refused("invalid_params"):
         author.apply([write("n", "2\n")], propose=True, request_id="r")
     reviewer.proposal_approve(1, view=reviewer.proposal_get(1).view)

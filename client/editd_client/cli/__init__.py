@@ -64,6 +64,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "claim": "Attribute changes that nobody announced to your session.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
         "review": "Set the reviewers' PIN, and let edits land for a time.",
+        "web": "Serve the review page to a browser on this machine.",
     },
     "Inspect": {
         "log": "List the transactions, newest first.",

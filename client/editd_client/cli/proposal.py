@@ -15,6 +15,7 @@ from editd_client.cli.edits import report
 from editd_client.cli.options import as_json
 from editd_client.cli.review import unlocked
 from editd_client.errors import EditdError, refusal
+from editd_client.review.choices import HunkChoices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import ProposalGetResult, ProposalState
     from editd_client.cli.invocation import Invocation
     from editd_client.client import Client
+    from editd_client.review.choices import Choice
     from editd_client.trial import ProposedContent
 
 STATES = ("draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot")
@@ -405,11 +407,12 @@ def _ask_each(shown: ProposalGetResult, chosen: Sequence[str] | None) -> list[st
         for hunk in file.hunks
         if hunk.state == "fits" and (chosen is None or hunk.hunk in chosen)
     ]
-    taken: list[str] = []
-    decided: dict[str, bool] = {}  # by path, after `a` and `d`
+    choices = HunkChoices(shown)
+    choices.set_all("open")
+    decided: dict[str, Choice] = {}  # by path, after `a` and `d`
     for at, (file, hunk) in enumerate(pieces, 1):
-        is_wanted = decided.get(file.path)
-        if is_wanted is None:
+        choice = decided.get(file.path)
+        if choice is None:
             if at == 1 or pieces[at - 2][0] is not file:
                 output.echo(output.paint(proposal_text.file_name(file), None, bold=True))
             for line in proposal_text.hunk_lines(hunk):
@@ -417,12 +420,11 @@ def _ask_each(shown: ProposalGetResult, chosen: Sequence[str] | None) -> list[st
             answer = _answer(f"({at}/{len(pieces)}) Land this hunk [{','.join(ANSWERS)}]? ")
             if answer == "q":
                 break
-            is_wanted = answer in "ya"
+            choice = "approve" if answer in "ya" else "open"
             if answer in "ad":
-                decided[file.path] = is_wanted
-        if is_wanted:
-            taken.append(hunk.hunk)
-    return taken
+                decided[file.path] = choice
+        choices.set(hunk.hunk, choice)
+    return choices.chosen("approve")
 
 
 def _answer(prompt: str) -> str:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
+from editd_client.review.patch import parts_of, rows_of
+from editd_client.review.proposals import MARKS, check_text, subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from editd.wire.messages import ProposalEntry, ProposalFile, ProposalGetResult, ProposalHunk
+    from editd_client.review.patch import RowPart
 
-MARKS = {"fits": " ", "there": "=", "conflict": "!", "landed": "✓", "rejected": "✗"}
 COLOURS = {
     "open": "yellow", "draft": "yellow", "landed": "green", "partly": "cyan", "rejected": "red",
     "fits": None, "there": "cyan", "conflict": "red",
 }  # fmt: skip
-WORD_LINE_MAX = 500  # characters: comparing words takes the square of a line's length
-_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def one_line(proposal: ProposalEntry) -> str:
@@ -29,12 +28,10 @@ def one_line(proposal: ProposalEntry) -> str:
     state = output.paint(proposal.state, COLOURS.get(proposal.state))
     who = proposal.actor + (f" in {proposal.session}" if proposal.session else "")
     counts = ", ".join(f"{count} {state}" for state, count in proposal.counts.items() if count)
-    subject = proposal.message.partition("\n")[0] or _paths(proposal.paths)
     lines = f"+{proposal.lines.added} -{proposal.lines.deleted}"
     name, who = output.paint(f"P{proposal.proposal}", "yellow"), output.paint(output.plain(who), "cyan")
-    return (
-        f"{name} {state} {who}, {output.age(proposal.created)}: {output.plain(subject)} ({counts}; {lines})"
-    )
+    title = output.plain(subject(proposal))
+    return f"{name} {state} {who}, {output.age(proposal.created)}: {title} ({counts}; {lines})"
 
 
 def lines_of(shown: ProposalGetResult) -> Iterator[str]:
@@ -46,19 +43,17 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
     if "\n" in shown.message:
         yield from ("    " + output.plain(line) for line in shown.message.splitlines())
     for check in shown.checks:
-        result = "passed" if check.exit == 0 else f"failed ({check.exit})"
-        is_outdated = shown.state == "open" and not check.is_current
-        old = ", on an earlier view" if is_outdated else ""
-        name, claims = output.plain(check.name), output.plain(check.by.actor)
-        by = "run by the daemon" if check.by.via == "rule" else f"as {claims} claims"
-        yield f"check {name}: {result} in {check.seconds:.1f} s, {by}{old}"
+        result = check_text(check, is_open=shown.state == "open")
+        yield output.plain(f"check {check.name}: {result}")
     for file in shown.files:
         yield ""
         yield output.paint(file_name(file), None, bold=True)
         for hunk in file.hunks:
             yield from hunk_lines(hunk)
+    numbers = {hunk.hunk: f"hunk {hunk.number}" for file in shown.files for hunk in file.hunks}
     for said in shown.comments:
-        where = said.path or ("a hunk" if said.hunk else "")
+        where = said.path or (numbers.get(said.hunk, "an earlier hunk") if said.hunk else "")
+        where += f" line {said.line}" if said.line is not None else ""
         about = f" about {output.plain(where)}" if where else ""
         yield f"{output.plain(said.by.actor)}{about}: {output.plain(said.text)}"
 
@@ -84,48 +79,19 @@ def marked_words(diff: str) -> Iterator[str]:
     if not output.is_coloured(sys.stdout):
         yield from output.diff_lines(diff)
         return
-    old: list[str] = []
-    new: list[str] = []
-    for line in [*diff.removesuffix("\n").split("\n"), ""]:
-        if line.startswith("-") and not new:
-            old.append(line)
-        elif line.startswith("+"):
-            new.append(line)
+    for row in rows_of(diff):
+        if row.kind in ("header", "place", "note"):
+            colour = "cyan" if row.kind == "place" else None
+            text = output.plain(row.text, but="\t")
+            yield output.paint(text, colour, bold=row.kind == "header")
         else:
-            yield from _pairs(old, new)
-            old, new = ([line], []) if line.startswith("-") else ([], [])
-            if line and not line.startswith("-"):
-                yield from output.diff_lines(line)
+            text = row.sign + "".join(map(_marked, parts_of(row)))
+            yield click.style(text, fg=output.DIFF_COLOURS.get(row.sign))
 
 
-def _pairs(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """Yield removed and added lines; if there are as many of both, with their changed words marked."""
-    marked = [_marked(*pair) for pair in zip(old, new, strict=False)] if len(old) == len(new) else []
-    for side, lines in enumerate((old, new)):
-        for at, line in enumerate(lines):
-            yield marked[at][side] if marked else output.paint(output.plain(line, but="\t"), _colour(line))
-
-
-def _marked(old: str, new: str) -> tuple[str, str]:
-    import difflib
-
-    if max(len(old), len(new)) > WORD_LINE_MAX:
-        return tuple(output.paint(output.plain(line, but="\t"), _colour(line)) for line in (old, new))  # type: ignore[return-value]
-    words = [_WORDS.findall(line[1:]) for line in (old, new)]
-    parts: tuple[list[str], list[str]] = [old[0]], [new[0]]
-    for kind, *ends in difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
-        for side in (0, 1):
-            text = output.plain("".join(words[side][ends[2 * side] : ends[2 * side + 1]]), but="\t")
-            parts[side].append(
-                click.style(text, reverse=True, reset=False) + "\x1b[27m"
-                if text and kind != "equal"
-                else text
-            )
-    return tuple(click.style("".join(side), fg=_colour(side[0])) for side in parts)  # type: ignore[return-value]
-
-
-def _colour(line: str) -> str | None:
-    return output.DIFF_COLOURS.get(line[:1])
+def _marked(part: RowPart) -> str:
+    text = output.plain(part.text, but="\t")
+    return click.style(text, reverse=True, reset=False) + "\x1b[27m" if part.is_changed else text
 
 
 def file_name(file: ProposalFile) -> str:
@@ -136,8 +102,3 @@ def file_name(file: ProposalFile) -> str:
         if isinstance(file.from_, str)
         else f"{letter} {name}"
     )
-
-
-def _paths(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return (paths[0] if paths else "") + more

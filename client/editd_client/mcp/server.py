@@ -28,6 +28,7 @@ from editd_client.mcp.client_sessions import session_id_in
 from editd_client.mcp.connection_pool import CallStream
 from editd_client.mcp.conversion import unknown_name
 from editd_client.mcp.handshake import INSTRUCTIONS, NAME
+from editd_client.mcp.review_link import CallStates, link_of
 from editd_client.mcp.tools import ToolCall, listed, offered_tools
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ GEMINI = "gemini-cli-mcp-client"
 RESOURCE_MISSING = -32002
 MISSING = ("file_missing", "unknown_transaction")
 ALLOW = "allow"
+REVIEW = "review"  # the name of the request to open the page of a proposal
 PERMISSION: dict[str, Any] = {
     "type": "object",
     "properties": {ALLOW: {"type": "boolean", "title": "Allow it", "default": False}},
@@ -71,6 +73,7 @@ class ToolServer:
         self._options = options
         self._sessions = sessions
         self._announcing: asyncio.Task[None] | None = None
+        self._states = CallStates()
         self._lock = anyio.Lock()
         # Separate: the SDK reads standard input in a thread, too, and waiting calls must not block it.
         self._threads = anyio.CapacityLimiter(CALLS_MAX)
@@ -107,7 +110,10 @@ class ToolServer:
         try:
             tool = _named(params.name, self._tools(ctx))
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
-            found = await self._run(ctx, tool, arguments, may_undo_others=self._options.may_undo_others)
+            reviewed = await self._reviewed(ctx, params, tool, arguments)
+            if isinstance(reviewed, types.InputRequiredResult):
+                return reviewed
+            found = reviewed
             if tool.is_own and not arguments.get("dry_run") and may_ask(ctx.session.client_capabilities):
                 reason = conversion.question(found)
                 if reason is not None:
@@ -123,16 +129,54 @@ class ToolServer:
             found = conversion.refused(refusal(error.error.name, error.error.message))
         return _result(found, has_data=not (found.is_refusal and _is_gemini(ctx)))
 
+    async def _reviewed(
+        self,
+        ctx: ServerRequestContext[Any],
+        params: types.CallToolRequestParams,
+        tool: McpTool,
+        arguments: dict[str, Any],
+    ) -> ToolResult | types.InputRequiredResult:
+        """Run the tool. If its edit waits for a reviewer, let the client open the page of the proposal.
+
+        The client's answer does not matter: the decision is made on the page, and the call waits for it. A
+        client of the modern era opens the page when it gets this result, and sends the call again to wait.
+        """
+        wait, request_id = self._options.wait, str(uuid.uuid4())
+        if known := self._states.open(params.request_state):
+            return await self._run(ctx, tool, arguments, known, wait)
+        if tool.is_read_only or not wait or not _opens_pages(ctx):
+            return await self._run(ctx, tool, arguments, request_id, wait)
+        found = await self._run(ctx, tool, arguments, request_id, 0.0)
+        if found.data.get("state") != "open":
+            return found
+        link = link_of(found, self._sessions.pool(session_id_in(ctx.meta)).workspace.state_folder)
+        if link is None:
+            return await self._run(ctx, tool, arguments, request_id, wait)
+        asked = types.ElicitRequestURLParams(
+            message=f"Proposal {link[0]} of the agent waits for your review.", url=link[1]
+        )
+        if not ctx.session.can_send_request:
+            return types.InputRequiredResult(
+                input_requests={REVIEW: types.ElicitRequest(params=asked)},
+                request_state=self._states.seal(request_id),
+            )
+        opening = asyncio.create_task(_open(ctx, asked, request_id))
+        try:
+            return await self._run(ctx, tool, arguments, request_id, wait)
+        finally:
+            opening.cancel()
+
     async def _run(
         self,
         ctx: ServerRequestContext[Any],
         tool: McpTool,
         arguments: dict[str, Any],
+        request_id: str,
+        wait: float,
         *,
-        may_undo_others: bool,
+        may_undo_others: bool | None = None,
     ) -> ToolResult:
-        """Run the tool; a refusal is a result."""
-        request_id = str(uuid.uuid4())
+        """Run the tool; a refusal is a result. `may_undo_others` overrides the option."""
 
         def run(client: Client, pool: ConnectionPool) -> ToolResult:
             # A retry begins with the original arguments.
@@ -143,8 +187,8 @@ class ToolServer:
                     pool.session,
                     pool.workspace.root,
                     request_id,
-                    may_undo_others,
-                    self._options.wait,
+                    self._options.may_undo_others if may_undo_others is None else may_undo_others,
+                    wait,
                 )
             )
 
@@ -165,7 +209,9 @@ class ToolServer:
 
         A client of the modern era asks when it gets this result, and sends the call again with the answer.
         """
-        shown = await self._run(ctx, tool, {**arguments, "dry_run": True}, may_undo_others=True)
+        request_id, wait = str(uuid.uuid4()), self._options.wait
+        dry = {**arguments, "dry_run": True}
+        shown = await self._run(ctx, tool, dry, request_id, wait, may_undo_others=True)
         if shown.is_refusal:
             return shown
         asked = types.ElicitRequestFormParams(
@@ -182,7 +228,7 @@ class ToolServer:
             except MCPError:
                 said = None
         if said is not None and said.action == "accept" and (said.content or {}).get(ALLOW) is True:
-            return await self._run(ctx, tool, arguments, may_undo_others=True)
+            return await self._run(ctx, tool, arguments, request_id, wait, may_undo_others=True)
         answer = "could not be asked" if said is None else "was asked, and did not allow it"
         return conversion.refused(
             refusal(
@@ -290,6 +336,19 @@ def may_ask(capabilities: types.ClientCapabilities | None) -> bool:
     """Return whether the client can ask its user with a form; one that names no mode can."""
     asking = None if capabilities is None else capabilities.elicitation
     return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def _opens_pages(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client can open an address for its user."""
+    capabilities = ctx.session.client_capabilities
+    asking = None if capabilities is None else capabilities.elicitation
+    return asking is not None and asking.url is not None
+
+
+async def _open(ctx: ServerRequestContext[Any], asked: types.ElicitRequestURLParams, ident: str) -> None:
+    """Ask the client to open a page; one that fails to leaves the call waiting all the same."""
+    with contextlib.suppress(MCPError):
+        await ctx.session.elicit_url(asked.message, asked.url, ident, ctx.request_id)
 
 
 async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:

@@ -67,8 +67,13 @@ def apply(params: messages.Apply, reader: Reader, actor: str | None, session: st
 
 
 def fingerprint(params: messages.Params) -> str:
-    """Return a short hash of a whole request, to tell a retry from another request with the same id."""
-    content = repr(msgspec.to_builtins(params)).encode("utf-8", "surrogateescape")
+    """Return a short hash of a request, to tell a retry from another request with the same id.
+
+    A retry may wait for another time, or not at all.
+    """
+    fields = msgspec.to_builtins(params)
+    fields.pop("wait", None)
+    content = repr(fields).encode("utf-8", "surrogateescape")
     return hashlib.sha256(params.method.encode() + content).hexdigest()[:16]
 
 

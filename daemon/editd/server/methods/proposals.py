@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Outcome, Transaction
 
 WAIT_SECONDS_MAX = 600.0
+TOLD_MAX = 1000  # edits by tools whose answers are kept for a retry
 LIST_MAX = 1000  # proposals in one answer
 DECIDE_MAX = 1000  # in one request
 BLAME_SECONDS_MAX = 0.05  # for the transactions in the way of one conflict
@@ -85,6 +87,8 @@ class ProposalMethods:
         self._summaries = ProposalSummaries(lambda proposal: wire.summary(self._view(proposal.number)))
         self.by_path = self._summaries.by_path  # empty if no transaction concerns what a list shows
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
+        # The tools' own answers to the newest edits that became proposals, for the same request again.
+        self._told: OrderedDict[int, list[str | None]] = OrderedDict()
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
@@ -190,6 +194,7 @@ class ProposalMethods:
             return answer
         answers = answer.answers
         if isinstance(answers, list):
+            self._keep_answers(proposal.number, answers)
             said = review_answers.waiting(proposal.number, proposal.rule)
             answers = [None if one is None else said for one in answers]
         shown = wire.reply_of(proposal, self._summary(proposal))
@@ -211,13 +216,17 @@ class ProposalMethods:
         answer = self.answer_of(outcome, rendered, caller)
         if not isinstance(answer, messages.ApplyResult) or not isinstance(rendered, messages.ApplyResult):
             return answer
-        if outcome.proposal is None:
+        became = outcome.proposal
+        if became is None and outcome.transaction is not None:  # it may have landed since it was sent first
+            approval = outcome.transaction.authorship.approval
+            became = None if approval is None else approval.proposal
+        if became is None:
             return answer
-        number = convert.proposal_number(outcome.proposal)
+        number = convert.proposal_number(became)
         await self._wait(number, wait)
         decided = partial(self._decided, number, answer)
-        if isinstance(request, Apply) and isinstance(answer.answers, list):
-            decided = partial(self._decided_tools, number, request, answer, rendered)
+        if isinstance(request, Apply) and any(isinstance(one, messages.Tool) for one in request.edits):
+            decided = partial(self._decided_tools, number, request, answer)
         return await self._queue.run(decided)
 
     # ── for the daemon's own checks ──
@@ -614,7 +623,6 @@ class ProposalMethods:
         number: ProposalNumber,
         request: Apply,
         answer: messages.ApplyResult,
-        own: messages.ApplyResult,
     ) -> messages.ApplyResult:
         """Return the answer to tools of other systems, each in its original's words."""
         calls = [edit if isinstance(edit, messages.Tool) else None for edit in request.edits]
@@ -627,14 +635,22 @@ class ProposalMethods:
             return replace(answer, answers=said, proposal=shown)
         diff = decided.reviewer_diff
         if decided is answer:  # it is still open
-            return decided
-        told = own.answers if isinstance(own.answers, list) else []
+            waits = review_answers.waiting(number, self._proposals.get(number).rule)
+            return replace(decided, answers=[None if call is None else waits for call in calls])
+        told = self._told.get(number, [None] * len(calls))
         if isinstance(diff, str) and diff:
             told = [
                 None if call is None else self._changed_answer(call, one or "", diff)
                 for call, one in zip(calls, told, strict=True)
             ]
         return replace(decided, answers=told)
+
+    def _keep_answers(self, number: int, answers: list[str | None]) -> None:
+        """Keep what the tools answered, which is known when the edit is planned only."""
+        self._told[number] = answers
+        self._told.move_to_end(number)
+        if len(self._told) > TOLD_MAX:
+            self._told.popitem(last=False)
 
     def _changed_answer(self, call: messages.Tool, answer: str, diff: str) -> str:
         """Return the answer to a tool's call where the reviewer has changed what landed."""

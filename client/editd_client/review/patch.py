@@ -1,0 +1,215 @@
+"""A diff as rows: the numbers of their lines, the changed words, and the roles of their syntax.
+
+A row has no colour: each face has its own for a changed word and for a role. Pygments finds the roles if it
+is installed, in the whole text of a file, so that a string over several lines is one in each hunk.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+RowKind = Literal["header", "place", "context", "removed", "added", "note"]
+Role = Literal["", "keyword", "name", "string", "number", "comment"]
+
+SIGNS: dict[RowKind, str] = {"context": " ", "removed": "-", "added": "+"}
+TOKENS_MAX = 400  # in a pair of lines: comparing takes the square of it, 2.4 s for two lines of 4 kB
+ALIKE_MIN = 0.3  # of the characters; lines with less in common are two lines, not one that was changed
+SYNTAX_CHARACTERS_MAX = 500_000  # of a file; Pygments takes 0.1 to 0.2 s for 1,000 lines
+
+_KINDS: dict[str, RowKind] = {" ": "context", "-": "removed", "+": "added"}
+_TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
+_PLACE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+class Row(Struct, frozen=True):
+    """A line of a diff without its sign, and its numbers in the old and the new file."""
+
+    kind: RowKind
+    text: str
+    old: int | None = None
+    new: int | None = None
+    changed: tuple[tuple[int, int], ...] = ()  # the ends of each changed word, in characters
+
+    @property
+    def sign(self) -> str:
+        return SIGNS.get(self.kind, "")
+
+
+class RowPart(Struct, frozen=True):
+    """A part of a row that has one look."""
+
+    text: str
+    role: Role
+    is_changed: bool
+
+
+def rows_of(diff: str) -> Iterator[Row]:
+    """Yield the rows of a diff, of one hunk or of several files, with the changed words of changed lines."""
+    old: list[Row] = []
+    new: list[Row] = []
+    for row in _plain_rows(diff):
+        if row.kind == "removed" and not new:
+            old.append(row)
+        elif row.kind == "added":
+            new.append(row)
+        elif row.kind == "note" and (old or new):
+            (new or old).append(row)  # "\ No newline at end of file" belongs to the line above it
+        else:
+            yield from _with_words(old, new)
+            old, new = ([row], []) if row.kind == "removed" else ([], [])
+            if row.kind != "removed":
+                yield row
+    yield from _with_words(old, new)
+
+
+def parts_of(row: Row, roles: Sequence[tuple[int, int, Role]] = ()) -> Iterator[RowPart]:
+    """Yield the text of a row in parts, cut at its changed words and its roles."""
+    ends = {0, len(row.text)}
+    for start, end in row.changed:
+        ends |= {start, end}
+    for start, end, _ in roles:
+        ends |= {start, end}
+    cuts = sorted(end for end in ends if end <= len(row.text))
+    for start, end in pairwise(cuts):
+        found: list[Role] = [role for first, last, role in roles if first <= start < last]
+        is_changed = any(first <= start < last for first, last in row.changed)
+        yield RowPart(row.text[start:end], found[0] if found else "", is_changed)
+
+
+class Syntax:
+    """The roles in a file, before and after a change; none without Pygments or for an unknown language."""
+
+    def __init__(self, path: str, old: str | None, new: str | None) -> None:
+        self._old = roles_in(path, old or "")
+        self._new = roles_in(path, new or "")
+
+    def of(self, row: Row) -> Sequence[tuple[int, int, Role]]:
+        """Return the roles of a row, if it is the line of that number."""
+        lines, number = (self._old, row.old) if row.kind == "removed" else (self._new, row.new)
+        if number is None or not 0 < number <= len(lines) or lines[number - 1][0] != row.text:
+            return ()
+        return lines[number - 1][1]
+
+
+Line = tuple[str, tuple[tuple[int, int, Role], ...]]
+
+
+@functools.lru_cache(maxsize=64)
+def roles_in(path: str, text: str) -> tuple[Line, ...]:
+    """Return each line with the ends of its roles. Takes long for a long file: call it in a thread."""
+    lexer = _lexer_for(path) if 0 < len(text) <= SYNTAX_CHARACTERS_MAX else None
+    if lexer is None:
+        return ()
+    lines: list[Line] = []
+    line: list[str] = []
+    spans: list[tuple[int, int, Role]] = []
+    width = 0
+    for token, value in lexer.get_tokens(text):
+        role = _role_of(token)
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append(("".join(line), tuple(spans)))
+                line, spans, width = [], [], 0
+            if part:
+                line.append(part)
+                if role:
+                    spans.append((width, width + len(part), role))
+                width += len(part)
+    if line:
+        lines.append(("".join(line), tuple(spans)))
+    return tuple(lines)
+
+
+def _plain_rows(diff: str) -> Iterator[Row]:
+    """Yield the rows without changed words. The counts of a hunk mark its end."""
+    old = new = old_left = new_left = 0
+    for line in diff.removesuffix("\n").split("\n") if diff else ():
+        if old_left > 0 or new_left > 0:
+            kind = _KINDS.get(line[:1], "note" if line.startswith("\\") else "context")
+            is_old, is_new = kind in ("context", "removed"), kind in ("context", "added")
+            yield Row(
+                kind, line if kind == "note" else line[1:], old if is_old else None, new if is_new else None
+            )
+            old, new = old + is_old, new + is_new
+            old_left, new_left = old_left - is_old, new_left - is_new
+        elif place := _PLACE.match(line):
+            old, new = int(place[1]), int(place[3])
+            old_left, new_left = int(place[2] or 1), int(place[4] or 1)
+            yield Row("place", line)
+        else:
+            yield Row("note" if line.startswith("\\") else "header", line)
+
+
+def _with_words(old: Sequence[Row], new: Sequence[Row]) -> Iterator[Row]:
+    """Yield removed and added rows; if there are as many lines of both, with their changed words."""
+    sides = [[row for row in side if row.kind != "note"] for side in (old, new)]
+    if not old or len(sides[0]) != len(sides[1]):
+        yield from old
+        yield from new
+        return
+    words = [_changed_words(*pair) for pair in zip(*sides, strict=True)]
+    for at, side in enumerate((old, new)):
+        marks = iter(pair[at] for pair in words)
+        for row in side:
+            yield row if row.kind == "note" else Row(row.kind, row.text, row.old, row.new, next(marks))
+
+
+def _changed_words(old: Row, new: Row) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    tokens = [_TOKENS.findall(row.text) for row in (old, new)]
+    if len(tokens[0]) + len(tokens[1]) > TOKENS_MAX:
+        return (), ()
+    marks: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    alike = 0
+    matcher = difflib.SequenceMatcher(None, tokens[0], tokens[1], autojunk=False)
+    at = [0, 0]
+    for kind, *ends in matcher.get_opcodes():
+        for side in (0, 1):
+            width = sum(map(len, tokens[side][ends[2 * side] : ends[2 * side + 1]]))
+            if kind == "equal":
+                alike += width
+            elif width:
+                marks[side].append((at[side], at[side] + width))
+            at[side] += width
+    if alike < ALIKE_MIN * (len(old.text) + len(new.text)):
+        return (), ()
+    return tuple(marks[0]), tuple(marks[1])
+
+
+@functools.lru_cache(maxsize=256)
+def _lexer_for(path: str) -> Any:
+    """Return a lexer of Pygments for a file's name, or None."""
+    try:
+        from pygments.lexers import get_lexer_for_filename
+        from pygments.util import ClassNotFound
+    except ImportError:
+        return None
+    try:
+        return get_lexer_for_filename(path, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _role_of(token: Any) -> Role:
+    """Return the role of a token of Pygments, by the names of its type from the top down."""
+    kinds = [str(part) for part in token]
+    if not kinds:
+        return ""
+    if kinds[0] == "Comment":
+        return "comment"
+    if kinds[0] == "Keyword" or kinds == ["Operator", "Word"]:
+        return "keyword"
+    if kinds[0] == "Literal":
+        return "number" if "Number" in kinds else "string"
+    if kinds[0] == "Name" and kinds[-1] in ("Function", "Class", "Tag", "Decorator", "Magic"):
+        return "name"
+    return ""

@@ -1,0 +1,76 @@
+"""The query of a timeline, as a person types it: `session:claude-2 path:src kind:edit retry`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, get_args
+
+from editd.wire.messages import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KINDS: tuple[str, ...] = get_args(Kind)
+FIELDS = ("session", "actor", "path", "kind")
+
+
+class QueryError(ValueError):
+    """A query with an unknown kind, or an unfinished quotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionQuery:
+    """The transactions of a timeline: any of the values of each field, and a text in the message.
+
+    Created by `parse`, so that its kinds exist. An empty query matches every transaction.
+    """
+
+    session: tuple[str, ...] = ()
+    actor: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    grep: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the query of `FIELD:VALUE` words; all other words are text in the message.
+
+        Raises QueryError.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise QueryError(f"{text!r} is not finished: {error}.") from None
+        values: dict[str, list[str]] = {field: [] for field in FIELDS}
+        plain: list[str] = []
+        for word in words:
+            field, colon, value = word.partition(":")
+            if colon and field in FIELDS and value:
+                values[field].append(value.rstrip("/") if field == "path" else value)
+            else:
+                plain.append(word)
+        if unknown := sorted(set(values["kind"]) - set(KINDS)):
+            raise QueryError(f"{unknown[0]!r} is not a kind. The kinds are {', '.join(KINDS)}.")
+        return cls(**{field: tuple(some) for field, some in values.items()}, grep=" ".join(plain))
+
+    @property
+    def text(self) -> str:
+        """The query as it is typed."""
+        words = [f"{field}:{value}" for field in FIELDS for value in self._values(field)]
+        return shlex.join([*words, *([self.grep] if self.grep else [])])
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of `log` and `log.count`."""
+        fields: dict[str, Any] = {field: list(self._values(field)) or None for field in FIELDS}
+        return {**fields, "grep": self.grep or None}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the query matches every transaction."""
+        return self == type(self)()
+
+    def _values(self, field: str) -> Iterable[str]:
+        values: tuple[str, ...] = getattr(self, field)
+        return values

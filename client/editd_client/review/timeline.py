@@ -1,0 +1,154 @@
+"""The timeline: the transactions of a query, with a cursor and marks that new transactions do not move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Self
+
+from editd_client.review.feed import Feed, FeedRequest
+
+if TYPE_CHECKING:
+    from editd.wire.messages import BriefTransaction
+    from editd_client.review.query import TransactionQuery
+
+AHEAD = 60  # rows that are fetched beyond those in view
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One transaction in the form of a list, as plain values."""
+
+    seq: int
+    id: str
+    time: datetime
+    kind: str
+    who: str
+    path: str | None  # the only file, or the first
+    files_count: int
+    added: int | None  # None: unknown
+    deleted: int | None
+    subject: str
+    undone_by: int | None
+    undoes: tuple[int, ...]
+    proposal: int | None
+    rule: str | None  # the rule that let it land
+    commit: str | None  # the commit that it was published in
+
+    @classmethod
+    def of(cls, one: BriefTransaction) -> Self:
+        """Return the row of a transaction from a `log` with `brief`."""
+        approved_by = getattr(one.approved_by, "rule", None)
+        return cls(
+            seq=one.seq,
+            id=one.id,
+            time=datetime.fromisoformat(one.time),
+            kind=one.kind,
+            who=one.session or one.actor,
+            path=one.path if isinstance(one.path, str) else None,
+            files_count=one.files_count if isinstance(one.files_count, int) else 0,
+            added=one.added if isinstance(one.added, int) else None,
+            deleted=one.deleted if isinstance(one.deleted, int) else None,
+            subject=one.message.partition("\n")[0],
+            undone_by=one.undone_by,
+            undoes=tuple(one.undoes),
+            proposal=one.proposal if isinstance(one.proposal, int) else None,
+            rule=approved_by,
+            commit=getattr(one.published, "commit", None),
+        )
+
+    @property
+    def files(self) -> str:
+        """The file, or the number of files."""
+        return self.path or "" if self.files_count == 1 else f"{self.files_count} files"
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The rows in view, the cursor and the marked transactions. Row 0 is the newest."""
+
+    feed: Feed = field(default_factory=Feed)
+    cursor: int = 0  # a position of the feed
+    marks: set[int] = field(default_factory=set)  # seqs
+    is_following: bool = True  # the cursor moves to each new transaction
+
+    @property
+    def count(self) -> int:
+        return self.feed.count
+
+    @property
+    def selected(self) -> TimelineRow | None:
+        """The row at the cursor, if it has been fetched."""
+        return self.at(self.cursor_row)
+
+    @property
+    def cursor_row(self) -> int:
+        """The number of the cursor's row, from 0 for the newest."""
+        return max(0, self.count - 1 - self.cursor)
+
+    def at(self, row: int) -> TimelineRow | None:
+        """Return a row, or None if it has not been fetched or does not exist."""
+        found = self.feed.row(self.count - 1 - row) if 0 <= row < self.count else None
+        return None if found is None else TimelineRow.of(found)
+
+    def seq_at(self, row: int) -> int | None:
+        """Return the seq of a row, also before it has been fetched if every transaction is listed."""
+        if self.feed.query.is_empty:
+            return self.feed.head - row if 0 <= row < self.count else None
+        found = self.at(row)
+        return None if found is None else found.seq
+
+    def move(self, rows: int) -> None:
+        """Move the cursor down, towards older transactions, or up. At the newest it follows again."""
+        self._put(self.cursor_row + rows)
+        self.is_following = self.cursor_row == 0 and rows < 0
+
+    def newest(self) -> None:
+        """Move to the newest transaction, and follow."""
+        self._put(0)
+        self.is_following = True
+
+    def oldest(self) -> None:
+        """Move to the oldest transaction."""
+        self._put(self.count - 1)
+        self.is_following = False
+
+    def put(self, row: int) -> None:
+        """Move the cursor to a row."""
+        self._put(row)
+        self.is_following = False
+
+    def go_to(self, seq: int) -> bool:
+        """Move to a transaction. Return False if it is not in the list, as far as that is known."""
+        position = self.feed.position_of(seq)
+        if position is None:
+            return False
+        self.cursor, self.is_following = position, False
+        return True
+
+    def toggle_mark(self) -> None:
+        """Mark the transaction at the cursor, or remove its mark."""
+        row = self.selected
+        if row is not None:
+            self.marks ^= {row.seq}
+
+    def restart(self, query: TransactionQuery) -> None:
+        """List the transactions of another query, from the newest on."""
+        self.feed.restart(query)
+        self.cursor, self.is_following = 0, True
+        self.marks.clear()
+
+    def requests(self, first_row: int, rows: int) -> list[FeedRequest]:
+        """Return the calls for the rows in view, and for some around them."""
+        high = self.count - 1 - first_row
+        return self.feed.requests(high + AHEAD, high - rows - AHEAD)
+
+    def grown(self) -> None:
+        """Move the cursor to the newest transaction if it follows. Call it after a change of the feed."""
+        if self.is_following:
+            self._put(0)
+        self.cursor = min(max(0, self.cursor), max(0, self.count - 1))
+
+    def _put(self, row: int) -> None:
+        row = min(max(0, row), max(0, self.count - 1))
+        self.cursor = max(0, self.count - 1 - row)

@@ -1,0 +1,295 @@
+"""The server of `editctl web`: routes, answers, and the stream of changes. The only module with Starlette.
+
+A form's answer is a whole page, or for the script a document with the parts of that page. The stream of an
+address sends each part that has changed since it was sent last, at most four times a second. The daemon's
+events only wake it: the page is made anew from what the daemon says now, so nothing that was missed is
+missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from editd_client.errors import EditdError, Unreachable
+from editd_client.web import forms
+from editd_client.web.announcement import announced
+from editd_client.web.guard import HEADERS, VISITORS_MAX, Guard
+from editd_client.web.layout import version, whole
+from editd_client.web.markup import DOCTYPE, Html, element, joined
+from editd_client.web.site import NoSuchPage, page_at
+from editd_client.web.visitor import Visitor, client_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+
+    from editd_client.locate import Workspace
+    from editd_client.web.forms import FormAnswer
+    from editd_client.web.layout import Page
+
+PART = "application/vnd.editd.parts+json"  # what the script accepts
+FORM_BYTES_MAX = 4 * 1024 * 1024  # reviewer's own texts, percent-encoded
+FORM_FIELDS_MAX = 20_000  # a proposal has that many hunks at most
+STREAM_SECONDS_MIN = 0.25  # between two looks at the daemon
+STREAM_SECONDS_MAX = 15.0  # between two signs of life
+RETRY_SECONDS = 1.0  # before another try to reach the daemon
+STATIC = {"review.css": "text/css", "review.js": "text/javascript", "icon.svg": "image/svg+xml"}
+LOOPBACK_TRIES = 5
+
+
+class ReviewServer:
+    """The page of one workspace, on a loopback address of its own."""
+
+    def __init__(self, workspace: Workspace, port: int = 0) -> None:
+        self._workspace = workspace
+        self._name = os.path.basename(workspace.root) or workspace.root
+        self._socket = loopback(port)
+        address, port = self._socket.getsockname()
+        self.host = f"{address}:{port}"
+        self._visitors: dict[str, Visitor] = {}
+        self._changes = Changes()
+        routes = [
+            Route("/static/{name}", self._static),
+            Route("/events", self._events),
+            Route("/proposals/{number:int}/decide", self._decide, methods=["POST"]),
+            Route("/proposals/{number:int}/comment", self._comment, methods=["POST"]),
+            Route("/undo", self._form(forms.undo), methods=["POST"]),
+            Route("/rollback", self._form(forms.rollback), methods=["POST"]),
+            Route("/allow", self._form(forms.allow), methods=["POST"]),
+            Route("/{path:path}", self._page),
+        ]
+        self.guard = Guard(Starlette(routes=routes, lifespan=self._lifespan), self.host)
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.host}"
+
+    def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve until Ctrl-C. `on_ready` is called before the first request is accepted."""
+        config = uvicorn.Config(
+            self.guard, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            http="h11", ws="none", timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._socket.listen()
+        with announced(self._workspace.state_folder, self.address), contextlib.suppress(KeyboardInterrupt):
+            on_ready()
+            uvicorn.Server(config).run(sockets=[self._socket])
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        following = asyncio.create_task(self._changes.follow(self._workspace))
+        try:
+            yield
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+            await asyncio.gather(*(one.close() for one in self._visitors.values()))
+
+    async def _visitor(self, request: Request) -> Visitor:
+        """Return the visitor whose cookie the guard has found; the oldest goes if there are too many.
+
+        Raises Unreachable.
+        """
+        secret = request.state.visitor
+        if secret not in self._visitors:
+            self._visitors[secret] = Visitor(self._workspace, secret)
+            while len(self._visitors) > VISITORS_MAX:
+                await self._visitors.pop(next(iter(self._visitors))).close()
+        visitor = self._visitors[secret]
+        await visitor.introduce()
+        return visitor
+
+    # ── Pages ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _page(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        try:
+            visitor = await self._visitor(request)
+            page = await page_at(request.url.path, query, visitor, self._name)
+        except NoSuchPage:
+            return _message(404, "There is no such page.")
+        except EditdError as error:
+            return _message(forms.status_of(error), error.message)
+        except Unreachable as error:
+            return _message(503, f"{error.message} {error.hint}".strip())
+        return _parts(page) if _is_script(request) else HTMLResponse(whole(page), headers=dict(HEADERS))
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return _message(404, "There is no such file.")
+        content = resources.files("editd_client.web").joinpath("static", name).read_bytes()
+        return Response(content, media_type=STATIC[name], headers=dict(HEADERS))
+
+    # ── Forms ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _decide(self, request: Request) -> Response:
+        number = request.path_params["number"]
+        return await self._answered(
+            request, lambda form, visitor: forms.decide(number, form, visitor, self._name)
+        )
+
+    async def _comment(self, request: Request) -> Response:
+        number = request.path_params["number"]
+        return await self._answered(
+            request, lambda form, visitor: forms.comment(number, form, visitor, self._name)
+        )
+
+    def _form(self, handle: Callable[..., Any]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            return await self._answered(request, lambda form, visitor: handle(form, visitor, self._name))
+
+        return answer
+
+    async def _answered(self, request: Request, handle: Callable[..., Any]) -> Response:
+        """Carry out a form, and answer with its page: whole, or for the script in parts."""
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > FORM_BYTES_MAX:
+                return _message(413, "The form is too long.")
+        try:
+            form = parse_qs(
+                body.decode("ascii"), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX, errors="strict"
+            )
+        except ValueError:
+            return _message(400, "This is no form.")
+        try:
+            visitor = await self._visitor(request)
+            outcome: FormAnswer = await handle(form, visitor)
+        except EditdError as error:
+            return _message(forms.status_of(error), error.message)
+        except Unreachable as error:
+            return _message(503, f"{error.message} {error.hint}".strip())
+        if _is_script(request):
+            return _parts(outcome.page, outcome.said, outcome.status)
+        if outcome.is_elsewhere:
+            return RedirectResponse(outcome.page.path, 303, headers=dict(HEADERS))
+        is_refusal = outcome.status != 200
+        return HTMLResponse(
+            whole(outcome.page, outcome.said, is_refusal=is_refusal), outcome.status, headers=dict(HEADERS)
+        )
+
+    # ── Events ────────────────────────────────────────────────────────────────────────────────
+
+    async def _events(self, request: Request) -> Response:
+        try:
+            visitor = await self._visitor(request)
+        except Unreachable as error:
+            return _message(503, error.message)  # the browser comes again
+        target = urlsplit(request.query_params.get("page", "/"))
+        query = {name: values[-1] for name, values in parse_qs(target.query).items()}
+        shown = request.headers.get("last-event-id") or request.query_params.get("version", "")
+
+        async def stream() -> AsyncIterator[bytes]:
+            sent: dict[str, Html] = {}
+            last, seen = shown, -1
+            while True:
+                seen = await self._changes.after(seen, STREAM_SECONDS_MAX)
+                try:
+                    page = await page_at(target.path, query, visitor, self._name)
+                except (EditdError, NoSuchPage, Unreachable):
+                    yield b"event: gone\ndata: {}\n\n"
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                now = version(page)
+                if now == last:
+                    yield b": alive\n\n"
+                for name, part in page.parts.items() if now != last else ():
+                    if sent.get(name) != part:
+                        data = msgspec.json.encode({"id": name, "html": str(part)})
+                        yield b"event: part\nid: %b\ndata: %b\n\n" % (now.encode(), data)
+                sent, last = page.parts, now
+                await asyncio.sleep(STREAM_SECONDS_MIN)
+
+        return StreamingResponse(stream(), media_type="text/event-stream", headers=dict(HEADERS))
+
+
+class Changes:
+    """The daemon's events, counted. A stream waits for the next one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._news = asyncio.Event()
+
+    async def follow(self, workspace: Workspace) -> None:
+        """Count the events of the daemon for ever; while there is none, try again each second."""
+        while True:
+            client = client_of(workspace)
+            try:
+                async for _ in client.events(brief=True):
+                    self._tell()
+            except (EditdError, Unreachable, OSError):
+                self._tell()
+            finally:
+                await client.close()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def after(self, seen: int, seconds: float) -> int:
+        """Return the count once it differs from `seen`, or after so many seconds."""
+        if self._count == seen:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+        return self._count
+
+    def _tell(self) -> None:
+        self._count += 1
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def loopback(port: int) -> socket.socket:
+    """Return a bound socket, on a loopback address that no other server is likely to have.
+
+    Where the system has only 127.0.0.1, on that.
+    """
+    for _ in range(LOOPBACK_TRIES):
+        a, b, c = os.urandom(3)
+        stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            stream.bind((f"127.{a}.{b}.{max(1, min(c, 254))}", port))
+        except OSError:
+            stream.close()
+        else:
+            return stream
+    stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    stream.bind(("127.0.0.1", port))
+    return stream
+
+
+def _is_script(request: Request) -> bool:
+    return request.headers.get("accept") == PART
+
+
+def _parts(page: Page, said: str = "", status: int = 200) -> Response:
+    document = {
+        "page": page.path if page.is_live else None, "path": page.path, "title": f"{page.title} · editd",
+        "said": said, "version": version(page),
+        "parts": {name: str(part) for name, part in page.parts.items()},
+    }  # fmt: skip
+    return Response(msgspec.json.encode(document), status, headers=dict(HEADERS), media_type=PART)
+
+
+def _message(status: int, said: str) -> Response:
+    body = element(
+        "html",
+        element("head", element("title", "editd")),
+        element("body", element("p", said), element("p", element("a", "Back", href="/"))),
+        lang="en",
+    )
+    return HTMLResponse(joined(DOCTYPE, body), status, headers=dict(HEADERS))

@@ -1,0 +1,145 @@
+"""The content of each address: the calls to the daemon, and the page of their results."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from editd_client import requests
+from editd_client.review.agents import Agents
+from editd_client.review.query import QueryError, TransactionQuery
+from editd_client.review.timeline import TimelineRow
+from editd_client.web import agents_page, proposal_page, timeline_page
+from editd_client.web.layout import HeaderCounts, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from editd_client.web.markup import Html
+    from editd_client.web.visitor import Visitor
+
+ROWS = 100  # transactions of a page
+PROPOSALS_MAX = 200  # in the list
+
+
+async def page_at(path: str, query: Mapping[str, str], visitor: Visitor, workspace: str) -> Page:
+    """Return the page at an address. Raises EditdError, `unknown_proposal` and the like for no such thing."""
+    desk = Desk(visitor, workspace)
+    parts = path.strip("/").split("/")
+    match parts:
+        case [""]:
+            return await desk.proposals(None)
+        case ["proposals", number]:
+            return await desk.proposals(_number(number), path=query.get("path"))
+        case ["timeline"]:
+            return await desk.timeline(query)
+        case ["transactions", seq]:
+            return await desk.transaction(_number(seq), query)
+        case ["agents"]:
+            return await desk.agents()
+    raise NoSuchPage(path)
+
+
+class NoSuchPage(Exception):
+    """An address without a page."""
+
+
+class Desk:
+    """The pages of one workspace for one visitor."""
+
+    def __init__(self, visitor: Visitor, workspace: str) -> None:
+        self._visitor = visitor
+        self._workspace = workspace
+
+    async def proposals(
+        self, number: int | None, *, path: str | None = None, detail: Html | None = None
+    ) -> Page:
+        """Return the list of open proposals with one of them; without a number, with the newest one."""
+        client = self._visitor.reviewer
+        listed, frame = await asyncio.gather(client.proposal_list(limit=PROPOSALS_MAX), self._frame())
+        entries = listed.proposals
+        at = "/" if number is None else f"/proposals/{number}"
+        if number is None and entries:
+            number = entries[0].proposal
+        is_live = detail is None
+        if detail is None:
+            detail = (
+                proposal_page.nothing_selected() if number is None else await self.proposal(number, path=path)
+            )
+        title = "Proposals" if number is None else f"P{number}"
+        return Page(
+            f"{at}?path={path}" if path else at, title, "proposals", frame,
+            proposal_page.proposal_list(entries, number), detail, is_live,
+        )  # fmt: skip
+
+    async def proposal(self, number: int, **given: Any) -> Html:
+        """Return a proposal; `given` goes to `proposal_detail`."""
+        shown = await self._visitor.reviewer.proposal_get(number, content=True)
+        request_id = self._visitor.request_id(number, shown.view, shown.revision)
+        return await asyncio.to_thread(proposal_page.proposal_detail, shown, request_id=request_id, **given)
+
+    async def timeline(self, query: Mapping[str, str]) -> Page:
+        rows, text, older, error = await self._rows(query)
+        frame = await self._frame()
+        shown = timeline_page.transaction_list(rows, None, query=text, older=older)
+        path = _with_query("/timeline", query)
+        return Page(path, "Timeline", "timeline", frame, shown, timeline_page.nothing_selected(error))
+
+    async def transaction(self, seq: int, query: Mapping[str, str], detail: Html | None = None) -> Page:
+        """Return the list with one transaction selected, with its diff or another `detail`."""
+        given = {"before": str(seq + ROWS // 2), **query}
+        (rows, text, older, _), frame = await asyncio.gather(self._rows(given), self._frame())
+        is_live = detail is None
+        if detail is None:
+            made = await self._visitor.reviewer.show(seq, hunks=True)
+            detail = await asyncio.to_thread(timeline_page.transaction_detail, made)
+        shown = timeline_page.transaction_list(rows, seq, query=text, older=older)
+        path = _with_query(f"/transactions/{seq}", query)
+        return Page(path, f"Transaction {seq}", "timeline", frame, shown, detail, is_live)
+
+    async def agents(self, detail: Html | None = None) -> Page:
+        agents, frame = await asyncio.gather(self._agents(), self._frame())
+        shown = agents_page.agents_detail(agents) if detail is None else detail
+        return Page(
+            "/agents", "Agents", "agents", frame, agents_page.agent_list(agents), shown, detail is None
+        )
+
+    async def _frame(self) -> HeaderCounts:
+        client = self._visitor.reviewer
+        status, sessions = await asyncio.gather(client.status(), client.session_list())
+        return HeaderCounts(self._workspace, status.proposals, len(sessions.sessions), status.head)
+
+    async def _agents(self) -> Agents:
+        agents = Agents()
+        client = self._visitor.reviewer
+        agents.receive(*await asyncio.gather(*map(client.ask, agents.requests())))  # type: ignore[arg-type]
+        return agents
+
+    async def _rows(self, query: Mapping[str, str]) -> tuple[Sequence[TimelineRow], str, int | None, str]:
+        """Return the rows of a query, its text, the seq before which older ones are, and its error."""
+        text = query.get("q", "")
+        try:
+            parsed = TransactionQuery.parse(text)
+        except QueryError as error:
+            return [], text, None, str(error)
+        before = query.get("before", "")
+        asked = requests.log(
+            **parsed.params, limit=ROWS, brief=True, stat=True,
+            before=int(before) if before.isdecimal() and len(before) < 18 else None,
+        )  # fmt: skip
+        result = await self._visitor.reviewer.ask(asked)
+        rows = [TimelineRow.of(one) for one in result.transactions]
+        return rows, text, rows[-1].seq if result.more and rows else None, ""
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise NoSuchPage(text)
+    return int(text)
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    from urllib.parse import urlencode
+
+    kept = {name: query[name] for name in ("q", "before") if query.get(name)}
+    return f"{path}?{urlencode(kept)}" if kept else path

@@ -1,0 +1,51 @@
+"""The keys of the screens, and the preview of an undo and of a rollback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd_client.review import actions
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+LINES = "".join(f"#{n}\n" for n in range(1, 31))
+
+
+def test_no_key_has_two_actions_in_a_view() -> None:
+    for view in actions.EVERYWHERE:
+        keys = [one.key for one in actions.keys_of(view)]
+        assert len(keys) == len(set(keys))
+    assert "approve" in [one.name for one in actions.keys_of("proposals")]
+
+
+def test_an_undo_is_shown_before_it_is_made(place: Workplace) -> None:
+    place.write({"a": LINES, "b": LINES})
+    with place.start() as client:
+        client.settle()
+        first = client.apply([replace("a", "#5\n", "#V\n"), write("new", "x\n")]).transaction
+        later = client.apply([replace("a", "#V\n", "#five\n")]).transaction
+        assert first is not None
+        assert later is not None
+        preview = client.ask(actions.undo(first.seq, dry_run=True))
+        assert [(one.path, one.is_clean, one.text) for one in actions.effects(preview)] == [
+            ("new", True, "goes"),
+            ("a", False, f"in the way: {later.seq}, line 5"),
+        ]
+        assert actions.needed_first(preview) == [later.seq]
+        client.ask(actions.undo(first.seq, only_fitting=True, request_id="one"))
+        assert "new" not in place.files()
+        assert b"#five" in place.files()["a"]
+
+
+def test_a_rollback_is_shown_before_it_is_made(place: Workplace) -> None:
+    place.write({"a": LINES})
+    with place.start() as client:
+        client.settle()
+        client.session_open("agent", actor="claude")
+        client.apply([replace("a", "#5\n", "#V\n")])
+        preview = client.ask(actions.rollback("agent", dry_run=True))
+        assert [(one.path, one.text) for one in actions.effects(preview)] == [("a", "merges")]
+        client.ask(actions.rollback("agent", request_id="one"))
+        assert place.files()["a"].decode() == LINES

@@ -1,0 +1,350 @@
+"""The page in Debian's Chromium: keys, the mouse, events, roles, and the policy from within."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+import chromium
+from chromium import Chromium, Tab
+from reviewers import PIN, author_of, reviewer_of, set_pin
+from web_page import web_page
+from workplace import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from web_page import WebPage
+    from workplace import Workplace
+
+pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
+LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    made = Chromium()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    set_pin(place)
+    with author_of(place, {"a.py": LINES, "b.py": LINES}) as made:
+        yield made
+
+
+@pytest.fixture
+def page(place: Workplace, author: Client) -> Iterator[WebPage]:
+    assert author.status().state == "ready"
+    with web_page(place) as made:
+        yield made
+
+
+@pytest.fixture
+def tab(browser: Chromium, page: WebPage) -> Iterator[Tab]:
+    """A browser that has opened the printed address, with a script."""
+    made = Tab(browser)
+    made.go(f"{page.address}/?t={page.token}")
+    yield made
+    made.close()
+
+
+def propose(author: Client, path: str = "a.py", message: str = "Words") -> None:
+    edits = [replace(path, "x5 = 5\n", "x5 = 'five'\n"), replace(path, "x20 = 20\n", "x20 = 'twenty'\n")]
+    author.apply(edits, propose=True, message=message)
+
+
+def give_pin(tab: Tab) -> None:
+    tab.until(lambda: tab.run("document.activeElement?.id") == "pin")
+    tab.type(PIN)
+
+
+def test_the_address_becomes_clean_and_nothing_is_refused_by_the_policy(tab: Tab, page: WebPage) -> None:
+    assert tab.run("location.href") == f"{page.address}/"
+    assert tab.run("document.cookie") == "", "no script reads the cookie"
+    assert tab.complaints() == []
+
+
+def test_a_proposal_appears_is_decided_by_keys_and_the_pin_is_asked_for(
+    tab: Tab, author: Client, place: Workplace
+) -> None:
+    tab.until_text("Nothing waits")
+    propose(author)
+    tab.until_text("P1 Words", "#list")
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    tab.key("]")
+    tab.key(" ")  # the first hunk: reject
+    assert tab.run("document.querySelectorAll('input[value=reject]:checked').length") == 1
+    tab.key("c")
+    tab.type("not this one")
+    tab.key("Escape")
+    tab.key("a")
+    give_pin(tab)
+    assert tab.run("document.getElementById('comment').value").strip() == "not this one"
+    assert tab.run("document.querySelectorAll('input[value=reject]:checked').length") == 1
+    tab.click("#decide button[value=approve]")
+    tab.until_text("P1 landed as 1.", "#said")
+    assert place.files()["a.py"].decode() == LINES.replace("x20 = 20\n", "x20 = 'twenty'\n")
+    shown = author.proposal_get(1)
+    assert (shown.state, shown.decisions[0].comment) == ("partly", "not this one")
+    assert all("403" in one for one in tab.complaints()), "the answer that asks for the PIN"
+
+
+def test_choices_and_words_stay_while_the_files_move(tab: Tab, author: Client, place: Workplace) -> None:
+    propose(author)
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    tab.click("tbody[data-hunk] input[value=open]")
+    tab.click("#comment")
+    tab.type("half a sent")
+    place.write({"a.py": "x0 = 0\n" + LINES})
+    author.settle()
+    tab.until(lambda: tab.run("document.querySelector('tr.del td.n').innerText") == "6")
+    assert tab.run("document.querySelectorAll('input[value=open]:checked').length") == 1
+    assert tab.run("document.activeElement.id") == "comment"
+    tab.type("ence")
+    assert tab.run("document.getElementById('comment').value").strip() == "half a sentence"
+
+
+def test_the_list_is_moved_through_by_keys_and_the_selection_stays(tab: Tab, author: Client) -> None:
+    propose(author, "a.py", "First")
+    propose(author, "b.py", "Second")
+    tab.until_text("P2 Second", "#list")
+    tab.key("j")
+    tab.until_text("P1 First", "h2")
+    assert tab.run("location.pathname") == "/proposals/1"
+    propose(author, "a.py", "Third")
+    tab.until_text("P3 Third", "#list")
+    assert tab.run("document.querySelector('[aria-selected=true]').id") == "p1"
+    assert tab.run("document.getElementById('options').getAttribute('aria-activedescendant')") == "p1"
+    tab.key("k")
+    tab.until_text("P2 Second", "h2")
+    tab.run("history.back()")
+    tab.until_text("P1 First", "h2")
+
+
+def test_another_reviewer_s_decision_is_seen(tab: Tab, author: Client, place: Workplace) -> None:
+    propose(author)
+    tab.until_text("P1 Words", "h2")
+    with reviewer_of(place) as reviewer:
+        reviewer.proposal_reject(1, comment="use the helper")
+    tab.until_text("Nothing waits", "#list")
+
+
+def test_a_transaction_is_undone_after_its_preview(tab: Tab, author: Client, place: Workplace) -> None:
+    author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
+    tab.click("#views a[href='/timeline']")
+    tab.until_text("1 Five", "#list")
+    tab.key("j")
+    tab.click("#options a")
+    tab.until_text("x5 = V", "#detail")
+    tab.key("u")
+    tab.until_text("Undo 1?", "h2")
+    assert b"x5 = V" in place.files()["a.py"]
+    tab.click("button[value=make]")
+    tab.until_text("Done, as 2.", "#said")
+    assert place.files()["a.py"].decode() == LINES
+
+
+def test_without_a_script_a_proposal_is_read_and_decided(
+    browser: Chromium, page: WebPage, author: Client, place: Workplace
+) -> None:
+    propose(author)
+    tab = Tab(browser, script=False)
+    tab.go(f"{page.address}/?t={page.token}")
+    assert "x5 = 'five'" in tab.text("#detail")
+    tab.click("#decide button[value=approve]")
+    tab.until_text("only with the PIN")
+    tab.click("#pin")
+    tab.type(PIN)
+    tab.click("#decide button[value=approve]")
+    tab.until_text("landed", "#detail")
+    assert b"x5 = 'five'" in place.files()["a.py"]
+    tab.close()
+
+
+def test_roles_and_names_are_those_of_lists_tables_and_choices(tab: Tab, author: Client) -> None:
+    propose(author)
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    roles = tab.roles()
+    assert ("listbox", "Proposals") in roles
+    assert any(role == "option" and name.startswith("P1 Words") for role, name in roles)
+    assert ("table", "Changes of a.py") in roles
+    assert ("columnheader", "Old line") in roles
+    assert ("group", "Decision about hunk 1") in roles
+    assert [name for role, name in roles if role == "radio"] == ["approve", "reject", "leave open"] * 2
+    assert any(role == "status" for role, _ in roles)
+    assert any(role == "main" for role, _ in roles)
+    assert ("navigation", "Views") in roles
+    unnamed = [
+        role
+        for role, name in roles
+        if role in ("button", "textbox", "link", "checkbox", "radio") and not name
+    ]
+    assert unnamed == []
+
+
+def test_the_focus_is_seen_and_the_tab_key_reaches_all_fields(tab: Tab, author: Client) -> None:
+    propose(author)
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    reached = set()
+    for _ in range(40):
+        tab.key("Tab")
+        found = tab.run(FOCUS)
+        assert found[2] != "none", found
+        reached.add((found[0], found[1].strip()))
+        if ("BUTTON", "reject") in reached:
+            break
+    assert ("DIV", "options") in reached
+    assert ("INPUT", "approve") in reached
+    assert ("TEXTAREA", "comment") in reached
+    assert ("BUTTON", "approve") in reached
+
+
+FOCUS = """
+(() => {
+  const one = document.activeElement;
+  const name = one.value || one.id || one.textContent.slice(0, 20);
+  return [one.tagName, name, getComputedStyle(one).outlineStyle];
+})()
+"""
+
+CONTRAST = """
+(() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgb = text => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a];
+  };
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [.2126, .7152, .0722][at], 0);
+  const ground = one => {
+    for (; one; one = one.parentElement) {
+      const colour = rgb(getComputedStyle(one).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return rgb(getComputedStyle(document.body).backgroundColor);
+  };
+  const poor = [];
+  for (const one of document.querySelectorAll('body *')) {
+    if (![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    if (!one.checkVisibility()) continue;
+    const [x, y] = [light(rgb(getComputedStyle(one).color)), light(ground(one))];
+    const ratio = (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
+    if (ratio < 4.5) poor.push(`${one.tagName} ${one.className} ${one.textContent.slice(0, 30)}: ${ratio}`);
+  }
+  return poor;
+})()
+"""
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+def test_every_text_has_contrast(browser: Chromium, page: WebPage, author: Client, *, is_dark: bool) -> None:
+    propose(author)
+    author.apply([replace("a.py", "x20 = 20\n", "x20 = 0  # a comment\n")])
+    tab = Tab(browser, is_dark=is_dark)
+    for path in (f"/?t={page.token}", "/timeline", "/transactions/1", "/agents"):
+        tab.go(f"{page.address}{path}")
+        assert tab.run(CONTRAST) == []
+    dark = tab.run("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark is is_dark
+    tab.close()
+
+
+@pytest.mark.parametrize("width", [360, 700, 1280])
+def test_no_page_is_wider_than_the_window(
+    browser: Chromium, page: WebPage, author: Client, width: int
+) -> None:
+    propose(author, message="W" * 200)
+    author.apply([replace("a.py", "x9 = 9\n", f"x9 = '{'y' * 3000}'\n")])
+    tab = Tab(browser, width=width)
+    for path in (f"/?t={page.token}", "/transactions/1", "/agents"):
+        tab.go(f"{page.address}{path}")
+        assert tab.run("document.documentElement.scrollWidth") <= width
+    tab.close()
+
+
+ATTACKS = {
+    "an inline script": "(() => { const one = document.createElement('script'); one.text = 'window.hit = 1';"
+    " document.body.append(one); })()",
+    "eval": "eval('window.hit = 1')",
+    "a function of a text": "new Function('window.hit = 1')()",
+    "markup without the policy": "document.body.innerHTML = '<img src=x onerror=\"window.hit = 1\">'",
+    "another policy": "trustedTypes.createPolicy('other', { createHTML: text => text })",
+    "a second policy of that name": "trustedTypes.createPolicy('editd', { createHTML: text => text })",
+    "a script from elsewhere": "(() => { const one = document.createElement('script');"
+    " one.src = 'http://127.0.0.1:1/x.js'; document.body.append(one); })()",
+    "an inline style": "(() => { const one = document.createElement('style');"
+    " one.textContent = 'body { outline: 7px solid red }'; document.head.append(one);"
+    " if (getComputedStyle(document.body).outlineWidth === '7px') window.hit = 1; })()",
+    "a request elsewhere": "fetch('http://127.0.0.1:1/').then(() => window.hit = 1)",
+    "an address as a script": "location.href = 'javascript:window.hit = 1'",
+}
+
+
+def complaints_after(tab: Tab, count: int) -> list[str]:
+    return tab.complaints()[count:]
+
+
+def test_the_policy_stops_attacks_from_within(tab: Tab, page: WebPage) -> None:
+    """As though markup of an agent had become part of the page, which the tests of the guard exclude."""
+    for attack, code in ATTACKS.items():
+        tab.go(f"{page.address}/")
+        before = len(tab.complaints())
+        try:
+            tab.run(code)
+        except RuntimeError as error:
+            refusal = str(error)
+        else:
+            refusal = " ".join(tab.until(partial(complaints_after, tab, before)))
+        words = ("security policy", "trustedhtml", "trustedscript", "policy", "fetch")
+        assert any(word in refusal.lower() for word in words), f"{attack}: {refusal}"
+        assert tab.run("window.hit") is None, attack
+
+
+def test_a_page_of_another_server_gets_and_changes_nothing(
+    browser: Chromium, page: WebPage, tab: Tab, author: Client, place: Workplace
+) -> None:
+    """The browser has the cookie. The attack is a page of an agent's server on the same machine."""
+    propose(author)
+    target = page.address
+    evil = f"""<!doctype html><title>evil</title>
+      <form id=f method=post action="{target}/proposals/1/decide"><input name=do value=reject></form>
+      <iframe name=i id=i></iframe><img src="{target}/static/review.css"><script>
+      window.seen = [];
+      fetch("{target}/", {{credentials: "include"}}).then(answer => answer.text())
+        .then(text => seen.push(text), () => seen.push("refused"));
+      new EventSource("{target}/events").onmessage = e => seen.push(e.data);
+      f.target = "i"; f.submit();
+      const frame = document.createElement("iframe"); frame.src = "{target}/"; document.body.append(frame);
+      </script>"""
+    cookies: list[str] = []
+
+    class Evil(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(evil.encode())
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Evil) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab.go(f"http://127.0.0.1:{server.server_port}/")
+        tab.until(lambda: "refused" in tab.run("window.seen"))
+        server.shutdown()
+    assert tab.run("window.seen") == ["refused"]
+    assert not any(cookies), "it has another address, so it gets no cookie"
+    assert author.proposal_get(1).state == "open"
+    tab.go(f"{page.address}/")
+    tab.until_text("P1 Words", "#list")

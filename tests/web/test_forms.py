@@ -1,0 +1,322 @@
+"""The page without a script: reading, deciding by forms, and undoing, over real HTTP and a real daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client.locate import current_actor
+from reviewers import PIN, author_of, set_pin
+from web_page import PART, web_page
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from web_page import Answer, WebPage
+    from workplace import Workplace
+
+LINES = "".join(f"#{n}\n" for n in range(1, 31))
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    set_pin(place)
+    with author_of(place, {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n"}) as made:
+        yield made
+
+
+@pytest.fixture
+def page(place: Workplace, author: Client) -> Iterator[WebPage]:
+    """A browser that has entered; the daemon has asked it for nothing yet."""
+    assert author.status().state == "ready"
+    with web_page(place) as made:
+        yield made.enter()
+
+
+def propose(author: Client) -> None:
+    author.apply(
+        [replace("a", "#5\n", "#five\n"), replace("a", "#20\n", "#twenty\n")], propose=True, message="Words"
+    )
+
+
+def decide(page: WebPage, verdict: str, **given: str) -> Answer:
+    return page.post("/proposals/1/decide", {**page.form("/proposals/1"), "do": verdict, "pin": PIN, **given})
+
+
+def hunks(author: Client, number: int = 1) -> list[str]:
+    return [hunk.hunk for file in author.proposal_get(number).files for hunk in file.hunks]
+
+
+def test_pages_can_be_read(page: WebPage, author: Client) -> None:
+    propose(author)
+    author.apply([replace("b", "#5\n", "#V\n")], message="Landed\n\nand why")
+    listed = page.get("/").text
+    assert "P1 Words" in listed
+    assert "1 file" in listed
+    assert "fits" in listed
+    proposal = page.get("/proposals/1").text
+    assert "#five" in proposal
+    assert "2 of 2 hunks chosen" in proposal
+    timeline = page.get("/timeline").text
+    assert "1 Landed" in timeline
+    transaction = page.get("/transactions/1").text
+    assert "edit by claude in agent" in transaction
+    assert "and why" in transaction
+    assert "#V" in transaction
+    agents = page.get("/agents").text
+    assert "agent" in agents
+    assert "P1" in agents
+
+
+def test_without_proposals_the_page_says_how_to_get_some(page: WebPage) -> None:
+    assert "editctl config set review.default ask" in page.get("/").text
+
+
+def test_an_approval_asks_for_the_pin_and_keeps_what_was_given(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    propose(author)
+    first, second = hunks(author)
+    given = {**page.form("/proposals/1"), f"hunk-{first}": "reject", "comment": "so so", "do": "approve"}
+    asked = page.post("/proposals/1/decide", given)
+    assert asked.status == 403
+    assert "only with the PIN" in asked.text
+    assert 'type="password"' in asked.body
+    assert "so so" in asked.body
+    assert f'id="reject-{first}" checked' in asked.body
+    assert place.files()["a"].decode() == LINES
+    wrong = page.post("/proposals/1/decide", {**given, "pin": "0000"})
+    assert wrong.status == 403
+    assert "not the PIN" in wrong.text
+    done = page.post("/proposals/1/decide", {**given, "pin": PIN})
+    assert (done.status, done.headers["location"]) == (303, "/proposals/1")
+    assert place.files()["a"].decode() == LINES.replace("#20\n", "#twenty\n")
+    shown = author.proposal_get(1)
+    assert shown.state == "partly"
+    assert shown.decisions[0].comment == "so so"
+    assert shown.decisions[0].by.actor == current_actor()
+    assert f'name="hunk-{second}"' not in page.get("/proposals/1").body
+
+
+def test_a_pin_admits_one_browser_only(page: WebPage, author: Client) -> None:
+    propose(author)
+    author.apply([replace("b", "#5\n", "#V\n")], propose=True)
+    assert decide(page, "reject").status == 303
+    second = page.form("/proposals/2")
+    other = page.another().enter()
+    assert other.post("/proposals/2/decide", {**second, "do": "reject"}).status == 403
+    assert page.post("/proposals/2/decide", {**second, "do": "reject"}).status == 303
+
+
+def test_a_page_of_one_file_decides_about_that_file_only(page: WebPage, author: Client) -> None:
+    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")], propose=True)
+    form = {**page.form("/proposals/1?path=b"), "do": "approve", "pin": PIN}
+    assert page.post("/proposals/1/decide", form).status == 303
+    shown = author.proposal_get(1)
+    assert [(file.path, file.hunks[0].state) for file in shown.files] == [("a", "fits"), ("b", "landed")]
+
+
+def test_an_undo_that_waits_is_decided_as_a_whole(page: WebPage, author: Client, place: Workplace) -> None:
+    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")])
+    author.undo(1, propose=True)
+    assert "Approve this undo" in page.get("/proposals/1").text
+    assert decide(page, "approve").status == 303
+    assert place.files()["b"].decode() == LINES
+
+
+def test_hunks_that_are_in_the_file_already_count_as_landed(page: WebPage, author: Client) -> None:
+    propose(author)
+    author.apply([replace("a", "#5\n", "#five\n")])
+    assert decide(page, "approve").status == 303
+    assert author.proposal_get(1).state == "landed"
+
+
+def test_a_form_sent_twice_lands_once(page: WebPage, author: Client) -> None:
+    propose(author)
+    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
+    assert [page.post("/proposals/1/decide", form).status for _ in range(2)] == [303, 303]
+    assert author.proposal_get(1).landed == [author.status().head]
+
+
+def test_a_page_that_is_older_than_the_proposal_lands_nothing(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    propose(author)
+    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
+    author.apply([replace("a", "#5\n", "#other\n")], propose=True, proposal=1)
+    refused = page.post("/proposals/1/decide", form)
+    assert refused.status == 409
+    assert "has changed" in refused.text
+    assert "#other" in refused.text
+    assert place.files()["a"].decode() == LINES
+
+
+def test_a_proposal_that_somebody_else_has_decided_says_so(
+    page: WebPage, author: Client, reviewer: Client
+) -> None:
+    propose(author)
+    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
+    reviewer.proposal_reject(1, comment="no")
+    refused = page.post("/proposals/1/decide", form)
+    assert refused.status == 409
+    assert "rejected" in refused.text
+
+
+def test_a_rejection_is_not_final(page: WebPage, author: Client) -> None:
+    propose(author)
+    assert decide(page, "reject", comment="use the helper").status == 303
+    assert author.proposal_get(1).state == "rejected"
+    assert "use the helper" in page.get("/proposals/1").text
+    assert page.post("/proposals/1/decide", {"do": "reopen"}).status == 303
+    assert author.proposal_get(2).state == "open"
+
+
+def test_a_comment_is_added_to_the_proposal(page: WebPage, author: Client) -> None:
+    propose(author)
+    assert page.post("/proposals/1/comment", {"comment": "why?\r\nand how?"}).status == 303
+    assert author.proposal_get(1).comments[0].text == "why?\nand how?"
+    assert page.post("/proposals/1/comment", {"comment": " "}).status == 400
+
+
+def test_the_reviewers_own_text_lands_with_the_line_ends_of_the_file(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    author.apply([replace("crlf", "two", "three"), replace("a", "#5\n", "#V\n")], propose=True)
+    files = [file.path for file in author.proposal_get(1).files]
+    at, other = files.index("crlf"), files.index("a")
+    texts = {f"text-{at}": "one\r\nfour\r\n", f"text-{other}": "x\r\n"}
+    done = decide(page, "approve", **texts, **{f"own-{at}": "crlf", f"own-{other}": "a"})
+    assert done.status == 303
+    assert place.files()["crlf"] == b"one\r\nfour\r\n"
+    assert place.files()["a"] == b"x\n"
+    assert author.proposal_get(1).decisions[0].modified
+
+
+def test_a_conflict_names_the_transaction_in_the_way(page: WebPage, author: Client) -> None:
+    propose(author)
+    author.apply([replace("a", "#20\n", "#XX\n")])
+    shown = page.get("/proposals/1")
+    assert "conflict: 1 changed the same lines" in shown.text
+    assert 'href="/transactions/1"' in shown.body
+    assert "1 of 2 in conflict" in page.get("/").text
+    assert decide(page, "approve").status == 303
+    assert author.proposal_get(1).counts["conflict"] == 1
+
+
+def test_an_undo_of_some_hunks_is_shown_before_it_is_made(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    author.apply([replace("a", "#5\n", "#V\n"), replace("a", "#20\n", "#XX\n")])
+    marked = [("seq", "1"), ("hunk", "2:a")]
+    asked = page.post("/undo", [*marked, ("do", "preview")])
+    assert asked.status == 200
+    assert "Undo hunks of 1?" in asked.text
+    assert "Nothing is changed yet" in asked.text
+    assert "#XX" in place.files()["a"].decode()
+    made = page.post("/undo", [*marked, ("do", "make"), ("request_id", "one")])
+    assert (made.status, made.headers["location"]) == (303, "/transactions/1")
+    assert place.files()["a"].decode() == LINES.replace("#5\n", "#V\n")
+    page.post("/undo", [*marked, ("do", "make"), ("request_id", "one")])
+    assert author.status().head == 2
+
+
+def test_an_undo_with_a_conflict_names_what_to_undo_first(page: WebPage, author: Client) -> None:
+    author.apply([replace("a", "#5\n", "#V\n"), write("new", "x\n")])
+    author.apply([replace("a", "#V\n", "#five\n")])
+    asked = page.post("/undo", {"seq": "1", "do": "preview"})
+    assert "in the way: 2, line 5" in asked.text
+    assert "undone first" in asked.text
+    assert "Do it" not in asked.text
+    assert page.post("/undo", {"seq": "1", "do": "make"}).status == 409
+    assert page.post("/undo", {"seq": "1", "do": "fitting"}).status == 303
+    assert author.log(limit=1).transactions[0].kind == "undo"
+
+
+def test_a_session_is_rolled_back(page: WebPage, author: Client, place: Workplace) -> None:
+    author.apply([replace("a", "#5\n", "#V\n")])
+    assert "Roll back agent?" in page.post("/rollback", {"session": "agent", "do": "preview"}).text
+    assert place.files()["a"].decode() != LINES
+    assert page.post("/rollback", {"session": "agent", "do": "make"}).status == 303
+    assert place.files()["a"].decode() == LINES
+
+
+def test_a_grant_asks_for_the_pin_is_listed_and_ended(page: WebPage, author: Client) -> None:
+    propose(author)
+    given = {
+        "paths": "a  tests/**",
+        "session": "agent",
+        "ttl": "10m",
+        "uses": "2",
+        "lines": "",
+        "do": "allow",
+    }
+    asked = page.post("/allow", given)
+    assert asked.status == 403
+    assert 'type="password"' in asked.body
+    assert page.post("/allow", {**given, "pin": PIN}).status == 303
+    (grant,) = author.review_grants().grants
+    assert (grant.paths, grant.session, grant.uses, grant.lines) == (["a", "tests/**"], "agent", 2, None)
+    assert "a tests/** of agent" in page.get("/agents").text
+    assert page.post("/allow", {"do": "revoke", "grant": "1"}).status == 303
+    assert not author.review_grants().grants
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("/allow", {"paths": "a", "ttl": "soon", "do": "allow"}),
+        ("/allow", {"paths": "a", "ttl": "1h", "uses": "many", "do": "allow"}),
+        ("/undo", {"seq": "x", "do": "make"}),
+        ("/undo", {"do": "make"}),
+        ("/undo", {"seq": "1", "hunk": "x:a", "do": "make"}),
+        ("/undo", {"seq": "999", "do": "preview"}),
+        ("/rollback", {"session": "nobody", "do": "preview"}),
+        ("/proposals/1/decide", {"do": "nothing"}),
+        ("/proposals/9/decide", {"do": "approve"}),
+        ("/proposals/9/comment", {"comment": "x"}),
+    ],
+)
+def test_a_wrong_field_is_refused_in_words(
+    page: WebPage, author: Client, path: str, given: dict[str, str]
+) -> None:
+    propose(author)
+    answer = page.post(path, given)
+    assert 400 <= answer.status < 500
+    assert "." in answer.text
+    assert author.status().head == 0
+
+
+def test_a_wrong_filter_is_named_on_the_page(page: WebPage, author: Client) -> None:
+    author.apply([replace("a", "#5\n", "#V\n")], message="Five")
+    assert "1 Five" in page.get("/timeline?q=session:agent").text
+    assert "No transaction matches" in page.get("/timeline?q=session:nobody").text
+    assert "is not a kind" in page.get("/timeline?q=kind:nothing").text
+
+
+def test_a_script_gets_the_parts_of_a_page(page: WebPage, author: Client) -> None:
+    propose(author)
+    answer = page.get("/proposals/1", Accept=PART)
+    assert answer.headers["content-type"] == PART
+    assert set(answer.parts["parts"]) == {"views", "list", "detail", "keys"}
+    given = {**page.form("/proposals/1"), "do": "approve"}
+    asked = page.post("/proposals/1/decide", given, Accept=PART)
+    assert asked.status == 403
+    assert asked.parts["page"] is None, "an event would take the question away"
+    done = page.post("/proposals/1/decide", {**given, "pin": PIN}, Accept=PART)
+    assert done.status == 200
+    assert done.parts["said"] == "P1 landed as 1."
+    assert done.parts["page"] == "/proposals/1"
+
+
+def test_a_daemon_that_is_gone_is_named(page: WebPage, author: Client, place: Workplace) -> None:
+    propose(author)
+    assert page.get("/").status == 200
+    place.stop()
+    place.root.rename(place.folder / "elsewhere")
+    answer = page.get("/")
+    (place.folder / "elsewhere").rename(place.root)
+    assert answer.status == 503
+    assert "daemon" in answer.text
