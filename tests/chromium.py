@@ -159,6 +159,18 @@ class Tab:
     def type(self, text: str) -> None:
         self.call("Input.insertText", {"text": text})
 
+    def fill(self, selector: str, text: str) -> None:
+        """Type a text into a field. A page that is still being loaded may miss the click: it is repeated."""
+
+        def is_focused() -> bool:
+            self.click(selector)
+            return bool(self.run(f"document.activeElement === document.querySelector({selector!r})"))
+
+        self.until(lambda: self.run("document.readyState") == "complete")
+        self.until(is_focused)
+        self.type(text)
+        self.until(lambda: self.run(f"document.querySelector({selector!r}).value") == text)
+
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse."""
         place = self.run(MIDDLE % selector.replace("'", '"'))

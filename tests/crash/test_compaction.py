@@ -35,7 +35,7 @@ history.compact(plan["commit"])
 while history.forget_compacted(3):
     continue
 compactor.sweep(plan["packs"])
-history.look_anew()
+history.reopen_packs()
 history.close()
 """
 

@@ -161,8 +161,7 @@ def test_without_a_script_a_proposal_is_read_and_decided(
     assert "x5 = 'five'" in tab.text("#detail")
     tab.click("#decide button[value=approve]")
     tab.until_text("only with the PIN")
-    tab.click("#pin")
-    tab.type(PIN)
+    tab.fill("#pin", PIN)
     tab.click("#decide button[value=approve]")
     tab.until_text("landed", "#detail")
     assert b"x5 = 'five'" in place.files()["a.py"]
