@@ -24,7 +24,7 @@ from editd.store.journal import (
     segment_path,
     segments,
 )
-from editd.store.state_files import read_acknowledged
+from editd.store.state_files import ACKNOWLEDGED, read_acknowledged
 from editd.store.transaction_record import Aborted, ChangeRecord, Committed, EntryRecord
 from editd.system import files, filesystem
 
@@ -178,11 +178,37 @@ def test_c3_a_released_segment_is_used_again_and_its_old_frames_are_not_taken_fo
     for seq in range(1, 6):
         journal.append([record(seq, large)])  # one segment each
     first = segments(str(tmp_path))
+    journal.sync_mark()
     journal.release(4)
     for seq in range(6, 9):
         journal.append([record(seq, large)])
     assert len(segments(str(tmp_path))) == len(first)
     assert seqs(tmp_path) == [5, 6, 7, 8] or seqs(tmp_path)[-4:] == [5, 6, 7, 8]
+
+
+def test_a_segment_that_the_mark_may_name_after_a_power_cut_stays(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    large = b"q" * (SEGMENT_BYTES // 2)
+    for seq in range(1, 4):
+        journal.append([record(seq, large)])  # one segment each
+    journal.sync_mark()
+    on_disk = (tmp_path / ACKNOWLEDGED).read_bytes()
+    named = read_acknowledged(str(tmp_path))
+    assert named is not None
+    for seq in range(4, 7):
+        journal.append([record(seq, large)])
+    journal.release(6)
+    for seq in range(7, 10):
+        journal.append([record(seq, large)])
+    assert {named.segment, 4, 5, 6} <= set(segments(str(tmp_path)))
+    (tmp_path / ACKNOWLEDGED).write_bytes(on_disk)  # as if the later marks were never written back
+    assert seqs(tmp_path)[-6:] == [4, 5, 6, 7, 8, 9]
+    journal.sync_mark()
+    journal.release(9)
+    there = len(segments(str(tmp_path)))
+    for seq in range(10, 13):
+        journal.append([record(seq, large)])
+    assert len(segments(str(tmp_path))) == there  # used again, now that the mark is past them
 
 
 def test_a_new_journal_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
@@ -357,6 +383,7 @@ def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
     journal.append([Aborted(2)])
     journal.append([record(2, b"new")])
     journal.append([record(3, b"z" * 3800)])
+    journal.sync_mark()
     journal.release(2)
     journal.append([record(4, b"z" * 3800)])
     journal.append([record(5, b"z" * 3800)])
@@ -402,6 +429,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     monkeypatch.setattr("editd.store.state_files.write_at", fail)
     journal.append([record(2, bytes(3700))])
     journal.append([record(3, bytes(3700))])
+    journal.sync_mark()
     journal.release(2)
     journal.append([record(4, bytes(3700))])
     journal.close()
@@ -507,6 +535,7 @@ def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path, monkeypatch:
     journal = Journal(str(tmp_path))
     for seq in range(1, 21):
         journal.append([record(seq, bytes(3700))])
+    journal.sync_mark()
     journal.release(20)
     assert len(list(tmp_path.glob("*.segment"))) == SPARES_MAX + 1, "those kept, and the one in use"
 

@@ -197,12 +197,14 @@ class Journal:
         self._spares.append(path)
 
     def release(self, seq: int) -> None:
-        """Free segments: all transactions up to `seq` are packed, with head and files durable (C3)."""
+        """Free segments: all transactions up to `seq` are packed, with head and files durable (C3).
+
+        The segments from that of the synced mark on stay. After a power cut the mark may name any of them.
+        """
         if self._mark is None:
             return  # A sealed journal is damaged, and keeps all its segments for a repair.
-        kept = {self.position.segment, self._mark.segment}
         for number, last in sorted(self._last_seqs.items()):
-            if number in kept or last > seq:
+            if number >= self._mark.synced_segment or last > seq:
                 break  # in their order, so that an abort is never freed before its record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)

@@ -55,7 +55,9 @@ class AcknowledgedFile:
             _make(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.segment = 0
-        """The segment that the mark names, which must not be reused."""
+        """The segment that the mark names."""
+        self.synced_segment = 0
+        """After a power cut the mark names this segment or a later one: none of them must be reused."""
         with contextlib.suppress(HistoryDamaged):  # which every reader of the journal reports
             mark = read_acknowledged(folder)
             self.segment = 0 if mark is None else mark.segment
@@ -67,8 +69,10 @@ class AcknowledgedFile:
             self.segment = segment
 
     def sync(self) -> None:
-        """Sync the mark. Raises OSError."""
+        """Sync the mark, in any thread. Raises OSError."""
+        segment = self.segment  # it may be written again meanwhile
         os.fsync(self._descriptor)
+        self.synced_segment = segment
 
     def close(self) -> None:
         os.close(self._descriptor)
