@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from reviewers import reviewer_of
+from reviewers import author_of, reviewer_of, set_pin
 from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
@@ -52,8 +52,16 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
 
 
 @pytest.fixture
+def author(place: Workplace, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """An author of proposals, in a workspace with the module's `FILES`. The reviewers' PIN is set."""
+    set_pin(place)
+    with author_of(place, request.module.FILES) as made:
+        yield made
+
+
+@pytest.fixture
 def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
-    """A reviewer who has given the PIN. The module's `author` has set it, and has started the daemon."""
+    """A reviewer who has given the PIN. The `author` has set it, and has started the daemon."""
     assert author.status().state == "ready"
     with reviewer_of(place) as made:
         yield made

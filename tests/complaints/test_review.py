@@ -13,23 +13,17 @@ import pytest
 from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import author_of, config_folder, reviewer_of, set_pin
+from reviewers import config_folder, reviewer_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from editd_client.client import Client
     from workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a.txt": LINES}) as made:
-        yield made
+FILES = {"a.txt": LINES}
 
 
 def propose(author: Client, *edits: messages.AnyEdit, **more: Any) -> int:

@@ -11,16 +11,16 @@ import pytest
 
 from editd.tools import review_answers
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
-from reviewers import author_of, set_pin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from editd.wire.messages import ProposalGetResult
     from editd_client.client import Client
     from workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
+FILES = {"a.txt": TEXT, "b.txt": TEXT}
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemini": ("replace", {"file_path": "{ROOT}/a.txt", "old_string": "two", "new_string": "2"}),
     "roo": ("search_and_replace", {"path": "a.txt", "search": "two", "replace": "2"}),
@@ -58,13 +58,6 @@ index f04eb265eb..640a48ebc0 100644
 +II
  three
 """  # from what was proposed to what landed
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a.txt": TEXT, "b.txt": TEXT}) as made:
-        yield made
 
 
 def call_of(place: Workplace, dialect: str, **more: Any) -> Tool:

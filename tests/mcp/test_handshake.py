@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from raw_client import hello, raw_client
-from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from workplace import Workplace
 
 LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 START_SECONDS_MAX = 10.0  # 0.1 on an idle machine: `python tests/bench/mcp_start.py` measures it
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    with workplace(tmp_path_factory.mktemp("handshake") / "place") as made:
-        made.start().close()
-        yield made
-        made.client().shutdown()
 
 
 def envelope() -> dict[str, Any]:

@@ -14,21 +14,13 @@ import anyio
 import pytest
 
 from agent import LEGACY, Agent, agent, text_of
-from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from workplace import Workplace
+
 DIALECTS = ("claude", "cline", "codex", "gemini", "roo", "serena", "wcgw")
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """One workspace for all of this file; its daemon is started by whoever comes first."""
-    with workplace(tmp_path_factory.mktemp("mcp") / "place") as made:
-        made.start().close()
-        yield made
-        made.client().shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -10,23 +10,14 @@ from editd.wire.messages import Move
 from editd_client.errors import EditdError
 from editd_client.review import actions
 from editd_client.review.choices import HunkChoices
-from reviewers import author_of, set_pin
 from workplace import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from editd_client.client import Client
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a": LINES, "b": LINES}) as made:
-        yield made
+FILES = {"a": LINES, "b": LINES}
 
 
 def propose(author: Client) -> int:

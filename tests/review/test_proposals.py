@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from editd_client.review import proposals
 from editd_client.review.proposals import ProposalRows, shown_files
-from reviewers import author_of, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a": LINES, "b": LINES}) as made:
-        yield made
+FILES = {"a": LINES, "b": LINES}
 
 
 def propose(author: Client, message: str = "Words") -> int:

@@ -11,23 +11,15 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import PIN, author_of, config_folder, reviewer_of, set_pin
+from reviewers import PIN, config_folder, reviewer_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from editd_client.client import Client
     from workplace import Workplace
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a.txt": LINES, "b.txt": LINES}) as made:
-        yield made
+FILES = {"a.txt": LINES, "b.txt": LINES}
 
 
 def configure(place: Workplace, client: Client, text: str) -> None:

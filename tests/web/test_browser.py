@@ -11,7 +11,7 @@ import pytest
 
 import chromium
 from chromium import Chromium, Tab
-from reviewers import PIN, author_of, reviewer_of, set_pin
+from reviewers import PIN, reviewer_of
 from web_page import web_page
 from workplace import replace
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
 LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))
+FILES = {"a.py": LINES, "b.py": LINES}
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,6 @@ def browser() -> Iterator[Chromium]:
     made = Chromium()
     yield made
     made.close()
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a.py": LINES, "b.py": LINES}) as made:
-        yield made
 
 
 @pytest.fixture

@@ -7,33 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.locate import current_actor
-from reviewers import PIN, author_of, set_pin
-from web_page import PART, web_page
+from reviewers import PIN
+from web_page import PART
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from editd_client.client import Client
     from web_page import Answer, WebPage
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n"}) as made:
-        yield made
-
-
-@pytest.fixture
-def page(place: Workplace, author: Client) -> Iterator[WebPage]:
-    """A browser that has entered; the daemon has asked it for nothing yet."""
-    assert author.status().state == "ready"
-    with web_page(place) as made:
-        yield made.enter()
+FILES = {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n"}
 
 
 def propose(author: Client) -> None:

@@ -10,14 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import pytest
-
-from reviewers import author_of, reviewer_of, set_pin
-from web_page import PART, web_page
+from reviewers import reviewer_of
+from web_page import PART
 from workplace import TOP, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from http.client import HTTPResponse
 
     from editd_client.client import Client
@@ -25,20 +22,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    with author_of(place, {"a": LINES}) as made:
-        yield made
-
-
-@pytest.fixture
-def page(place: Workplace, author: Client) -> Iterator[WebPage]:
-    assert author.status().state == "ready"
-    with web_page(place) as made:
-        yield made.enter()
+FILES = {"a": LINES}
 
 
 def next_event(stream: HTTPResponse) -> tuple[str, dict[str, Any], str]:
