@@ -113,7 +113,8 @@ class BaseChecker:
         stale = self._stale(path, base)
         if stale is not None:
             (expected,) = self.known[path]
-            if not may_merge or (self._on_stale == "reject" and self._unsaved(path, expected) is None):
+            is_rejected = self._on_stale == "reject" and self._unsaved(path, expected.version) is None
+            if is_rejected or not may_merge:
                 raise stale
             self._rebase(path, expected, self._overlay.before(path), stale)
         return self._overlay.at(path)
@@ -138,8 +139,8 @@ class BaseChecker:
             return None
         return Stale(path.text, expected.version, current)
 
-    def _unsaved(self, path: WorkspacePath, base: Base) -> Refused | None:
-        return None if base.version is None else self._knowledge.refusal_of_unsaved(path, base.version)
+    def _unsaved(self, path: WorkspacePath, base: Version | None) -> Refused | None:
+        return None if base is None else self._knowledge.refusal_of_unsaved(path, base)
 
     def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
         """Check the base of a path's later edit: an earlier edit's base, or a version before or after it."""
@@ -169,8 +170,7 @@ class BaseChecker:
         try:
             merged = merge_states(base, before, self._overlay.at(path), path=path.text)
         except Conflict as conflict:
-            version = version_at(base)
-            unsaved = None if version is None else self._knowledge.refusal_of_unsaved(path, version)
+            unsaved = self._unsaved(path, version_at(base))
             if unsaved is not None:
                 raise unsaved from conflict
             for file in conflict.data["files"]:

@@ -59,11 +59,12 @@ class UnsavedTrial(Struct, frozen=True):
 
 
 class HeldDocuments:
-    """All held documents. `on_change` gets the first hold of a document, and its release."""
+    """All held documents."""
 
-    def __init__(self, on_change: Callable[[str, HeldDocument], None] | None = None) -> None:
+    def __init__(self) -> None:
         self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if nobody holds any
-        self.on_change = on_change
+        self.on_change: Callable[[str, HeldDocument], None] = _ignore
+        """Gets `held` at the first hold of a document, and `released`."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ class HeldDocuments:
             )
         self._bytes += more
         self.by_path.setdefault(document.path, held)[document.owner] = document
-        if before is None and self.on_change is not None:
+        if before is None:
             self.on_change("held", document)
 
     def release(self, path: WorkspacePath, owner: int) -> bool:
@@ -96,8 +97,7 @@ class HeldDocuments:
         self._bytes -= _size(document)
         if not held:
             del self.by_path[path]
-        if self.on_change is not None:
-            self.on_change("released", document)
+        self.on_change("released", document)
         return True
 
     def leave(self, owner: int) -> None:
@@ -142,31 +142,43 @@ class HeldDocuments:
             documents = self.others(change.path, rule.owner)
             if not documents or rule.action == "ignore":
                 continue
+            merged.add(change.path)
             if rule.action == "reject":
                 refused.append(refusal_of(change.path, documents))
-                continue
-            colliding: list[HeldDocument] = []
-            lines: set[int] = set()
-            for document in documents:
-                base = b"" if document.base is None else content_of(document.base)
-                if document.content is None or base is None:
-                    warnings.append(
-                        f"{change.path} has unsaved changes in {document.client}. "
-                        "It is not known whether this edit runs into them."
-                    )
-                    continue
-                found = _new_collisions(base, document.content, change)
-                if found is not None:
-                    colliding.append(document)
-                    lines |= found
-            if colliding:
-                refused.append(refusal_of(change.path, colliding, sorted(lines)))
-            merged.add(change.path)
+            elif (refusal := _tried(change, documents, content_of, warnings)) is not None:
+                refused.append(refusal)
         if len(refused) > 1:
             refused[0].data["files"] = [dict(one.data) for one in refused]
         if refused:
             raise refused[0]
         return UnsavedTrial(frozenset(merged), tuple(warnings)) if merged else None
+
+
+def _tried(
+    change: Change[FileState],
+    documents: Sequence[HeldDocument],
+    content_of: Callable[[Version], bytes | None],
+    warnings: list[str],
+) -> Unsaved | None:
+    """Return the refusal of a change that collides with some of the documents, or None.
+
+    Adds to `warnings` the documents whose text is not known.
+    """
+    colliding: list[HeldDocument] = []
+    lines: set[int] = set()
+    for document in documents:
+        base = b"" if document.base is None else content_of(document.base)
+        if document.content is None or base is None:
+            warnings.append(
+                f"{change.path} has unsaved changes in {document.client}. "
+                "It is not known whether this edit runs into them."
+            )
+            continue
+        found = _new_collisions(base, document.content, change)
+        if found is not None:
+            colliding.append(document)
+            lines |= found
+    return refusal_of(change.path, colliding, sorted(lines)) if colliding else None
 
 
 def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Sequence[int] = ()) -> Unsaved:
@@ -227,3 +239,7 @@ def _size(document: HeldDocument) -> int:
 
 def _age(document: HeldDocument) -> int:
     return document.since_us
+
+
+def _ignore(_what: str, _document: HeldDocument) -> None:
+    """Serve as `on_change` until the server sets one."""

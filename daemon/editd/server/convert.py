@@ -535,11 +535,11 @@ def _file_result(
     if return_content:
         content = None if after is None else after.content.decode("utf-8", "surrogateescape")
     shown: str | UnsetType = UNSET
-    if diff:
-        known = None if unchanged or change.source is not None else given.diffs.get(change.path)
-        shown = known or (
-            "" if unchanged else unified(change.source or change.path, before, after, change.path)
-        )
+    if diff and unchanged:
+        shown = ""
+    elif diff:
+        known = given.diffs.get(change.path)
+        shown = unified(change.source or change.path, before, after, change.path) if known is None else known
     return messages.FileResult(
         path=change.path.text,
         version=None if after is None else after.version,
