@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,9 @@ from msgspec import UNSET
 
 from crash_checks import wait_until
 from editd.engine.unsaved import BYTES_MAX, DOCUMENTS_MAX
+from editd.values.content import version_of
 from editd.wire import messages
-from editd_client.errors import EditdError
+from editd_client.errors import EditdError, Unsaved
 from reviewers import reviewer_of, set_pin
 from workplace import replace, write
 
@@ -294,10 +296,9 @@ def test_nothing_of_it_is_written_anywhere(place: Workplace, agent: Client, edit
     assert not re.search(secret, place.log())
 
 
-def test_a_hold_that_races_an_edit_is_before_it_or_after_it(
+def test_an_edit_is_refused_while_its_line_is_held_and_lands_after_the_release(
     place: Workplace, agent: Client, editor: Client
 ) -> None:
-    """Either the edit is refused, or it took effect before the hold, whose base the editor then rebases."""
     landed: list[Any] = []
     for number in range(1, 31):
         base = editor.read("a.txt")
@@ -310,3 +311,31 @@ def test_a_hold_that_races_an_edit_is_before_it_or_after_it(
         landed.append(agent.apply([replace("a.txt", f"line {number}\n", f"agent {number}\n")]).transaction)
     assert all(landed)
     assert (place.root / "a.txt").read_text() == edited(*range(1, 31), by="agent")
+
+
+def test_a_hold_that_races_an_edit_is_before_it_or_after_it(
+    place: Workplace, agent: Client, editor: Client
+) -> None:
+    """Either the edit is refused and changes nothing, or it took effect before the hold."""
+    begin = threading.Barrier(2)
+    for number in range(1, 31):
+        base = editor.read("a.txt")
+        changed = base.content.replace(f"line {number}\n", f"typed {number}\n")
+
+        def hold(base: messages.ReadResult = base, changed: str = changed) -> None:
+            begin.wait()
+            editor.document_hold("a.txt", base.version, changed)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        begin.wait()
+        try:
+            agent.apply([replace("a.txt", f"line {number}\n", f"agent {number}\n")])
+            has_landed = True
+        except Unsaved:
+            has_landed = False
+        thread.join()
+        line = f"agent {number}\n" if has_landed else f"line {number}\n"
+        assert (place.root / "a.txt").read_text() == base.content.replace(f"line {number}\n", line)
+        assert [one.version for one in agent.document_list().documents] == [version_of(changed.encode())]
+        editor.document_release("a.txt")
