@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -534,3 +535,24 @@ def test_the_approval_of_a_transaction_is_in_the_journal_in_git_and_in_the_index
             assert found == [approval, by_rule, None]
             assert not is_packed or engine.packing_due() is None
             pack(engine)
+
+
+def test_an_index_with_transactions_that_a_power_cut_took_from_the_journal_is_built_anew(
+    tmp_path: Path,
+) -> None:
+    """With relaxed durability the index may be on disk before the journal; their numbers are given anew."""
+    harness, ahead = Harness(tmp_path / "place"), Harness(tmp_path / "ahead")
+    harness.baseline({"a": "one\n"})
+    harness.crash(apply(write("a", "two\n")))
+    shutil.copytree(harness.folder, ahead.folder, dirs_exist_ok=True)
+    ahead.crash(apply(write("lost", "1\n")), apply(write("lost too", "2\n")))
+    with ahead.engine() as engine:
+        assert engine.history.index.last == 3
+    for file in ahead.state.glob("index.db*"):
+        shutil.copy(file, harness.state)
+    with harness.engine() as engine:
+        assert engine.history.index.last == 1
+        made = done(engine, apply(write("kept", "3\n")))
+        assert [found.touches for found in engine.history.index.following(1, 10)] == [made.touches]
+        pack(engine)
+    assert list(verify_quick(str(harness.state))) == []

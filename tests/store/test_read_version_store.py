@@ -7,12 +7,15 @@ import random
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
+import injection
 from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
@@ -206,3 +209,24 @@ def test_one_whose_disk_fails_is_not_damaged(
     assert refusal.value.data["errno"] == errno.EIO
     read(tmp_path)
     assert put_aside(tmp_path, path.name) == []
+
+
+@pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
+def test_one_that_the_disk_cannot_read_is_not_damaged(tmp_path: Path) -> None:
+    """SQLite says of an EIO at a read that the file is malformed."""
+    path = registry(tmp_path)
+    opening = "import sys; from editd.store.session_store import SessionStore; SessionStore(sys.argv[1], 1)"
+    faults = [
+        "-e",
+        "inject=pread64:error=EIO:when=3+",
+        "-e",
+        "inject=read:error=EIO",
+    ]  # the first page is whole
+    failing = ["strace", "-o", str(tmp_path / "trace"), "-P", str(path), *faults]
+    opened = subprocess.run(
+        [*failing, sys.executable, "-c", opening, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "IoError" in opened.stderr, opened.stderr
+    assert "Input/output error" in opened.stderr
+    assert put_aside(tmp_path, path.name) == []
+    read_registry(tmp_path)

@@ -178,8 +178,10 @@ class History:
         self.floor = self._read_floor()
         self._begin_at(head)
         self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
-        self._catch_up_index()
-        self._replay()
+        read = list(frames(self.journal.folder, self._tail))
+        standing = sorted(committed(read).items())
+        self._catch_up_index(standing)
+        self._replay(read, standing)
 
     def _begin_at(self, head: Oid) -> None:
         """Take the packed transactions up to the commit `head`. Raises HistoryDamaged."""
@@ -540,12 +542,13 @@ class History:
 
     # ── opening ──
 
-    def _replay(self) -> None:
-        """Load the journal's transactions after head: the hot journal."""
-        read = list(frames(self.journal.folder, self._tail))
+    def _replay(self, read: Sequence[Frame], standing: Sequence[tuple[int, Committed]]) -> None:
+        """Load the journal's transactions after head: the hot journal.
+
+        `read` are its frames, `standing` the transactions in them that were not aborted, by seq.
+        """
         for frame in read:
             self.journal.note(frame.end, max(record.seq for record in frame.records))
-        standing = sorted(committed(read).items())
         for seq, record in standing:
             if self.floor.seq <= seq <= self.packed and self.index.id_of(seq) != record.commit.hex():
                 raise self._damaged(f"its journal has another transaction {seq} than its store")
@@ -590,16 +593,19 @@ class History:
         if acknowledged == mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
             raise self._damaged(f"its transaction {self._seq} is not the one that was acknowledged")
 
-    def _catch_up_index(self) -> None:
-        """Add the git commits up to the packed head that the index lacks."""
+    def _catch_up_index(self, standing: Sequence[tuple[int, Committed]]) -> None:
+        """Add the git commits up to the packed head that the index lacks.
+
+        An index with other transactions than the store and the journal's `standing` ones is rebuilt.
+        """
         if self.floor.commit is not None and self.index.first < self.floor.seq:
             self.index.forget(self.floor.seq)
         last = self.index.last
-        if last >= 0 and (last > self.packed or not self._is_ancestor(last)):
-            in_journal = last > self.packed and self._is_ancestor(int(self.packed))
-            if not in_journal:
-                self.index.clear()
-                last = -1
+        if last >= 0 and not (
+            self._is_ancestor(min(last, int(self.packed))) and self._has_no_other(standing)
+        ):
+            self.index.clear()
+            last = -1
         lacking: list[Oid] = []
         oid: Oid | None = self._head
         while oid is not None and (last < 0 or self._written(oid).seq > last):
@@ -612,16 +618,25 @@ class History:
             self._index_floor(self.floor.commit)
         self._indexed = max(last, self.packed)
 
+    def _has_no_other(self, standing: Sequence[tuple[int, Committed]]) -> bool:
+        """Return whether the index has only the journal's transactions above the packed head.
+
+        With relaxed durability, a power cut may lose transactions that the index has already. Their numbers
+        are then given to others.
+        """
+        commits = {seq: record.commit.hex() for seq, record in standing}
+        return all(commits.get(seq) == known for seq, known in self.index.ids_above(int(self.packed)))
+
     def _is_ancestor(self, seq: int) -> bool:
-        """Return whether the index's transaction `seq` belongs to this history.
+        """Return whether the index's transaction `seq`, which is packed, belongs to this history.
 
         It may not, if an older state folder was restored.
         """
         known = self.index.id_of(seq)
         if known is None:
             return False
-        if seq >= self.packed:
-            return seq > self.packed or known == self._packed_commit.hex()
+        if seq == self.packed:
+            return known == self._packed_commit.hex()
         try:
             return self._written(oid_of(known)).seq == seq
         except HistoryDamaged:

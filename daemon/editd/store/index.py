@@ -1,7 +1,8 @@
 """The index: the history by path, session, request and time, in SQLite. A cache.
 
 It is written after the journal, and rebuilt from the git commits and the journal if it is missing or old. So
-it is never synced. New transactions wait in memory, and every query flushes them first.
+no write waits for a sync; SQLite syncs when it empties its log, so that a power cut leaves an older index and
+never a torn one. New transactions wait in memory, and every query flushes them first.
 """
 
 from __future__ import annotations
@@ -204,6 +205,10 @@ class Index:
     def id_of(self, seq: int) -> str | None:
         row = self._one("select id from tx where seq = ?", (seq,))
         return None if row is None else cast("str", row[0])
+
+    def ids_above(self, seq: int) -> list[tuple[int, str]]:
+        """Return the seq and the commit of each transaction after `seq`."""
+        return self._all("select seq, id from tx where seq > ?", (seq,))
 
     def transaction(self, seq: int) -> Transaction | None:
         row = self._one("select * from tx where seq = ?", (seq,))

@@ -107,8 +107,9 @@ class UndoQuery(Struct, frozen=True):
 
 
 def connect(path: str) -> sqlite3.Connection:
-    # A cache needs no sync: a power cut costs a rebuild, not the history.
-    return sqlite.connect(path, journal="wal", synchronous="off")
+    # "normal" syncs only where the log is emptied. With "off", a power cut there could leave a database that
+    # is well-formed and wrong (sqlite.org/pragma.html#pragma_synchronous).
+    return sqlite.connect(path, journal="wal", synchronous="normal")
 
 
 def open_database(path: str) -> sqlite3.Connection:

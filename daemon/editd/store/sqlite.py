@@ -38,12 +38,18 @@ _ERRNOS = {
     sqlite3.SQLITE_READONLY: errno.EROFS,
     sqlite3.SQLITE_IOERR: errno.EIO,
     sqlite3.SQLITE_CANTOPEN: errno.EIO,
+    sqlite3.SQLITE_PROTOCOL: errno.EIO,  # a lock of the log failed repeatedly
 }
+_SAID_OF_EIO = {sqlite3.SQLITE_CORRUPT: errno.EIO}  # SQLite takes an EIO at a read for damage, too
 _PRIMARY = 0xFF  # the bits of the primary error code; the others are its extension
 
 
 def connect(
-    path: str, *, journal: Literal["delete", "wal"], synchronous: Literal["full", "off"], tables: str = ""
+    path: str,
+    *,
+    journal: Literal["delete", "wal"],
+    synchronous: Literal["full", "normal", "off"],
+    tables: str = "",
 ) -> sqlite3.Connection:
     """Open or create the database at `path`, for this user alone. Raises OSError, sqlite3.DatabaseError.
 
@@ -68,12 +74,13 @@ def open_or_replace(
     load: Callable[[sqlite3.Connection], None],
     *,
     journal: Literal["delete", "wal"],
-    synchronous: Literal["full", "off"],
+    synchronous: Literal["full", "normal", "off"],
     tables: str,
 ) -> tuple[sqlite3.Connection, bool]:
     """Open the database and `load` it; replace a damaged one by an empty one. Return whether it was whole.
 
-    `load` raises an error if what it reads is damaged. Raises OSError, sqlite3.Error for any other failure.
+    `load` raises an error if what it reads is damaged. Raises OSError, sqlite3.Error for any other failure,
+    such as a disk that cannot read the file: an empty one would hide what is there.
     """
     is_whole = True
     try:
@@ -82,11 +89,19 @@ def open_or_replace(
     except (sqlite3.DatabaseError, MsgspecError, ValueError, TypeError, Refused) as error:
         if isinstance(error, sqlite3.Error) and not is_damage(error):
             raise
+        _read_through(path)
         log.error("a database is damaged: %s: %s", path, error)
         is_whole = False
         put_aside(path)
         database = connect(path, journal=journal, synchronous=synchronous, tables=tables)
     return database, is_whole
+
+
+def _read_through(path: str) -> None:
+    """Raise OSError if the disk cannot read the file: SQLite says of that, too, that it is damaged."""
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            continue
 
 
 def verify_pages(database: sqlite3.Connection, check: Literal["integrity_check", "quick_check"]) -> None:
@@ -124,7 +139,8 @@ def refusal(error: sqlite3.Error | OSError, what: str) -> IoError:
     """Convert a SQLite error to a Refused. `what` starts the message."""
     if isinstance(error, OSError):
         return IoError(error, what)
-    number = _ERRNOS.get(_code(error) & _PRIMARY)
+    primary = _code(error) & _PRIMARY
+    number = _ERRNOS.get(primary, _SAID_OF_EIO.get(primary))
     if number is None:
         return IoError(OSError(str(error)), what)
     hint = "Retry when the program that has locked it is done." if number == errno.EBUSY else ""
