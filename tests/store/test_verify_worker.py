@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sqlite3
 import sys
 import zlib
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from crash_checks import child, wait_until
 from editd.store.git_objects import object_id
 from editd.store.verify import MENDS, verify_full
 from editd.system.files import take
+from editd.values.transaction import Authorship
 from editd_client.errors import EditdError, Unreachable
 from harness import Harness, apply, done, pack
 from harness import write as write_edit
@@ -168,3 +171,24 @@ def test_a_check_ends_with_a_daemon_that_is_killed(
     with place.start() as client:
         assert client.check().problems == []
     assert not (place.state / "proof-left").exists()
+
+
+def test_without_room_to_compare_the_index_a_check_says_so_and_calls_nothing_damaged(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    harness.baseline({"a": "0\n"})
+    with harness.engine() as engine:
+        for number in range(1, 40):
+            request = apply(write_edit("a", f"{number}\n"))
+            done(engine, replace(request, authorship=Authorship("somebody", message="why " * 1000)))
+        pack(engine)
+    assert verify_full(str(harness.state)) == ([], False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        problems, is_damaged = verify_full(str(harness.state))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not is_damaged
+    (problem,) = problems
+    assert "index.db could not be compared with the history" in problem
+    assert "damaged" not in problem

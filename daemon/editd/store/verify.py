@@ -7,6 +7,7 @@ meanwhile, if no pack is removed and the history keeps its start.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged
+from editd.errors import HistoryDamaged, Refused
 from editd.store import transaction_record
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -371,19 +372,28 @@ class _Walk:
                 "needs it. `editctl check --repair` takes it from the files that still hold it."
             )
 
-    def of_index(self, through: int | None) -> Iterator[str]:
-        """Compare the index with one that is rebuilt from the commits; yield a sentence on a difference."""
-        path = os.path.join(self._folder, "index.db")
-        with tempfile.TemporaryDirectory(prefix=MADE, dir=self._folder) as made:
-            fresh = Index(os.path.join(made, "index.db"))
-            last = -1
+    def _index_anew(self, path: str, through: int | None) -> int:
+        """Make an index from the commits; return its last transaction. Raises IoError, as on a full disk."""
+        fresh, last = Index(path), -1
+        with contextlib.closing(fresh):
             for transaction, notes in transactions_of(self._tree, self._head):
                 if through is not None and transaction.seq > through:
                     break
                 fresh.add(transaction, notes)
                 fresh.flush_if_full()
                 last = int(transaction.seq)
-            fresh.close()
+            fresh.flush()
+        return last
+
+    def of_index(self, through: int | None) -> Iterator[str]:
+        """Compare the index with one that is rebuilt from the commits; yield a sentence on a difference."""
+        path = os.path.join(self._folder, "index.db")
+        with tempfile.TemporaryDirectory(prefix=MADE, dir=self._folder) as made:
+            try:
+                last = self._index_anew(os.path.join(made, "index.db"), through)
+            except Refused as refusal:
+                yield f"{path} could not be compared with the history. {refusal.text()}"
+                return
             try:
                 differing = _first_difference(path, os.path.join(made, "index.db"), last)
             except sqlite3.Error as error:
