@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from itertools import chain, pairwise, takewhile
+from itertools import accumulate, chain, pairwise, takewhile
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -83,10 +84,7 @@ class LineMatcher:
 
 def offsets(lines: Sequence[str]) -> list[int]:
     """Return each line's offset in `"\\n".join(lines)`, and the offset after a final LF."""
-    result = [0]
-    for line in lines:
-        result.append(result[-1] + len(line) + 1)
-    return result
+    return list(map(add, accumulate(map(len, lines), initial=0), range(len(lines) + 1)))
 
 
 # LSP `TextEdit`s: replacements with positions given by line and character.

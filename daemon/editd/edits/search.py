@@ -153,7 +153,13 @@ def occurrences(text: str, needle: str) -> list[Span]:
 
 def places_of(text: str, needle: str) -> list[Span]:
     """Return the exact matches of `needle`, which is not empty, from the left, without overlaps."""
-    return [Span(match.start(), match.end()) for match in re.finditer(re.escape(needle), text)]
+    found: list[Span] = []
+    start = text.find(needle)
+    while start >= 0:
+        end = start + len(needle)
+        found.append(Span(start, end))
+        start = text.find(needle, end)
+    return found
 
 
 def lost_returns(text: str) -> list[int]:

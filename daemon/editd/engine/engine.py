@@ -364,7 +364,7 @@ class Engine(Recorder):
 
     def weight(self, request: Write) -> int:
         """Estimate how many bytes a request will read, hash and write, for the queue."""
-        return weight_of(request, self.history, self.tree)
+        return weight_of(request, self.history, self.tree, self.tooling)
 
     def _check_writable(self, request: Write) -> Result | None:
         """Return the refusal or the delay if the engine takes no writes at present."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.engine.undo_selection import Scope
     from editd.store.history import History
+    from editd.tools.api import ToolSet
     from editd.workspace.reader import WorkspaceReader
 
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
@@ -22,9 +23,10 @@ PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known 
 UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
+PASS_BYTES = 1024  # of arguments, for each of which a tool may go through the file once
 
 
-def weight_of(request: Write, history: History, tree: WorkspaceReader) -> int:
+def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: ToolSet) -> int:
     """Estimate how many bytes a request will read, hash and write."""
     if isinstance(request, Undo):
         return _weight_of_undo(request.scope, history, tree)
@@ -37,12 +39,23 @@ def weight_of(request: Write, history: History, tree: WorkspaceReader) -> int:
         elif isinstance(edit, messages.Patch):
             total += len(edit.patch) + PATCH_BYTES
         elif isinstance(edit, messages.Tool):
-            total += TOOL_BYTES
+            total += _weight_of_tool(edit, tree, tooling)
         else:
             with contextlib.suppress(Refused, OSError):
                 entry = tree.entry(WorkspacePath.parse(edit.path))
                 total += 0 if entry is None else entry.size
     return total
+
+
+def _weight_of_tool(call: messages.Tool, tree: WorkspaceReader, tooling: ToolSet) -> int:
+    """Return the weight of a call by the size of its file, if its tool's work is in proportion to that."""
+    with contextlib.suppress(Refused, OSError):
+        given = call.args.get(tooling.tool(call).searched)
+        entry = tree.entry(tooling.path(given)) if isinstance(given, str) else None
+        if entry is not None and entry.kind == "file":
+            arguments = sum(len(value) for value in call.args.values() if isinstance(value, str))
+            return (entry.size + PASS_BYTES) * (1 + arguments // PASS_BYTES)
+    return TOOL_BYTES
 
 
 def _weight_of_undo(scope: Scope, history: History, tree: WorkspaceReader) -> int:

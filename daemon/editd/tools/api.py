@@ -168,6 +168,8 @@ class ToolDefinition(Struct, frozen=True):
     is_destructive: bool = True
     is_idempotent: bool = False
     returns_content: bool = False  # the reply to the request holds the final content of each file
+    searched: str = ""
+    """The argument that names the one file of a call, if the time of a call is linear in its size."""
     undoes: Callable[[Mapping[str, Any]], str | None] = lambda _arguments: None
     """Return the file whose last edit by the session the call undoes, as the call names it.
 

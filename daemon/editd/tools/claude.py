@@ -281,6 +281,7 @@ TOOL = ToolDefinition(
     },
     run=run,
     undoes=undone_by,
+    searched="path",
 )
 
 DIALECT = Dialect("claude", "Claude's text editor: view, create, str_replace, insert and undo_edit.", (TOOL,))

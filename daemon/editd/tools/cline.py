@@ -536,6 +536,7 @@ DIALECT = Dialect(
             },
             replace_in_file,
             returns_content=True,
+            searched="path",
         ),
     ),
 )

@@ -297,6 +297,7 @@ DIALECT = Dialect(
                 "required": ["relative_path", "needle", "repl", "mode"],
             },
             run=replace_content,
+            searched="relative_path",
         ),
     ),
 )
