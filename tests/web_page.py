@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
@@ -113,7 +114,12 @@ class WebPage:
 def web_page(place: Workplace, *options: str) -> Iterator[WebPage]:
     """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet."""
     argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "web", *options]
-    with subprocess.Popen(argv, env=place.environment, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            argv, env=place.environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             address, _, token = process.stdout.readline().strip().partition("/?t=")
@@ -123,3 +129,6 @@ def web_page(place: Workplace, *options: str) -> Iterator[WebPage]:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGINT)
             assert process.wait(SECONDS_MAX) == 0
+            errors.seek(0)
+            printed = errors.read()
+            assert not printed, printed  # also if a stream is open at its end

@@ -1,4 +1,4 @@
-"""The keys of the screens, and the preview of an undo and of a rollback."""
+"""The keys of the screens, and the preview of an undo and the like."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ def test_an_undo_is_shown_before_it_is_made(place: Workplace) -> None:
         later = client.apply([replace("a", "#V\n", "#five\n")]).transaction
         assert first is not None
         assert later is not None
-        preview = client.ask(actions.undo(first.seq, dry_run=True))
+        preview = client.undo(first.seq, dry_run=True)
         assert [(one.path, one.is_clean, one.text) for one in actions.effects(preview)] == [
             ("new", True, "goes"),
             ("a", False, f"in the way: {later.seq}, line 5"),
         ]
         assert actions.needed_first(preview) == [later.seq]
-        client.ask(actions.undo(first.seq, only_fitting=True, request_id="one"))
+        client.undo(first.seq, on_conflict="skip")
         assert "new" not in place.files()
         assert b"#five" in place.files()["a"]
 
 
-def test_a_rollback_is_shown_before_it_is_made(place: Workplace) -> None:
+def test_the_effect_of_a_rollback_and_of_a_restore_is_shown(place: Workplace) -> None:
     place.write({"a": LINES})
     with place.start() as client:
         client.settle()
         client.session_open("agent", actor="claude")
         client.apply([replace("a", "#5\n", "#V\n")])
-        preview = client.ask(actions.rollback("agent", dry_run=True))
+        preview = client.rollback("agent", dry_run=True)
         assert [(one.path, one.text) for one in actions.effects(preview)] == [("a", "merges")]
-        client.ask(actions.rollback("agent", request_id="one"))
-        assert place.files()["a"].decode() == LINES
+        restored = client.restore(0, dry_run=True)
+        assert [(one.path, one.text) for one in actions.effects(restored)] == [("a", "becomes as it was")]
+        assert actions.needed_first(restored) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,15 @@ def test_an_approval_asks_for_the_pin_and_keeps_what_was_given(
     assert shown.decisions[0].comment == "so so"
     assert shown.decisions[0].by.actor == current_actor()
     assert f'name="hunk-{second}"' not in page.get("/proposals/1").body
+
+
+def test_enter_in_the_field_of_the_pin_repeats_what_was_refused(page: WebPage, author: Client) -> None:
+    """A browser presses the first button of the form for it."""
+    propose(author)
+    for verdict in ("reject", "approve"):
+        asked = page.post("/proposals/1/decide", {**page.form("/proposals/1"), "do": verdict})
+        _, _, form = asked.body.partition('<form id="decide"')
+        assert re.findall(r'<button name="do" value="(\w+)"', form)[0] == verdict
 
 
 def test_a_pin_admits_one_browser_only(page: WebPage, author: Client) -> None:
@@ -197,7 +207,7 @@ def test_an_undo_of_some_hunks_is_shown_before_it_is_made(
     marked = [("seq", "1"), ("hunk", "2:a")]
     asked = page.post("/undo", [*marked, ("do", "preview")])
     assert asked.status == 200
-    assert "Undo hunks of 1?" in asked.text
+    assert "Undo 1 hunk of 1?" in asked.text
     assert "Nothing is changed yet" in asked.text
     assert "#XX" in place.files()["a"].decode()
     made = page.post("/undo", [*marked, ("do", "make"), ("request_id", "one")])
@@ -221,7 +231,10 @@ def test_an_undo_with_a_conflict_names_what_to_undo_first(page: WebPage, author:
 
 def test_a_session_is_rolled_back(page: WebPage, author: Client, place: Workplace) -> None:
     author.apply([replace("a", "#5\n", "#V\n")])
-    assert "Roll back agent?" in page.post("/rollback", {"session": "agent", "do": "preview"}).text
+    assert (
+        "Roll back all the work of agent?"
+        in page.post("/rollback", {"session": "agent", "do": "preview"}).text
+    )
     assert place.files()["a"].decode() != LINES
     assert page.post("/rollback", {"session": "agent", "do": "make"}).status == 303
     assert place.files()["a"].decode() == LINES

@@ -46,10 +46,13 @@ def page(served: tuple[Workplace, WebPage]) -> WebPage:
 
 
 PATHS = (
-    "/", "/proposals/1", "/timeline", "/transactions/1", "/agents", "/events", "/static/review.js",
-    "/static/review.css", "/nothing",
+    "/", "/proposals/1", "/timeline", "/transactions/1", "/agents", "/blame?path=a.py", "/events",
+    "/static/review.js", "/static/review.css", "/nothing",
 )  # fmt: skip
-FORMS = ("/proposals/1/decide", "/proposals/1/comment", "/undo", "/rollback", "/allow")
+FORMS = (
+    "/proposals/1/decide", "/proposals/1/comment", "/proposals/1/try", "/undo", "/redo", "/rollback",
+    "/restore", "/publish", "/session", "/allow",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -145,7 +148,7 @@ def test_a_form_cannot_be_sent_with_get(page: WebPage) -> None:
     assert "P1" in page.get("/").text
 
 
-@pytest.mark.parametrize("path", PATHS[:5])
+@pytest.mark.parametrize("path", PATHS[:6])
 def test_every_page_has_the_policy_and_nothing_inline(page: WebPage, path: str) -> None:
     page.enter()
     answer = page.get(path)

@@ -1,8 +1,8 @@
 """The actions of a reviewer: the key of each, the requests that it sends, and its preview in words.
 
 Both faces have the same keys. Sends nothing: a face sends the prepared requests in their order, and stops at
-the first that is refused. An undo and a rollback are shown before they are made: their `dry_run` is the
-preview.
+the first that is refused. An undo and the like are shown before they are made: the `dry_run` of the request
+is the preview.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from editd.wire.messages import ReviewedFile  # noqa: TC001  # a field of HunkDecision
+from editd.wire.messages import ReviewedFile, UndoResult
 from editd_client import requests
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import InTheWay, ProposalGetResult, ProposalResult, UndoResult
+    from editd.wire.messages import ApplyResult, InTheWay, ProposalGetResult, ProposalResult
     from editd_client.requests import PreparedCall
     from editd_client.review.choices import HunkChoices
 
@@ -35,16 +35,18 @@ class Action(Struct, frozen=True):
 
 
 EVERYWHERE: tuple[View, ...] = ("proposals", "timeline", "agents")
+WITH_DIFF: tuple[View, ...] = ("proposals", "timeline")
 ACTIONS: tuple[Action, ...] = (
     Action("j", "next", "next row", EVERYWHERE),
     Action("k", "previous", "previous row", EVERYWHERE),
     Action("?", "help", "all keys", EVERYWHERE),
     Action("/", "filter", "filter the list", EVERYWHERE),
     Action("space", "choose", "approve, reject or leave the hunk open", ("proposals",)),
-    Action("]", "next-hunk", "next hunk", ("proposals",)),
-    Action("[", "previous-hunk", "previous hunk", ("proposals",)),
-    Action("}", "next-file", "next file", ("proposals",)),
-    Action("{", "previous-file", "previous file", ("proposals",)),
+    Action("]", "next-hunk", "next hunk", WITH_DIFF),
+    Action("[", "previous-hunk", "previous hunk", WITH_DIFF),
+    Action("}", "next-file", "next file", WITH_DIFF),
+    Action("{", "previous-file", "previous file", WITH_DIFF),
+    Action("space", "mark", "mark the hunk for an undo", ("timeline",)),
     Action("a", "approve", "land the chosen hunks", ("proposals",)),
     Action("x", "reject", "reject the proposal…", ("proposals",)),
     Action("c", "comment", "comment…", ("proposals",)),
@@ -52,7 +54,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("t", "try", "try a command on it…", ("proposals",)),
     Action("u", "undo", "undo the transaction…", ("timeline",)),
     Action("r", "redo", "redo the newest undo…", ("timeline",)),
+    Action("S", "restore", "put the files back to this state…", ("timeline",)),
+    Action("b", "blame", "blame the file", ("timeline",)),
     Action("R", "rollback", "roll back the session…", ("timeline", "agents")),
+    Action("m", "publish", "publish its work…", ("agents",)),
+    Action("L", "leases", "end its leases…", ("agents",)),
+    Action("K", "close", "close the session…", ("agents",)),
     Action("A", "allow", "let its edits land for a while…", ("proposals", "agents")),
     Action("X", "revoke", "end a grant…", ("agents",)),
 )
@@ -135,57 +142,41 @@ def reject(shown: ProposalGetResult, *, comment: str | None, request_id: str) ->
     return requests.proposal_reject(shown.proposal, comment=comment, request_id=request_id)
 
 
-# ── The timeline ──────────────────────────────────────────────────────────────────────────────
-
-
-def undo(
-    seq: int,
-    *,
-    hunks: Mapping[str, Sequence[int]] | None = None,
-    dry_run: bool = False,
-    only_fitting: bool = False,
-    request_id: str | None = None,
-) -> PreparedCall[UndoResult]:
-    """Return the request that undoes a transaction, some of its hunks, or what of it does not conflict."""
-    return requests.undo(
-        seq, hunks=hunks, dry_run=dry_run, request_id=request_id,
-        on_conflict="skip" if only_fitting else "fail",
-    )  # fmt: skip
-
-
-def rollback(
-    session: str, *, dry_run: bool = False, only_fitting: bool = False, request_id: str | None = None
-) -> PreparedCall[UndoResult]:
-    """Return the request that takes back all the work of a session."""
-    return requests.rollback(
-        session, dry_run=dry_run, request_id=request_id, on_conflict="skip" if only_fitting else "fail"
-    )
+# ── The preview of an undo ────────────────────────────────────────────────────────────────────
 
 
 class FileEffect(Struct, frozen=True):
-    """The effect of an undo on a file: a mark, and the words."""
+    """The effect of an undo or the like on a file: a mark, and the words."""
 
     path: str
     is_clean: bool
     text: str
 
 
-def effects(preview: UndoResult) -> Iterator[FileEffect]:
-    """Yield the effect on each file, by the result of a dry run; the clean ones first."""
-    conflicts = preview.conflicts if isinstance(preview.conflicts, list) else []
+def effects(preview: ApplyResult) -> Iterator[FileEffect]:
+    """Yield the effect on each file, by the result of a dry run; the clean ones first.
+
+    An undo, a redo and a rollback keep what others did later, and a restore does not.
+    """
+    conflicts = _conflicts(preview)
     in_the_way = {one.path for one in conflicts}
+    modified = "merges" if isinstance(preview, UndoResult) else "becomes as it was"
+    words = {"added": "comes back", "deleted": "goes", "renamed": "is moved back"}
     for file in preview.files:
         if file.change is not None and file.path not in in_the_way:
-            words = {"added": "comes back", "deleted": "goes", "renamed": "is moved back"}
-            yield FileEffect(file.path, True, words.get(file.change, "merges"))
+            yield FileEffect(file.path, True, words.get(file.change, modified))
     for one in conflicts:
         yield FileEffect(one.path, False, _in_the_way(one))
 
 
-def needed_first(preview: UndoResult) -> list[int]:
+def needed_first(preview: ApplyResult) -> list[int]:
     """Return the transactions whose undo would make this one clean, in that order."""
-    conflicts = preview.conflicts if isinstance(preview.conflicts, list) else []
-    return sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
+    return sorted({seq for one in _conflicts(preview) for seq in one.needs}, reverse=True)
+
+
+def _conflicts(preview: ApplyResult) -> Sequence[InTheWay]:
+    found = getattr(preview, "conflicts", None)
+    return found if isinstance(found, list) else ()
 
 
 def _in_the_way(one: InTheWay) -> str:

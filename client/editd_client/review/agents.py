@@ -157,6 +157,12 @@ def _place(row: AgentRow) -> tuple[bool, float]:
     return not row.needs_reviewer, -(row.last_time.timestamp() if row.last_time is not None else 0.0)
 
 
+def matching_agents(rows: Sequence[AgentRow], text: str) -> list[AgentRow]:
+    """Return the sessions with a text in their name or that of their actor."""
+    sought = text.strip().casefold()
+    return [row for row in rows if sought in row.name.casefold() or sought in row.actor.casefold()]
+
+
 def totals(rows: Sequence[AgentRow]) -> tuple[int, int]:
     """Return the number of open sessions, and of proposals that wait."""
     return sum(not row.is_closed and row.name != OUTSIDE for row in rows), sum(

@@ -1,105 +1,182 @@
-"""The page of the agents: the sessions with what each does, and the grants that let their edits land."""
+"""The page of the agents: the sessions, and one of them with its work, its forms and the grants."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from editd_client.review.agents import OUTSIDE
 from editd_client.review.query import TransactionQuery
-from editd_client.web.layout import counted, detail, line_counts, meta, moment
-from editd_client.web.markup import Html, element
+from editd_client.web.layout import (
+    button,
+    counted,
+    detail,
+    hidden,
+    leaving,
+    line_counts,
+    listbox,
+    meta,
+    moment,
+    option,
+    search,
+)
+from editd_client.web.markup import Html, element, joined
 
 if TYPE_CHECKING:
-    from editd.wire.messages import GrantEntry
+    from collections.abc import Sequence
+
+    from editd.wire.messages import GrantEntry, LeaseEntry, PublishResult
     from editd_client.review.agents import AgentRow, Agents
+    from editd_client.review.timeline import TimelineRow
 
 DOES = {
     "review": "waits for you:", "lease": "waits for a lease", "command": "runs", "connected": "is connected",
     "idle": "is idle", "closed": "is closed", "outside": "",
 }  # fmt: skip
+NEWEST = 5  # transactions of the selected session
+FILES_MAX = 1000  # of a commit, in its preview
 
 
-def agent_list(agents: Agents) -> Html:
-    """Return the sessions as a table, those that need the reviewer first."""
-    heads = ("Agent", "Activity", "Last", "Edits", "Lines", "Open proposals")
-    rows = [_row(one) for one in agents.rows]
-    if not rows:
-        return element(
-            "nav", element("p", "No session is open.", class_="empty"), id="list", aria_label="Agents"
-        )
-    return element(
-        "nav",
-        element(
-            "table",
-            element("caption", "Sessions of the last day"),
-            element("thead", element("tr", [element("th", one, scope="col") for one in heads])),
-            element("tbody", rows),
-            class_="agents",
-        ),
-        id="list",
-        aria_label="Agents",
-    )
+def agent_list(rows: Sequence[AgentRow], selected: str | None, *, query: str) -> Html:
+    """Return the sessions that match a query, those that need the reviewer first."""
+    empty = element("p", "No session matches." if query else "No session is open.", class_="empty")
+    options = [_option(one, query, is_selected=one.name == selected) for one in rows]
+    return listbox("Agents", options, empty, search("/agents", query, "a part of the name"))
 
 
-def agents_detail(agents: Agents) -> Html:
-    """Return the grants, and the forms for a grant and for a rollback."""
-    sessions = [one for one in agents.rows if one.name != OUTSIDE]
+def agents_detail(agents: Agents, selected: AgentRow | None, newest: Sequence[TimelineRow]) -> Html:
+    """Return the selected session with its newest work and its forms, and the grants."""
     return detail(
-        element("h2", "Grants"),
+        [_about(selected, agents.leases_of(selected.name)), _newest(selected, newest)] if selected else None,
+        _forms(selected, agents) if selected is not None and selected.name != OUTSIDE else None,
+        element("h3", "Grants"),
         element("p", "A grant lets edits of some paths land without a decision, for a day at most."),
         element("ul", [_grant(one) for one in agents.grants], class_="grants")
         if agents.grants
         else element("p", "No grant is in force.", class_="empty"),
+        _allow_form(agents, selected),
+        label=selected.name if selected is not None else "Agents",
+    )
+
+
+def session_path(name: str, query: str = "") -> str:
+    """Return the address of the page with a session selected."""
+    given = {"session": name, **({"q": query} if query else {})}
+    return f"/agents?{urlencode(given, errors='surrogateescape')}"
+
+
+def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
+    undone = f" ({row.undone} undone)" if row.undone else ""
+    last = [" · ", moment(row.last_time.isoformat())] if row.last_time is not None else None
+    return option(
+        f"agent-{quote(row.name, errors='surrogateescape')}",
+        session_path(row.name, query),
+        element("b", row.name, class_="undone" if row.is_closed else None),
         element(
-            "form",
-            element("label", "Paths ", element("input", name="paths", required=True, placeholder="tests/**")),
-            _select("Session ", ["", *(one.name for one in sessions if not one.is_closed)]),
-            element("label", "For ", element("input", name="ttl", value="1h", required=True, size="5")),
-            element("label", "Edits at most ", element("input", name="uses", inputmode="numeric", size="5")),
-            element("label", "Lines at most ", element("input", name="lines", inputmode="numeric", size="5")),
-            element("button", "Allow", name="do", value="allow"),
-            method="post", action="/allow", id="allow",
+            "span",
+            element(
+                "span", f"{DOES[row.doing]} {row.what}".strip(), class_="warn" if row.needs_reviewer else None
+            ),
+            meta(last, f" · {counted(row.edits, 'edit')}{undone} "),
+            line_counts(row.added, row.deleted),
+            class_="second",
         ),
-        element("h2", "Roll back"),
-        element(
-            "form",
-            _select("Session ", [one.name for one in sessions]),
-            element("button", "Roll back its work…", name="do", value="preview"),
-            method="post", action="/rollback", id="rollback",
-        )
-        if sessions
-        else element("p", "There is no session to roll back.", class_="empty"),
-        label="Grants and rollback",
-    )  # fmt: skip
+        is_selected=is_selected,
+    )
 
 
-def _row(row: AgentRow) -> Html:
+def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
     is_outside = row.name == OUTSIDE
     query = TransactionQuery(actor=(OUTSIDE,)) if is_outside else TransactionQuery(session=(row.name,))
-    timeline = f"/timeline?{urlencode({'q': query.text})}"
-    leases = f"leases {', '.join(row.leases)}" if row.leases else ""
-    undone = f" ({row.undone} undone)" if row.undone else ""
-    last = [
-        element("a", str(row.last_seq), href=f"/transactions/{row.last_seq}")
-        if row.last_seq is not None
-        else None,
-        " ",
-        moment(row.last_time.isoformat()) if row.last_time is not None else None,
+    held = [element("li", f"lease on {' '.join(one.paths)} until ", moment(one.expires)) for one in leases]
+    return element(
+        "section",
+        element("h2", row.name),
+        element(
+            "p",
+            f"{row.actor} {DOES[row.doing]} {row.what} · " if not is_outside else None,
+            f"{row.edits - row.undone} in force, {row.undone} undone · " if not is_outside else None,
+            element("a", "its timeline", href=f"/timeline?{urlencode({'q': query.text})}"),
+            [
+                joined(" · ", element("a", f"P{number}", href=f"/proposals/{number}"))
+                for number in row.proposals
+            ],
+            class_="meta",
+        ),
+        element("ul", held, class_="leases") if held else None,
+    )
+
+
+def _newest(row: AgentRow, newest: Sequence[TimelineRow]) -> Html | None:
+    if not newest:
+        return None
+    heads = [
+        element("th", one, scope="col")
+        for one in ("Transaction", "Time", "Kind", "Files", "Lines", "Message")
+    ]
+    rows = [
+        element(
+            "tr",
+            element("td", element("a", str(one.seq), href=f"/transactions/{one.seq}")),
+            element("td", moment(one.time.isoformat())),
+            element("td", one.kind),
+            element("td", one.files, class_="path"),
+            element("td", line_counts(one.added, one.deleted)),
+            element("td", one.subject),
+            class_="undone" if one.undone_by is not None else None,
+        )
+        for one in newest
     ]
     return element(
-        "tr",
-        element("th", element("a", row.name, href=timeline), scope="row"),
-        element("td", f"{DOES[row.doing]} {row.what}".strip(), " ", meta(leases)),
-        element("td", last),
-        element("td", f"{row.edits}{undone}"),
-        element("td", line_counts(row.added, row.deleted)),
-        element(
-            "td",
-            [element("a", f"P{number} ", href=f"/proposals/{number}") for number in row.proposals],
-        ),
-        class_="warn" if row.needs_reviewer else "undone" if row.is_closed else None,
+        "table",
+        element("caption", f"The last {counted(len(newest), 'transaction')} of {row.name}"),
+        element("thead", element("tr", heads)),
+        element("tbody", rows),
+        class_="effects",
     )
+
+
+def _forms(row: AgentRow, agents: Agents) -> Html:
+    leases = len(agents.leases_of(row.name))
+    return element(
+        "div",
+        _form("/rollback", row.name, button("Roll back its work…", "preview", action="rollback")),
+        _form("/publish", row.name, button("Publish its work…", "preview", action="publish")),
+        _form(
+            "/session",
+            row.name,
+            button(f"End its {counted(leases, 'lease')}…", "ask-leases", action="leases"),
+        )
+        if leases
+        else None,
+        _form("/session", row.name, button("Close the session…", "ask-close", action="close"))
+        if not row.is_closed
+        else None,
+        class_="forms",
+    )
+
+
+def _form(action: str, session: str, *content: Html) -> Html:
+    return element("form", hidden([("session", session)]), *content, method="post", action=action)
+
+
+def _allow_form(agents: Agents, selected: AgentRow | None) -> Html:
+    names = [one.name for one in agents.rows if one.name != OUTSIDE and not one.is_closed]
+    chosen = selected.name if selected is not None else ""
+    options = [element("option", name or "any", value=name, selected=name == chosen) for name in ("", *names)]
+    paths = element(
+        "input", name="paths", required=True, placeholder="tests/**", id="paths", data_does="allow"
+    )
+    return element(
+        "form",
+        element("label", "Paths ", paths),
+        element("label", "Session ", element("select", options, name="session")),
+        element("label", "For ", element("input", name="ttl", value="1h", required=True, size="5")),
+        element("label", "Edits at most ", element("input", name="uses", inputmode="numeric", size="5")),
+        element("label", "Lines at most ", element("input", name="lines", inputmode="numeric", size="5")),
+        button("Allow", "allow"),
+        method="post", action="/allow", id="allow",
+    )  # fmt: skip
 
 
 def _grant(grant: GrantEntry) -> Html:
@@ -117,18 +194,19 @@ def _grant(grant: GrantEntry) -> Html:
         f", by {grant.by.actor} ",
         element(
             "form",
-            element("input", type="hidden", name="grant", value=grant.grant),
-            element("button", "End it", name="do", value="revoke"),
+            hidden([("grant", grant.grant)]),
+            element(
+                "button", "End it", name="do", value="revoke", data_does="revoke",
+                aria_label=f"End grant {grant.grant}", id=f"revoke-{grant.grant}",
+            ),
             method="post",
             action="/allow",
             class_="inline",
         ),
-    )
+    )  # fmt: skip
 
 
-def _select(label: str, names: list[str]) -> Html:
-    options = [element("option", name or "any", value=name) for name in names]
-    return element("label", label, element("select", options, name="session"))
+# ── Questions ─────────────────────────────────────────────────────────────────────────────────
 
 
 def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
@@ -137,7 +215,7 @@ def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
         element("p", reason, class_="refusal", role="alert"),
         element(
             "form",
-            [element("input", type="hidden", name=name, value=value) for name, value in fields],
+            hidden(fields),
             element(
                 "label", "PIN ",
                 element("input", type="password", name="pin", autocomplete="off", autofocus=True, id="pin"),
@@ -147,4 +225,58 @@ def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
             action="/allow",
         ),
         label="PIN",
+    )  # fmt: skip
+
+
+def session_question(session: str, title: str, effect: str, *buttons: Html) -> Html:
+    """Return a question about a session, with the buttons that answer it."""
+    return detail(
+        element("h2", title),
+        element("p", effect),
+        _form("/session", session, element("p", buttons, leaving(session_path(session)))),
+        label=title,
+    )
+
+
+def publish_detail(session: str, shown: PublishResult, message: str, branch: str) -> Html:
+    """Return the content of the commit with a session's work, and the form that makes it."""
+    title = f"Publish the work of {session}?"
+    letters = {"added": "A", "modified": "M", "deleted": "D"}
+    rows = [
+        element(
+            "tr",
+            element("td", letters[file.change]),
+            element("td", file.path, class_="path"),
+            element("td", line_counts(file.added, file.removed) or "binary"),
+        )
+        for file in shown.files[:FILES_MAX]
+    ]
+    heads = [element("th", one, scope="col") for one in ("Change", "File", "Lines")]
+    back = leaving(session_path(session))
+    about = f"{counted(len(shown.files), 'file')} of {counted(len(shown.transactions), 'transaction')}"
+    return detail(
+        element("h2", title),
+        element("p", "Nothing is changed yet. It becomes one commit of your git repository."),
+        element(
+            "table",
+            element("caption", f"{about}, on the branch {shown.branch}"),
+            element("thead", element("tr", heads)),
+            element("tbody", rows),
+            class_="effects",
+        ),
+        element("p", f"Left out, as git would: {', '.join(shown.left_out)}") if shown.left_out else None,
+        element(
+            "form",
+            hidden([("session", session)]),
+            element(
+                "label", "Message of the commit",
+                element("textarea", "\n", message, name="message", rows="3", id="message", required=True),
+            ),
+            element(
+                "label", "Branch ", element("input", name="branch", value=branch, placeholder=shown.branch)
+            ),
+            element("p", button("Make the commit", "make"), button("Show it again", "preview"), back),
+            method="post", action="/publish",
+        ),
+        label=title,
     )  # fmt: skip

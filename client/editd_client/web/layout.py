@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd_client.review.actions import keys_of
+from editd_client.review.actions import EVERYWHERE, keys_of
 from editd_client.web.markup import DOCTYPE, Html, element, joined
 
 if TYPE_CHECKING:
@@ -20,20 +20,7 @@ VIEWS: dict[View, tuple[str, str]] = {
     "timeline": ("/timeline", "Timeline"),
     "agents": ("/agents", "Agents"),
 }
-ON_THE_PAGE = frozenset(
-    (
-        "next",
-        "previous",
-        "help",
-        "choose",
-        "next-hunk",
-        "previous-hunk",
-        "approve",
-        "reject",
-        "comment",
-        "undo",
-    )
-)  # the actions of `review.actions` that the script has
+IN_THE_FOOTER = 12  # keys; the help has all of them
 
 
 class HeaderCounts(Struct, frozen=True):
@@ -108,11 +95,14 @@ def version(page: Page) -> str:
     return digest.hexdigest()[:16]
 
 
-def listbox(name: str, options: Iterable[Html], empty: Html) -> Html:
-    """Return the list of a view, whose options are links, or the words for an empty one."""
+def listbox(name: str, options: Iterable[Html], empty: Html, *around: Html | None) -> Html:
+    """Return the list of a view, whose options are links, or the words for an empty one.
+
+    Of `around`, the first is above the list, and the second below it.
+    """
     rows = list(options)
     box = element("div", rows, role="listbox", aria_label=name, tabindex="0", id="options") if rows else empty
-    return element("nav", box, id="list", aria_label=name)
+    return element("nav", around[:1], box, around[1:], id="list", aria_label=name)
 
 
 def option(ident: str, href: str, *children: object, is_selected: bool) -> Html:
@@ -126,6 +116,35 @@ def option(ident: str, href: str, *children: object, is_selected: bool) -> Html:
 def detail(*children: object, label: str) -> Html:
     """Return the part with the detail of the selected row."""
     return element("main", *children, id="detail", tabindex="-1", aria_label=label)
+
+
+def button(words: str, value: str, *, action: str | None = None, key: str | None = None) -> Html:
+    """Return a button of a form, pressed by the key of an `action`, or by a `key` of its own."""
+    sign = [" ", element("kbd", key, aria_hidden="true")] if key else None
+    return element("button", words, sign, name="do", value=value, data_does=action, data_key=key)
+
+
+def leaving(href: str) -> Html:
+    """Return the link that leaves a question without an answer."""
+    return element("a", "Leave it", href=href, data_key="Escape", class_="leave")
+
+
+def search(action: str, query: str, placeholder: str) -> Html:
+    """Return the field above a list that filters it."""
+    return element(
+        "form",
+        element(
+            "input", name="q", value=query, placeholder=placeholder, aria_label="Filter", type="search",
+            id="filter",
+        ),
+        element("button", "Filter"),
+        method="get", action=action, id="search", role="search",
+    )  # fmt: skip
+
+
+def hidden(fields: Iterable[tuple[str, str | int]]) -> list[Html]:
+    """Return hidden fields of a form."""
+    return [element("input", type="hidden", name=name, value=value) for name, value in fields]
 
 
 def moment(time: str) -> Html:
@@ -167,9 +186,22 @@ def _views(page: Page) -> Html:
 
 
 def _keys(view: View) -> Html:
-    shown = [one for one in keys_of(view) if one.name in ON_THE_PAGE]
-    keys = [
-        element("span", element("kbd", one.key), f" {one.effect} ", data_action=one.name, data_key=one.key)
+    """Return the last line with the keys of a view, and the help with all of them."""
+    keys = keys_of(view)
+    shown = sorted(keys, key=lambda one: (one.views == EVERYWHERE, keys.index(one)))
+    entries = [
+        element(
+            "span", element("kbd", one.key), f" {one.effect} ",
+            data_action=one.name, data_key=one.key, hidden=at >= IN_THE_FOOTER and one.key != "?",
+        )
+        for at, one in enumerate(shown)
+    ]  # fmt: skip
+    rows = [
+        element("tr", element("th", element("kbd", one.key), scope="row"), element("td", one.effect))
         for one in shown
     ]
-    return element("footer", keys, id="keys")
+    close = element("form", element("button", "Close", value="close"), method="dialog")
+    caption = element("caption", f"Keys of the {VIEWS[view][1].lower()}")
+    table = element("table", caption, element("tbody", rows))
+    dialog = element("dialog", table, close, id="help", aria_label="Keys")
+    return element("footer", element("p", entries), dialog, id="keys")

@@ -8,7 +8,18 @@ from urllib.parse import urlencode
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
 from editd_client.review.patch import Syntax
-from editd_client.web.layout import counted, detail, line_counts, listbox, meta, moment, option
+from editd_client.web.agents_page import session_path
+from editd_client.web.layout import (
+    button,
+    counted,
+    detail,
+    line_counts,
+    listbox,
+    meta,
+    moment,
+    option,
+    search,
+)
 from editd_client.web.markup import Html, element, joined
 from editd_client.web.patch_table import heading, lines, table
 
@@ -17,6 +28,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import ProposalEntry, ProposalGetResult, ProposalHunk, ReviewComment
     from editd_client.review.proposals import ShownFile, ShownHunk
+    from editd_client.web.trials import PageTrial
 
 ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has a page of its own
 WORDS = {"approve": "approve", "reject": "reject", "open": "leave open"}
@@ -24,19 +36,24 @@ REOPENED = ("rejected", "withdrawn", "expired")
 FORM = "decide"
 
 
-def proposal_list(entries: Sequence[ProposalEntry], selected: int | None) -> Html:
-    """Return the list of the proposals that wait, newest first."""
+def proposal_list(entries: Sequence[ProposalEntry], selected: int | None, *, query: str) -> Html:
+    """Return the list of the proposals that wait and match a query, newest first."""
     empty = element(
         "p",
-        "Nothing waits. Proposals appear here when an agent's edit needs approval: ",
-        element("code", "editctl config set review.default ask"),
+        "No proposal matches."
+        if query
+        else "Nothing waits. Proposals appear here when an agent's edit needs approval: ",
+        None if query else element("code", "editctl config set review.default ask"),
         class_="empty",
     )
-    return listbox("Proposals", (_option(one, one.proposal == selected) for one in entries), empty)
+    rows = (_option(one, query, is_selected=one.proposal == selected) for one in entries)
+    field = search("/", query, "session:claude path:src/ words")
+    return listbox("Proposals", rows, empty, field)
 
 
-def nothing_selected() -> Html:
-    return detail(element("p", "No proposal is selected.", class_="empty"), label="Proposal")
+def nothing_selected(error: str = "") -> Html:
+    said = element("p", error, class_="refusal", role="alert") if error else None
+    return detail(said, element("p", "No proposal is selected.", class_="empty"), label="Proposal")
 
 
 def proposal_detail(
@@ -44,14 +61,16 @@ def proposal_detail(
     *,
     request_id: str,
     path: str | None = None,
+    trial: PageTrial | None = None,
     chosen: Mapping[str, str] | None = None,
     comment: str = "",
     pin: str | None = None,
+    verdict: str = "approve",
 ) -> Html:
     """Return a proposal, hunk by hunk, with the form to decide. Takes long: call it in a thread.
 
-    `path` limits it to a file. `chosen` and `comment` are what the reviewer has given before. `pin` is the
-    reason for which the PIN is needed.
+    `path` limits it to a file, and `trial` is the newest command on it. `chosen`, `comment` and `verdict` are
+    what the reviewer has given before. `pin` is the reason for which the PIN is needed.
     """
     files = [file for file in proposals.shown_files(shown) if path in (None, file.file.path)]
     choices = HunkChoices(shown)
@@ -66,7 +85,11 @@ def proposal_detail(
         _file_links(shown, files) if is_long else None,
         _comments(shown),
         _decisions(shown),
-        _form(shown, request_id, comment, pin, is_part=path is not None or is_long)
+        [
+            _form(shown, request_id, comment, pin, verdict, is_part=path is not None or is_long),
+            _trial(shown, trial),
+            _allowing(shown),
+        ]
         if shown.state == "open"
         else None,
         _reopening(shown) if shown.state in REOPENED else None,
@@ -74,7 +97,8 @@ def proposal_detail(
     )
 
 
-def _option(entry: ProposalEntry, is_selected: bool) -> Html:
+def _option(entry: ProposalEntry, query: str, *, is_selected: bool) -> Html:
+    suffix = f"?{urlencode({'q': query})}" if query else ""
     fit = proposals.fit(entry)
     is_open = entry.state == "open"
     checks = [
@@ -85,7 +109,7 @@ def _option(entry: ProposalEntry, is_selected: bool) -> Html:
     files = counted(len(entry.paths), "file")
     return option(
         f"p{entry.proposal}",
-        f"/proposals/{entry.proposal}",
+        f"/proposals/{entry.proposal}{suffix}",
         element("b", f"P{entry.proposal} {proposals.subject(entry)}"),
         element(
             "span",
@@ -236,7 +260,9 @@ def _own_text(file: ShownFile, at: int, shown: ProposalGetResult) -> Html | None
         element("p", "It replaces all hunks of this file. The author gets the difference."),
         element(
             "label",
-            element("input", type="checkbox", name=f"own-{at}", value=file.file.path, form=FORM),
+            element(
+                "input", type="checkbox", name=f"own-{at}", value=file.file.path, form=FORM, class_="land"
+            ),
             "land this text",
         ),
         element("input", type="hidden", name=f"base-{at}", value=file.file.now, form=FORM),
@@ -306,7 +332,9 @@ def _transaction(seq: int) -> Html:
     return element("a", str(seq), href=f"/transactions/{seq}")
 
 
-def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | None, *, is_part: bool) -> Html:
+def _form(
+    shown: ProposalGetResult, request_id: str, comment: str, pin: str | None, verdict: str, *, is_part: bool
+) -> Html:
     asking = [
         element("p", pin, class_="refusal", role="alert"),
         element(
@@ -315,6 +343,12 @@ def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | No
         ),
     ]  # fmt: skip
     lands = "the chosen hunks" if shown.kind == "edit" else f"this {shown.kind}"
+    buttons = [
+        button(f"Approve {lands}", "approve", action="approve"),
+        button("Reject all of it", "reject", action="reject"),
+    ]
+    if verdict == "reject":
+        buttons.reverse()  # Enter in the field of the PIN presses the first
     return element(
         "form",
         element("input", type="hidden", name="view", value=shown.view),
@@ -322,13 +356,12 @@ def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | No
         element("input", type="hidden", name="in-part", value="yes") if is_part else None,
         element(
             "label", "Comment for the author",
-            element("textarea", "\n", comment, name="comment", rows="2", id="comment"),
+            element("textarea", "\n", comment, name="comment", rows="2", id="comment", data_does="comment"),
         ),
         asking if pin is not None else None,
         element(
             "p",
-            element("button", f"Approve {lands}", name="do", value="approve"),
-            element("button", "Reject all of it", name="do", value="reject"),
+            buttons,
             element("button", "Only comment", name="do", value="", formaction=f"{_path(shown)}/comment"),
         ),
         id=FORM,
@@ -336,6 +369,46 @@ def _form(shown: ProposalGetResult, request_id: str, comment: str, pin: str | No
         action=f"{_path(shown)}/decide",
         autocomplete="off",
     )  # fmt: skip
+
+
+def _trial(shown: ProposalGetResult, trial: PageTrial | None) -> Html:
+    """Return the form for a command on the files as the proposal would leave them."""
+    path = f"{_path(shown)}/try"
+    if trial is not None and trial.exit is None:
+        return element(
+            "form",
+            element("h3", "Try"),
+            element("code", trial.command), " runs since ", moment(trial.began.isoformat()), " ",
+            element("button", "Stop it", name="do", value="stop"),
+            id="try", method="post", action=path,
+        )  # fmt: skip
+    is_kept = trial is not None and trial.command in [check.name for check in shown.checks]
+    failed = None
+    if trial is not None and not is_kept:  # it could not run, or its view had changed
+        about = f"{trial.command} ended with {trial.exit}:"
+        failed = [element("p", about, class_="refusal"), element("pre", trial.output or "(no output)")]
+    return element(
+        "form",
+        element("h3", "Try"),
+        failed,
+        element(
+            "label", "Command on the files with the proposal in them ",
+            element(
+                "input", name="command", id="command", required=True, placeholder="pytest -q",
+                spellcheck="false", value=None if trial is None else trial.command, data_does="try",
+            ),
+        ),
+        element("button", "Run it"),
+        id="try", method="post", action=path, autocomplete="off",
+    )  # fmt: skip
+
+
+def _allowing(shown: ProposalGetResult) -> Html | None:
+    """Return a link to the form for a grant, for edits like these."""
+    if shown.session is None:
+        return None
+    words = f"Let edits of {shown.session} land for a while…"
+    return element("p", element("a", words, href=session_path(shown.session), data_does="allow"))
 
 
 def _reopening(shown: ProposalGetResult) -> Html:

@@ -1,7 +1,7 @@
 """The server of `editctl web`: routes, answers, and the stream of changes. The only module with Starlette.
 
 A form's answer is a whole page, or for the script a document with the parts of that page. The stream of an
-address sends each part that has changed since it was sent last, at most four times a second. The daemon's
+address sends each part that has changed since it was sent last, at most ten times a second. The daemon's
 events only wake it: the page is made anew from what the daemon says now, so nothing that was missed is
 missing.
 """
@@ -23,12 +23,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from editd_client.errors import EditdError, Unreachable
-from editd_client.web import forms
+from editd_client.web import agent_forms, proposal_forms, undo_forms
 from editd_client.web.announcement import announced
+from editd_client.web.form_fields import status_of
 from editd_client.web.guard import HEADERS, VISITORS_MAX, Guard
 from editd_client.web.layout import version, whole
 from editd_client.web.markup import DOCTYPE, Html, element, joined
 from editd_client.web.site import NoSuchPage, page_at
+from editd_client.web.trials import Trials
 from editd_client.web.visitor import Visitor, client_of
 
 if TYPE_CHECKING:
@@ -37,16 +39,28 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from editd_client.locate import Workspace
-    from editd_client.web.forms import FormAnswer
+    from editd_client.web.form_fields import FormAnswer
     from editd_client.web.layout import Page
 
 PART = "application/vnd.editd.parts+json"  # what the script accepts
 FORM_BYTES_MAX = 4 * 1024 * 1024  # reviewer's own texts, percent-encoded
 FORM_FIELDS_MAX = 20_000  # a proposal has that many hunks at most
-STREAM_SECONDS_MIN = 0.25  # between two looks at the daemon
+STREAM_SECONDS_MIN = 0.1  # between two looks at the daemon
 STREAM_SECONDS_MAX = 15.0  # between two signs of life
 RETRY_SECONDS = 1.0  # before another try to reach the daemon
 STATIC = {"review.css": "text/css", "review.js": "text/javascript", "icon.svg": "image/svg+xml"}
+FORMS: dict[str, Callable[..., Any]] = {
+    "/proposals/{number:int}/decide": proposal_forms.decide,
+    "/proposals/{number:int}/comment": proposal_forms.comment,
+    "/proposals/{number:int}/try": proposal_forms.attempt,
+    "/undo": undo_forms.undo,
+    "/redo": undo_forms.redo,
+    "/rollback": undo_forms.rollback,
+    "/restore": undo_forms.restore,
+    "/publish": agent_forms.publish,
+    "/session": agent_forms.session,
+    "/allow": agent_forms.allow,
+}
 LOOPBACK_TRIES = 5
 
 
@@ -61,14 +75,11 @@ class ReviewServer:
         self.host = f"{address}:{port}"
         self._visitors: dict[str, Visitor] = {}
         self._changes = Changes()
+        self._trials = Trials(workspace.root, self._changes.tell)
         routes = [
             Route("/static/{name}", self._static),
             Route("/events", self._events),
-            Route("/proposals/{number:int}/decide", self._decide, methods=["POST"]),
-            Route("/proposals/{number:int}/comment", self._comment, methods=["POST"]),
-            Route("/undo", self._form(forms.undo), methods=["POST"]),
-            Route("/rollback", self._form(forms.rollback), methods=["POST"]),
-            Route("/allow", self._form(forms.allow), methods=["POST"]),
+            *(Route(path, self._form(handle), methods=["POST"]) for path, handle in FORMS.items()),
             Route("/{path:path}", self._page),
         ]
         self.guard = Guard(Starlette(routes=routes, lifespan=self._lifespan), self.host)
@@ -80,13 +91,13 @@ class ReviewServer:
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until Ctrl-C. `on_ready` is called before the first request is accepted."""
         config = uvicorn.Config(
-            self.guard, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            self.guard, log_level="error", access_log=False, server_header=False, proxy_headers=False,
             http="h11", ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._socket.listen()
         with announced(self._workspace.state_folder, self.address), contextlib.suppress(KeyboardInterrupt):
             on_ready()
-            uvicorn.Server(config).run(sockets=[self._socket])
+            _Server(config, self._changes).run(sockets=[self._socket])
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -97,7 +108,7 @@ class ReviewServer:
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await following
-            await asyncio.gather(*(one.close() for one in self._visitors.values()))
+            await asyncio.gather(self._trials.close(), *(one.close() for one in self._visitors.values()))
 
     async def _visitor(self, request: Request) -> Visitor:
         """Return the visitor whose cookie the guard has found; the oldest goes if there are too many.
@@ -106,7 +117,7 @@ class ReviewServer:
         """
         secret = request.state.visitor
         if secret not in self._visitors:
-            self._visitors[secret] = Visitor(self._workspace, secret)
+            self._visitors[secret] = Visitor(self._workspace, secret, self._trials)
             while len(self._visitors) > VISITORS_MAX:
                 await self._visitors.pop(next(iter(self._visitors))).close()
         visitor = self._visitors[secret]
@@ -123,7 +134,7 @@ class ReviewServer:
         except NoSuchPage:
             return _message(404, "There is no such page.")
         except EditdError as error:
-            return _message(forms.status_of(error), error.message)
+            return _message(status_of(error), error.message)
         except Unreachable as error:
             return _message(503, f"{error.message} {error.hint}".strip())
         return _parts(page) if _is_script(request) else HTMLResponse(whole(page), headers=dict(HEADERS))
@@ -137,21 +148,12 @@ class ReviewServer:
 
     # ── Forms ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _decide(self, request: Request) -> Response:
-        number = request.path_params["number"]
-        return await self._answered(
-            request, lambda form, visitor: forms.decide(number, form, visitor, self._name)
-        )
-
-    async def _comment(self, request: Request) -> Response:
-        number = request.path_params["number"]
-        return await self._answered(
-            request, lambda form, visitor: forms.comment(number, form, visitor, self._name)
-        )
-
     def _form(self, handle: Callable[..., Any]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            return await self._answered(request, lambda form, visitor: handle(form, visitor, self._name))
+            about = request.path_params.values()  # the proposal, if the address names one
+            return await self._answered(
+                request, lambda form, visitor: handle(*about, form, visitor, self._name)
+            )
 
         return answer
 
@@ -172,7 +174,7 @@ class ReviewServer:
             visitor = await self._visitor(request)
             outcome: FormAnswer = await handle(form, visitor)
         except EditdError as error:
-            return _message(forms.status_of(error), error.message)
+            return _message(status_of(error), error.message)
         except Unreachable as error:
             return _message(503, f"{error.message} {error.hint}".strip())
         if _is_script(request):
@@ -198,13 +200,13 @@ class ReviewServer:
         async def stream() -> AsyncIterator[bytes]:
             sent: dict[str, Html] = {}
             last, seen = shown, -1
-            while True:
+            while not self._changes.are_over:
                 seen = await self._changes.after(seen, STREAM_SECONDS_MAX)
                 try:
                     page = await page_at(target.path, query, visitor, self._name)
                 except (EditdError, NoSuchPage, Unreachable):
                     yield b"event: gone\ndata: {}\n\n"
-                    await asyncio.sleep(RETRY_SECONDS)
+                    await self._changes.rest(RETRY_SECONDS)
                     continue
                 now = version(page)
                 if now == last:
@@ -214,17 +216,18 @@ class ReviewServer:
                         data = msgspec.json.encode({"id": name, "html": str(part)})
                         yield b"event: part\nid: %b\ndata: %b\n\n" % (now.encode(), data)
                 sent, last = page.parts, now
-                await asyncio.sleep(STREAM_SECONDS_MIN)
+                await self._changes.rest(STREAM_SECONDS_MIN)
 
         return StreamingResponse(stream(), media_type="text/event-stream", headers=dict(HEADERS))
 
 
 class Changes:
-    """The daemon's events, counted. A stream waits for the next one."""
+    """The daemon's events and the ends of trials, counted. A stream waits for the next one."""
 
     def __init__(self) -> None:
         self._count = 0
         self._news = asyncio.Event()
+        self._end = asyncio.Event()
 
     async def follow(self, workspace: Workspace) -> None:
         """Count the events of the daemon for ever; while there is none, try again each second."""
@@ -232,9 +235,9 @@ class Changes:
             client = client_of(workspace)
             try:
                 async for _ in client.events(brief=True):
-                    self._tell()
+                    self.tell()
             except (EditdError, Unreachable, OSError):
-                self._tell()
+                self.tell()
             finally:
                 await client.close()
             await asyncio.sleep(RETRY_SECONDS)
@@ -247,10 +250,39 @@ class Changes:
                     await self._news.wait()
         return self._count
 
-    def _tell(self) -> None:
+    @property
+    def are_over(self) -> bool:
+        """Whether the server ends."""
+        return self._end.is_set()
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for so many seconds, or until the server ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._end.wait()
+
+    def end(self) -> None:
+        """Let each stream end, since the server does."""
+        self._end.set()
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake each stream."""
         self._count += 1
         self._news.set()
         self._news = asyncio.Event()
+
+
+class _Server(uvicorn.Server):
+    """A server whose streams end with it: otherwise it would wait for them, and print their cancellation."""
+
+    def __init__(self, config: uvicorn.Config, changes: Changes) -> None:
+        super().__init__(config)
+        self._changes = changes
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._changes.end()
+        await super().shutdown(sockets)
 
 
 def loopback(port: int) -> socket.socket:

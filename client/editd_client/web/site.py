@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from editd_client import requests
-from editd_client.review.agents import Agents
+from editd_client.errors import refusal
+from editd_client.review.agents import OUTSIDE, Agents, matching_agents
+from editd_client.review.proposals import matching
 from editd_client.review.query import QueryError, TransactionQuery
 from editd_client.review.timeline import TimelineRow
-from editd_client.web import agents_page, proposal_page, timeline_page
+from editd_client.web import agents_page, blame_page, proposal_page, timeline_page
 from editd_client.web.layout import HeaderCounts, Page
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = 100  # transactions of a page
 PROPOSALS_MAX = 200  # in the list
+NOTHING: Mapping[str, str] = {}
 
 
 async def page_at(path: str, query: Mapping[str, str], visitor: Visitor, workspace: str) -> Page:
@@ -28,15 +32,17 @@ async def page_at(path: str, query: Mapping[str, str], visitor: Visitor, workspa
     parts = path.strip("/").split("/")
     match parts:
         case [""]:
-            return await desk.proposals(None)
+            return await desk.proposals(None, query)
         case ["proposals", number]:
-            return await desk.proposals(_number(number), path=query.get("path"))
+            return await desk.proposals(_number(number), query)
         case ["timeline"]:
             return await desk.timeline(query)
         case ["transactions", seq]:
             return await desk.transaction(_number(seq), query)
+        case ["blame"]:
+            return await desk.blame(query)
         case ["agents"]:
-            return await desk.agents()
+            return await desk.agents(query)
     raise NoSuchPage(path)
 
 
@@ -52,38 +58,49 @@ class Desk:
         self._workspace = workspace
 
     async def proposals(
-        self, number: int | None, *, path: str | None = None, detail: Html | None = None
+        self, number: int | None, query: Mapping[str, str] = NOTHING, detail: Html | None = None
     ) -> Page:
         """Return the list of open proposals with one of them; without a number, with the newest one."""
         client = self._visitor.reviewer
         listed, frame = await asyncio.gather(client.proposal_list(limit=PROPOSALS_MAX), self._frame())
-        entries = listed.proposals
+        text, error = query.get("q", ""), ""
+        try:
+            entries = matching(listed.proposals, TransactionQuery.parse(text))
+        except QueryError as wrong:
+            entries, error = [], str(wrong)
         at = "/" if number is None else f"/proposals/{number}"
         if number is None and entries:
             number = entries[0].proposal
         is_live = detail is None
         if detail is None:
             detail = (
-                proposal_page.nothing_selected() if number is None else await self.proposal(number, path=path)
+                proposal_page.nothing_selected(error)
+                if number is None
+                else await self.proposal(number, path=query.get("path"))
             )
         title = "Proposals" if number is None else f"P{number}"
         return Page(
-            f"{at}?path={path}" if path else at, title, "proposals", frame,
-            proposal_page.proposal_list(entries, number), detail, is_live,
+            _with_query(at, query, ("path", "q")), title, "proposals", frame,
+            proposal_page.proposal_list(entries, number, query=text), detail, is_live,
         )  # fmt: skip
 
     async def proposal(self, number: int, **given: Any) -> Html:
         """Return a proposal; `given` goes to `proposal_detail`."""
         shown = await self._visitor.reviewer.proposal_get(number, content=True)
         request_id = self._visitor.request_id(number, shown.view, shown.revision)
-        return await asyncio.to_thread(proposal_page.proposal_detail, shown, request_id=request_id, **given)
+        trial = self._visitor.trials.of(number)
+        return await asyncio.to_thread(
+            proposal_page.proposal_detail, shown, request_id=request_id, trial=trial, **given
+        )
 
-    async def timeline(self, query: Mapping[str, str]) -> Page:
+    async def timeline(self, query: Mapping[str, str], detail: Html | None = None) -> Page:
+        """Return the transactions of a query, and none of them selected or another `detail`."""
         rows, text, older, error = await self._rows(query)
         frame = await self._frame()
-        shown = timeline_page.transaction_list(rows, None, query=text, older=older)
+        listed = timeline_page.transaction_list(rows, None, query=text, older=older)
         path = _with_query("/timeline", query)
-        return Page(path, "Timeline", "timeline", frame, shown, timeline_page.nothing_selected(error))
+        shown = timeline_page.nothing_selected(error) if detail is None else detail
+        return Page(path, "Timeline", "timeline", frame, listed, shown, detail is None)
 
     async def transaction(self, seq: int, query: Mapping[str, str], detail: Html | None = None) -> Page:
         """Return the list with one transaction selected, with its diff or another `detail`."""
@@ -97,12 +114,48 @@ class Desk:
         path = _with_query(f"/transactions/{seq}", query)
         return Page(path, f"Transaction {seq}", "timeline", frame, shown, detail, is_live)
 
-    async def agents(self, detail: Html | None = None) -> Page:
+    async def blame(self, query: Mapping[str, str]) -> Page:
+        """Return the transactions of a file, with the author of each of its lines."""
+        path, start = query.get("path", ""), query.get("from", "")
+        client = self._visitor.reviewer
+        blamed, read = await asyncio.gather(client.blame(path), client.read(path))
+        if read.encoding is None:
+            raise refusal("not_text", f"{path} is not text.")
+        if blamed.version != read.version:  # an edit came between
+            blamed = await client.blame(path)
+        detail = await asyncio.to_thread(
+            blame_page.blame_detail, path, blamed.lines, read.content.split("\n"),
+            int(start) if start.isdecimal() and len(start) < 10 else 1,
+        )  # fmt: skip
+        listed = {"q": TransactionQuery(path=(path,)).text}
+        (rows, text, older, _), frame = await asyncio.gather(self._rows(listed), self._frame())
+        shown = timeline_page.transaction_list(rows, None, query=text, older=older)
+        at = _with_query("/blame", query, ("path", "from"))
+        return Page(at, f"Authors of {path}", "timeline", frame, shown, detail)
+
+    async def agents(self, query: Mapping[str, str], detail: Html | None = None) -> Page:
+        """Return the sessions with one of them, by default the first, or with another `detail`."""
         agents, frame = await asyncio.gather(self._agents(), self._frame())
-        shown = agents_page.agents_detail(agents) if detail is None else detail
-        return Page(
-            "/agents", "Agents", "agents", frame, agents_page.agent_list(agents), shown, detail is None
+        name, text = query.get("session", ""), query.get("q", "")
+        rows = matching_agents(agents.rows, text)
+        by_name = {one.name: one for one in agents.rows}
+        selected = by_name.get(name) or next(iter(rows), None)
+        is_live = detail is None
+        if detail is None:
+            newest = () if selected is None else await self._newest(selected.name)
+            detail = agents_page.agents_detail(agents, selected, newest)
+        path = _with_query(
+            "/agents", {"session": name if name in by_name else "", "q": text}, ("session", "q")
         )
+        shown = agents_page.agent_list(rows, None if selected is None else selected.name, query=text)
+        return Page(path, "Agents", "agents", frame, shown, detail, is_live)
+
+    async def _newest(self, session: str) -> list[TimelineRow]:
+        """Return the newest transactions of a session, or of the other programs."""
+        which = {"kind": OUTSIDE} if session == OUTSIDE else {"session": session}
+        asked = requests.log(**which, limit=agents_page.NEWEST, brief=True, stat=True)  # type: ignore[arg-type]
+        result = await self._visitor.reviewer.ask(asked)
+        return [TimelineRow.of(one) for one in result.transactions]
 
     async def _frame(self) -> HeaderCounts:
         client = self._visitor.reviewer
@@ -138,8 +191,6 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _with_query(path: str, query: Mapping[str, str]) -> str:
-    from urllib.parse import urlencode
-
-    kept = {name: query[name] for name in ("q", "before") if query.get(name)}
-    return f"{path}?{urlencode(kept)}" if kept else path
+def _with_query(path: str, query: Mapping[str, str], names: Sequence[str] = ("q", "before")) -> str:
+    kept = {name: query[name] for name in names if query.get(name)}
+    return f"{path}?{urlencode(kept, errors='surrogateescape')}" if kept else path

@@ -1,23 +1,22 @@
-"""The page of the timeline: transactions in a list, one with its diff, and the preview of an undo."""
+"""The page of the timeline: transactions in a list, and one with its diff and the forms that take back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from editd_client.review import actions
 from editd_client.review.patch import rows_of
-from editd_client.web.layout import counted, detail, line_counts, listbox, meta, moment, option
-from editd_client.web.markup import Html, element, joined
+from editd_client.web.layout import button, detail, hidden, line_counts, listbox, meta, moment, option, search
+from editd_client.web.markup import Html, element
 from editd_client.web.patch_table import heading, lines, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.wire.messages import ShowResult, UndoResult
+    from editd.wire.messages import Change, ShowResult, Transaction
     from editd_client.review.timeline import TimelineRow
 
-EDITS = ("edit", "exec", "outside")  # kinds of transactions that an undo takes back
+FILES_MAX = 1000  # of a transaction, in its list of files
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 
 
@@ -28,30 +27,23 @@ def transaction_list(
     words = (
         "No transaction matches." if query else "No transaction yet: editctl replace FILE OLD NEW makes one."
     )
-    box = listbox(
-        "Transactions, newest first",
-        [_option(row, query, is_selected=row.seq == selected) for row in rows],
-        element("p", words, class_="empty"),
-    )
-    search = element(
-        "form",
-        element(
-            "input", name="q", value=query, placeholder="session:claude path:src/ kind:edit words",
-            aria_label="Filter", type="search", id="filter",
-        ),
-        element("button", "Filter"),
-        method="get", action="/timeline", id="search",
-    )  # fmt: skip
     older_link = None
     if older is not None:
         href = f"/timeline?{urlencode({'before': older, **({'q': query} if query else {})})}"
         older_link = element("a", "Older", href=href, class_="older")
-    return element("div", search, box, older_link, id="list")
+    return listbox(
+        "Transactions, newest first",
+        [_option(row, query, is_selected=row.seq == selected) for row in rows],
+        element("p", words, class_="empty"),
+        search("/timeline", query, "session:claude path:src/ kind:edit words"),
+        older_link,
+    )
 
 
 def nothing_selected(error: str = "") -> Html:
     said = element("p", error, class_="refusal", role="alert") if error else None
-    return detail(said, element("p", "No transaction is selected.", class_="empty"), label="Transaction")
+    empty = element("p", "No transaction is selected.", class_="empty")
+    return detail(said, empty, redo_form(), label="Transaction")
 
 
 def transaction_detail(shown: ShowResult) -> Html:
@@ -66,8 +58,16 @@ def transaction_detail(shown: ShowResult) -> Html:
             element("input", type="checkbox", name="hunk", value=f"{one.hunk}:{one.path}", form="undo"),
             f"hunk {one.hunk}",
         )
-        bodies.setdefault(one.path, []).append(
-            element("tbody", heading(box), lines(row for row in rows_of(one.diff) if row.kind != "place"))
+        some = bodies.setdefault(one.path, [])
+        some.append(
+            element(
+                "tbody",
+                heading(box),
+                lines(row for row in rows_of(one.diff) if row.kind != "place"),
+                id=f"hunk-{len(bodies)}-{one.hunk}",
+                data_hunk=one.hunk,
+                tabindex="-1",
+            )
         )
     if not hunks and shown.diff:
         bodies["all files"] = [element("tbody", lines(rows_of(shown.diff)))]
@@ -93,78 +93,24 @@ def transaction_detail(shown: ShowResult) -> Html:
         element("pre", body, class_="message") if body else None,
         element(
             "ul",
-            (
-                element("li", f"{LETTERS[file.change]} ", element("span", file.path, class_="path"))
-                for file in made.files
-            ),
+            map(_file, made.files[:FILES_MAX]),
+            element("li", f"and {len(made.files) - FILES_MAX:,} more")
+            if len(made.files) > FILES_MAX
+            else None,
             class_="files",
         ),
-        _undo_form(made.seq) if made.undone_by is None and made.kind != "baseline" else None,
+        _forms(made),
         [
             element(
                 "section",
                 element("h3", element("span", path, class_="path")),
                 table(f"Changes of {path}", some),
+                class_="file",
+                data_path=path,
             )
             for path, some in bodies.items()
         ],
         label=f"Transaction {made.seq}",
-    )
-
-
-def preview_detail(title: str, preview: UndoResult, action: str, fields: Sequence[tuple[str, str]]) -> Html:
-    """Return the effects of an undo or a rollback, with a form to make it."""
-    effects = list(actions.effects(preview))
-    needed = actions.needed_first(preview)
-    clean = sum(one.is_clean for one in effects)
-    is_clean = clean == len(effects)
-    return detail(
-        element("h2", title),
-        element("p", "Nothing is changed yet. An undo is a transaction, and can be undone."),
-        element(
-            "table",
-            element("caption", f"The effect on {counted(len(effects), 'file')}"),
-            element(
-                "thead", element("tr", [element("th", one, scope="col") for one in ("", "File", "Effect")])
-            ),
-            element(
-                "tbody",
-                (
-                    element(
-                        "tr",
-                        element(
-                            "td",
-                            "✓" if one.is_clean else "!",
-                            aria_label="clean" if one.is_clean else "conflict",
-                        ),
-                        element("td", one.path, class_="path"),
-                        element("td", one.text),
-                        class_=None if one.is_clean else "warn",
-                    )
-                    for one in effects
-                ),
-            ),
-            class_="effects",
-        ),
-        [
-            "It is clean if these are undone first, in this order: ",
-            [joined(element("a", str(seq), href=f"/transactions/{seq}"), " ") for seq in needed],
-        ]
-        if needed
-        else None,
-        element(
-            "form",
-            [element("input", type="hidden", name=name, value=value) for name, value in fields],
-            element("button", "Do it", name="do", value="make") if effects and is_clean else None,
-            element(
-                "button", f"Undo only what is clean ({counted(clean, 'file')})", name="do", value="fitting"
-            )
-            if clean and not is_clean
-            else None,
-            method="post",
-            action=action,
-        ),
-        label=title,
     )
 
 
@@ -192,12 +138,60 @@ def _option(row: TimelineRow, query: str, *, is_selected: bool) -> Html:
     )  # fmt: skip
 
 
-def _undo_form(seq: int) -> Html:
-    return element(
-        "form",
-        element("input", type="hidden", name="seq", value=seq),
-        element("button", "Undo all of it or the marked hunks…", name="do", value="preview"),
-        id="undo",
-        method="post",
-        action="/undo",
+def _forms(made: Transaction) -> Html:
+    """Return the forms that take back: this transaction, the newest undo, the state since, the session."""
+    undo = restore = rollback = None
+    if made.undone_by is None and made.kind != "baseline":
+        undo = _form(
+            "undo", button("Undo all of it or the marked hunks…", "preview", action="undo"), seq=made.seq
+        )
+    restore = _form(
+        "restore",
+        button("Put all or the marked files back to this state…", "preview", action="restore"),
+        to=made.seq,
     )
+    if made.session is not None:
+        rollback = _form(
+            "rollback",
+            button(f"Roll back all the work of {made.session}…", "preview", action="rollback"),
+            session=made.session,
+        )
+    return element("div", undo, redo_form(), restore, rollback, class_="forms")
+
+
+def redo_form() -> Html:
+    """Return the form that redoes the newest undo."""
+    return _form("redo", button("Redo the newest undo…", "preview", action="redo"))
+
+
+def _form(name: str, press: Html, **fields: str | int) -> Html:
+    return element("form", hidden(fields.items()), press, id=name, method="post", action=f"/{name}")
+
+
+def _file(file: Change) -> Html:
+    """Return a file of a transaction, with a box to restore it alone and a link to its lines' authors."""
+    is_gone = file.change == "deleted"
+    return element(
+        "li",
+        element(
+            "label",
+            element("input", type="checkbox", name="path", value=file.path, form="restore"),
+            f"{LETTERS[file.change]} ",
+            element("span", file.path, class_="path"),
+        ),
+        element(
+            "a",
+            "blame",
+            href=blame_path(file.path),
+            data_does="blame",
+            data_path=file.path,
+            aria_label=f"Blame {file.path}",
+        )
+        if not is_gone
+        else None,
+    )
+
+
+def blame_path(path: str) -> str:
+    """Return the address of the page with the author of each line of a file."""
+    return f"/blame?{urlencode({'path': path}, errors='surrogateescape')}"

@@ -16,12 +16,14 @@ from editd_client.connect import Endpoint
 
 if TYPE_CHECKING:
     from editd_client.locate import Workspace
+    from editd_client.web.trials import Trials
 
 
 class Visitor:
     """The connections of one browser."""
 
-    def __init__(self, workspace: Workspace, secret: str) -> None:
+    def __init__(self, workspace: Workspace, secret: str, trials: Trials) -> None:
+        self.trials = trials  # of all visitors
         self.reviewer = client_of(workspace)
         self.editor = client_of(workspace)
         self._secret = secret

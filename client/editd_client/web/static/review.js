@@ -101,19 +101,21 @@ const follow = (page, version) => {
   stream.onopen = () => document.body.classList.remove('away');
 };
 
-const answered = async (request, isNew, url) => {
+const answered = async (request, isNew, isPost) => {
   let answer;
-  try { answer = await fetch(...request); } catch { say('The server does not answer.', true); return; }
+  try { answer = await fetch(...request); } catch { say('The server does not answer.', true); return false; }
   if (answer.headers.get('content-type') !== PART) {
     const text = new DOMParser().parseFromString(policy.createHTML(await answer.text()), 'text/html');
     say(text.querySelector('p')?.textContent ?? 'This did not work.', true);
-    return;
+    return false;
   }
   const parts = await answer.json();
   show(parts, !answer.ok, isNew && answer.ok);
-  if (url !== undefined && parts.path !== location.pathname + location.search) history.pushState(null, '', url || parts.path);
+  const isElsewhere = parts.path !== location.pathname + location.search;
+  if (isElsewhere && (!isPost || (answer.ok && parts.page))) history.pushState(null, '', parts.path);
+  return answer.ok;
 };
-const go = url => answered([url, { headers: { Accept: PART } }], true, url);
+const go = url => answered([url, { headers: { Accept: PART } }], true);
 
 // ── The list and the hunks ──
 
@@ -131,10 +133,18 @@ const select = step => {
   $('options').setAttribute('aria-activedescendant', next.id);
   go(next.getAttribute('href'));
 };
+const current = () => $(hunk)?.closest('.file') ?? null;
 const step = by => {
   const all = hunks();
   const at = all.findIndex(one => one.id === hunk);
-  const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
+  enter(all[Math.max(0, Math.min(all.length - 1, at + by))]);
+};
+const stepFile = by => {
+  const files = [...document.querySelectorAll('.file')].filter(one => one.querySelector('tbody[data-hunk]'));
+  const at = files.indexOf(current());
+  enter(files[Math.max(0, Math.min(files.length - 1, at + by))]?.querySelector('tbody[data-hunk]'));
+};
+const enter = next => {
   if (!next) return;
   hunk = next.id;
   dress();
@@ -148,33 +158,62 @@ const choose = () => {
   radios[(at + 1) % radios.length]?.click();
 };
 
-const press = value => $('decide')?.querySelector(`button[value=${value}]`)?.click();
+const mark = () => {
+  if (!hunks().some(one => one.id === hunk)) step(1);
+  $(hunk)?.querySelector('input[type=checkbox]')?.click();
+};
+const edit = () => {
+  const own = (current() ?? document).querySelector('details.own');
+  if (!own) return say('No text can be edited here.', true);
+  own.open = true;
+  if (!own.querySelector('.land').checked) own.querySelector('.land').click();
+  own.querySelector('textarea').focus();
+};
+// An action of a form or a link: of the current file, otherwise of the page.
+const act = name => {
+  const all = [...document.querySelectorAll(`[data-does="${name}"]`)];
+  const path = current()?.dataset.path;
+  const one = all.find(each => path !== undefined && each.dataset.path === path) ?? all[0];
+  if (!one) say('This is not possible here.', true);
+  else if (name !== 'revoke' && one.matches('button, a')) one.click();
+  else one.focus();
+};
+const allow = async () => {
+  const link = document.querySelector('a[data-does=allow]');
+  if (!link || await go(link.getAttribute('href'))) act('allow');
+};
 const ACTIONS = {
   'next': () => select(1), 'previous': () => select(-1),
-  'next-hunk': () => step(1), 'previous-hunk': () => step(-1), 'choose': choose,
-  'approve': () => press('approve'), 'reject': () => press('reject'), 'comment': () => $('comment')?.focus(),
-  'undo': () => $('undo')?.querySelector('button')?.click(),
-  'help': () => document.querySelector('footer').scrollIntoView(),
+  'next-hunk': () => step(1), 'previous-hunk': () => step(-1),
+  'next-file': () => stepFile(1), 'previous-file': () => stepFile(-1),
+  'choose': choose, 'mark': mark, 'edit': edit, 'allow': allow,
+  'filter': () => $('filter')?.focus(), 'help': () => $('help').showModal(),
 };
+const carryOut = name => ACTIONS[name] ? ACTIONS[name]() : act(name);
 
 document.addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const isTyping = event.target.closest('textarea, select, input:not([type=radio]):not([type=checkbox])');
   if (event.key === 'Escape' && isTyping) { event.target.blur(); return; }
   if (isTyping) return;
+  if ($('help')?.open) return;
   const inList = event.target.id === 'options';
   const pressed = event.key === ' ' ? 'space' : event.key;
   if (pressed === 'space' && event.target.closest('button, summary, input, a')) return;
+  const sought = `[data-key="${CSS.escape(pressed)}"]`;
+  const answer = $('detail').querySelector(sought);   // a button of a question
   const arrows = inList ? { ArrowDown: 'next', ArrowUp: 'previous' } : {};
-  const named = arrows[pressed] ?? document.querySelector(`[data-key="${CSS.escape(pressed)}"]`)?.dataset.action;
-  if (!ACTIONS[named]) return;
+  const named = arrows[pressed] ?? $('keys').querySelector(sought)?.dataset.action;
+  if (!answer && !named) return;
   event.preventDefault();
-  ACTIONS[named]();
+  if (answer) answer.click(); else carryOut(named);
 });
 
 document.addEventListener('click', event => {
   const row = event.target.closest('tbody[data-hunk]');
   if (row) { hunk = row.id; dress(); }
+  const key = event.target.closest('#keys [data-action]');
+  if (key) carryOut(key.dataset.action);
   const link = event.target.closest('a[href^="/"]');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
@@ -187,14 +226,25 @@ for (const kind of ['input', 'change'])
     touched.set(field.type === 'radio' ? field.name : key(field), field.type === 'checkbox' ? field.checked : field.value);
   });
 
-document.addEventListener('submit', event => {
+// The approved hunks, for a trial of some of them: none if all are approved.
+const someHunks = () => {
+  const radios = [...document.querySelectorAll('.choice input[value=approve]')];
+  return radios.every(one => one.checked) ? [] : radios.filter(one => one.checked).map(one => one.name.slice(5));
+};
+
+document.addEventListener('submit', async event => {
   const form = event.target, button = event.submitter;
+  if (form.method === 'dialog') return;
   event.preventDefault();
   const given = new URLSearchParams(new FormData(form, button));
   if (form.method === 'get') { go(`${form.getAttribute('action')}?${given}`); return; }
+  if (form.id === 'try') for (const one of someHunks()) given.append('hunk', one);
   const url = button?.getAttribute('formaction') ?? form.getAttribute('action');
+  const isComment = url.endsWith('/comment');
   say('…', false);
-  answered([url, { method: 'POST', body: given, headers: { Accept: PART } }], true);
+  if (isComment) touched.delete('comment');
+  const request = [url, { method: 'POST', body: given, headers: { Accept: PART } }];
+  await answered(request, !isComment && form.id !== 'try', true);
 });
 
 window.addEventListener('popstate', () => go(location.pathname + location.search));

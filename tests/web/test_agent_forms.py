@@ -1,0 +1,96 @@
+"""The page of the agents without a script: one session at a time, its commit, its leases and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reviewers import author_of, set_pin
+from web_page import web_page
+from workplace import replace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from web_page import WebPage
+    from workplace import Workplace
+
+FILES = {"a": "one\ntwo\n"}
+
+
+class Team:
+    """One page for all tests of this module, and the session `agent`."""
+
+    def __init__(self, place: Workplace, author: Client, page: WebPage) -> None:
+        self.place, self.author, self.page = place, author, page
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with workplace(tmp_path_factory.mktemp("team") / "place") as place:
+        set_pin(place)
+        place.write(FILES)
+        place.git("init", "-q", "-b", "main")
+        place.git("config", "user.name", "Ann")
+        place.git("config", "user.email", "ann@example.org")
+        place.git("add", "-A")
+        place.git("commit", "-q", "-m", "First")
+        with author_of(place, FILES) as author, web_page(place) as page:
+            yield Team(place, author, page.enter())
+
+
+def test_a_session_is_shown_with_its_newest_work(team: Team) -> None:
+    team.author.apply([replace("a", "one", "1")], message="Digits")
+    with team.place.client() as other:
+        other.session_open("other", actor="codex")
+        page = team.page.get("/agents?session=agent").text
+        assert "The last 1 transaction of agent" in page
+        assert "Digits" in page
+        assert "1 in force, 0 undone" in page
+        listed = team.page.get("/agents?q=oth")
+        assert 'id="agent-other"' in listed.body
+        assert 'id="agent-agent"' not in listed.body
+        assert "No session matches" in team.page.get("/agents?q=nobody").text
+
+
+def test_the_work_of_a_session_is_shown_and_then_published(team: Team) -> None:
+    team.author.apply([replace("a", "two", "2")])
+    asked = team.page.post("/publish", {"session": "agent", "do": "preview"})
+    assert "Publish the work of agent?" in asked.text
+    assert "on the branch main" in asked.text
+    assert team.page.post("/publish", {"session": "agent", "do": "make", "message": " "}).status == 400
+    assert team.place.git("rev-list", "--count", "HEAD").strip() == "1"
+    given = {"session": "agent", "do": "make", "message": "Digits\r\n\r\nAll of them"}
+    made = team.page.post("/publish", given)
+    assert (made.status, made.headers["location"]) == (303, "/agents?session=agent")
+    assert team.place.git("log", "-1", "--format=%B").startswith("Digits\n\nAll of them\n")
+    assert team.page.post("/publish", {"session": "agent", "do": "make", "message": "Again"}).status == 400
+
+
+def test_the_leases_of_a_session_are_ended_after_a_question(team: Team) -> None:
+    team.author.lease_acquire(["src/**"], 600)
+    assert "lease on src/** until" in team.page.get("/agents?session=agent").text
+    asked = team.page.post("/session", {"session": "agent", "do": "ask-leases"})
+    assert "End the leases of agent?" in asked.text
+    assert team.author.lease_list().leases
+    assert team.page.post("/session", {"session": "agent", "do": "leases"}).status == 303
+    assert not team.author.lease_list().leases
+
+
+def test_a_session_is_closed_after_a_question(team: Team) -> None:
+    with team.place.client() as other:
+        other.session_open("done", actor="codex")
+        other.apply([replace("a", "\n", "!\n", count=2)], propose=True)
+    asked = team.page.post("/session", {"session": "done", "do": "ask-close"})
+    assert "Close the session done?" in asked.text
+    assert team.page.post("/session", {"session": "done", "do": "withdraw"}).status == 303
+    assert "done" not in [one.session for one in team.author.session_list().sessions]
+    assert team.author.proposal_get(1).state == "withdrawn"
+    assert team.page.post("/session", {"session": "done", "do": "close"}).status == 400
+    assert team.page.post("/session", {"session": "agent", "do": "x"}).status == 400
+
+
+def test_the_form_for_a_grant_is_about_the_session_on_the_page(team: Team) -> None:
+    assert '<option value="agent" selected>' in team.page.get("/agents?session=agent").body
