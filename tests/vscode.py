@@ -53,14 +53,6 @@ BINDINGS = """
 window.codeAutomationLog = (...words) => window.editdTests(JSON.stringify(words));
 window.codeAutomationExit = code => window.editdTests(JSON.stringify(['exit', code]));
 """
-PRESS = """
-(() => {
-  const buttons = [...document.querySelectorAll('.monaco-dialog-box .monaco-button')];
-  const button = buttons.find(each => each.textContent === %s);
-  button?.click();
-  return button !== undefined;
-})()
-"""
 
 
 def missing() -> str | None:
@@ -150,7 +142,7 @@ class Run:
 
 
 def run(address: str) -> Run:
-    """Open a window, and follow the tests in it to their end. They may ask for a button to be pressed."""
+    """Open a window, and follow the tests in it to their end."""
     browser = chromium.Chromium()
     done = Run()
     try:
@@ -175,7 +167,6 @@ def run(address: str) -> Run:
 def _follow(browser: chromium.Chromium, session: str, done: Run) -> None:
     end = time.monotonic() + RUN_SECONDS_MAX
     seen = 0
-    to_press: list[str] = []
     while done.status is None and time.monotonic() < end:
         events, seen = browser.events[seen:], len(browser.events)
         for event in events:
@@ -186,13 +177,7 @@ def _follow(browser: chromium.Chromium, session: str, done: Run) -> None:
                 done.status = int(words[1])
                 continue
             for text in words[1] if isinstance(words[1], list) else words[1:]:
-                if isinstance(text, str) and text.startswith("press: "):
-                    to_press.append(text.removeprefix("press: "))
                 done.lines.append(str(text))
-        for text in list(to_press):
-            pressed = {"expression": PRESS % json.dumps(text), "returnByValue": True}
-            if browser.call("Runtime.evaluate", pressed, session)["result"].get("value"):
-                to_press.remove(text)
         time.sleep(0.05)
 
 

@@ -89,7 +89,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bundle("src/extension.ts", development / "dist" / "extension.js")
     tests = bundle("test/vscode.ts", folder / "tests.js")
     with workplace(folder / "place", {"README": "read me\n"}) as place:
-        place.git("init", "-q")
+        for words in (
+            ["init", "-q"],
+            ["config", "user.name", "Somebody"],
+            ["config", "user.email", "somebody@example.org"],
+            ["add", "README"],
+            ["commit", "-qm", "first"],
+        ):
+            place.git(*words)
         (place.folder / "config" / "editd").mkdir()
         (place.folder / "config" / "editd" / "config.toml").write_text(HOOKS)
         place.start().close()

@@ -1,5 +1,5 @@
 /**
- * The documents of the window's workspaces: the version that each was read at, and what it holds unsaved.
+ * The documents of the window's workspaces: the version that each was read at, and its unsaved text.
  *
  * A document without changes has the version of its file. VS Code follows the file by itself. With changes, its
  * text is held in the daemon, so that an agent's edit is tried on it. After a transaction it is merged: see `saving`.

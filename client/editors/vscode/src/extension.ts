@@ -15,7 +15,7 @@ import {
   type FileNode, type HunkNode, type ProposalNode,
 } from './proposals' // prettier-ignore
 import { Saving } from './saving'
-import { publish, takeBack } from './undoing'
+import { publish, questions, takeBack } from './undoing'
 import { setting, Workspaces } from './workspaces'
 
 /** The parts, for tests. */
@@ -28,6 +28,7 @@ export interface Parts {
   badges: Badges
   blame: BlameLine
   status: vscode.StatusBarItem
+  questions: typeof questions
 }
 
 export function activate(context: vscode.ExtensionContext): Parts {
@@ -41,6 +42,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     history: new HistoryTree(workspaces), sessions: new SessionTree(workspaces), proposals: new ProposalTree(workspaces, texts),
     badges: new Badges(workspaces), blame: new BlameLine(documents),
     status: vscode.window.createStatusBarItem('editd', vscode.StatusBarAlignment.Left),
+    questions,
   } // prettier-ignore
   const update = () => {
     workspaces.update()
@@ -127,7 +129,7 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     const editor = vscode.window.activeTextEditor
     return editor && documents.get(editor.document)
   }
-  const here = async () => {
+  const here = () => {
     const connection = active()?.connection ?? workspaces.all[0]
     if (connection === undefined) throw new Unreachable('No folder of this window is in a workspace.')
     return connection
@@ -144,8 +146,16 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
       takeBack(connection, 'undo', { tx: transaction.seq }, `Undo ${transaction.seq}`),
     undoFile: ({ connection, transaction, change }: ChangeNode) =>
       takeBack(connection, 'undo', { tx: transaction.seq, paths: [change.path] }, `Undo ${transaction.seq} in ${change.path}`),
-    undoLast: async () => takeBack(await here(), 'undo', {}, 'Undo the newest edit', true),
-    redo: async () => takeBack(await here(), 'redo', {}, 'Redo'),
+    undoLast: async () => {
+      const connection = here()
+      const kind = ['edit', 'exec', 'rollback', 'restore']
+      const { transactions } = await connection.request<{ transactions: Transaction[] }>('log', { kind })
+      const newest = transactions.find(({ undone_by }) => undone_by === null)
+      if (newest === undefined) throw new Error('There is no edit to undo.')
+      const what = `Undo ${newest.seq}, “${titleOf(newest)}”, by ${authorOf(newest)}`
+      return takeBack(connection, 'undo', { tx: newest.seq }, what, true)
+    },
+    redo: () => takeBack(here(), 'redo', {}, 'Redo'),
     rollback: ({ connection, session }: SessionNode) =>
       takeBack(connection, 'rollback', { session: session.session }, `Roll back ${session.session}`, true),
     publish: ({ connection, session }: SessionNode) => publish(connection, session.session),
@@ -165,7 +175,7 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     },
     'proposal.approve': (node: ProposalNode | HunkNode) => approve(node, texts),
     'proposal.reject': async (node: ProposalNode | HunkNode) => {
-      const comment = await vscode.window.showInputBox({ prompt: 'Comment for the author', ignoreFocusOut: true })
+      const comment = await questions.input('Comment for the author')
       if (comment !== undefined) await reject(node, comment)
     },
   }

@@ -10,6 +10,7 @@ import { requestId, Connection } from './connection'
 import { fetchBytes, sourceOf, uriOf } from './contents'
 import { authorOf } from './history'
 import { contentOf, Refusal, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
+import { questions } from './undoing'
 import { setting, type Workspaces } from './workspaces'
 
 export const EDITABLE = 'editd-proposal'
@@ -233,7 +234,7 @@ async function decide<Result>(connection: Connection, method: string, params: ob
     return await reviewer.request<Result>(method, params)
   } catch (error) {
     if (!(error instanceof Refusal) || error.data.needs_pin !== true) throw error
-    const pin = await vscode.window.showInputBox({ prompt: error.message, password: true, ignoreFocusOut: true })
+    const pin = await questions.input(error.message, true)
     if (pin === undefined) return undefined
     await reviewer.request('review.unlock', { pin })
     return await reviewer.request<Result>(method, params)

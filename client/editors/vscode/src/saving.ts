@@ -1,5 +1,5 @@
 /**
- * Saving through the daemon, and the merge of unsaved documents with what others write.
+ * Saving through the daemon, and the merge of unsaved documents with the writes of others.
  *
  * VS Code does not let an extension save in its place. So before it saves, the daemon saves, and the text that the
  * daemon has written is returned as edits. VS Code then finds on the disk what it is about to write, and accepts it.
@@ -190,7 +190,7 @@ export class Saving implements vscode.Disposable {
     const { sent, file, back, isApplied } = save
     const text = document.getText()
     if (!isApplied && !hasSaved && back !== undefined) return // nothing has happened: the old base holds
-    // If VS Code has saved another text than ours, that is the file now, and what others wrote comes back into it.
+    // If VS Code has saved another text than ours, that is the file now, and the others' text comes back into it.
     if (isApplied || !hasSaved) tracked.base = file
     else tracked.base = { ...file, text, version: (await readDisk(document))?.version ?? file.version }
     delete tracked.colliding

@@ -304,6 +304,147 @@ test('a new file, and one that was deleted meanwhile, are saved', async () => {
   assert.equal(contentOf('gone.txt'), TEN + 'mine\n')
 })
 
+/** Return the children of a node of a tree, as their labels. */
+async function labels<Node>(tree: vscode.TreeDataProvider<Node>, node?: Node): Promise<string[]> {
+  const nodes = (await tree.getChildren(node))!
+  return Promise.all(
+    nodes.map(async each => {
+      const item = await tree.getTreeItem(each)
+      return typeof item.label === 'string' ? item.label : vscode.workspace.asRelativePath(item.resourceUri!)
+    }),
+  )
+}
+
+/** Answer the questions to the user while a function runs, and return the questions. */
+async function answering(answer: string | undefined, body: () => PromiseLike<unknown>): Promise<string[]> {
+  const asked: string[] = []
+  const { choose, input } = parts.questions
+  parts.questions.choose = async (message, detail) => (asked.push(`${message} ${detail}`), answer)
+  parts.questions.input = async prompt => (asked.push(prompt), answer)
+  try {
+    await body()
+  } finally {
+    Object.assign(parts.questions, { choose, input })
+  }
+  return asked
+}
+
+const write = (path: string, content: string) => ({ op: 'write', path, content, force: true })
+const command = (name: string, ...nodes: unknown[]) => vscode.commands.executeCommand(`editd.${name}`, ...nodes)
+
+test('the view of transactions has each with its files, and folds repeated saves', async () => {
+  const [document, shown] = await opened('fold.txt')
+  for (const text of ['one\n', 'two\n', 'three\n']) {
+    await type(shown, text)
+    assert.ok(await document.save())
+  }
+  const edits = [write('a/one.txt', '1\n'), write('a/two.txt', '2\n')]
+  const { transaction } = await agent.request<Outcome>('apply', { edits, message: 'two files\n\nof one edit' })
+  const [first, run] = (await parts.history.getChildren())!
+  assert.equal(parts.history.getTreeItem(first!).label, `${transaction!.seq} two files`)
+  assert.match(parts.history.getTreeItem(first!).description as string, /^agent, now/)
+  assert.deepEqual(await labels(parts.history, first), ['a/one.txt', 'a/two.txt'])
+  assert.match(parts.history.getTreeItem(run!).description as string, /^3 times, vscode/)
+  assert.equal((await parts.history.getChildren(run))!.length, 3)
+  await command('follow')
+  assert.deepEqual((await labels(parts.history)).slice(0, 1), ['Save fold.txt'])
+  await command('followNot')
+  const before = (await parts.history.getChildren())!.length
+  await command('more')
+  assert.ok((await parts.history.getChildren())!.length > before)
+})
+
+test('a change is shown as a diff, and a transaction as the diff of its files', async () => {
+  await agent.request('apply', { edits: [write('d/one.txt', 'old\n'), write('d/two.txt', 'old\n')] })
+  await agent.request('apply', { edits: [write('d/one.txt', 'new\n'), { op: 'move', path: 'd/two.txt', to: 'd/moved.txt' }] })
+  const [transaction] = (await parts.history.getChildren())!
+  const changes = (await parts.history.getChildren(transaction))!
+  const sides = async (node: unknown) => {
+    await command('diff', node)
+    const input = (await until(() => vscode.window.tabGroups.activeTabGroup.activeTab?.input)) as vscode.TabInputTextDiff
+    const documents = await Promise.all([input.original, input.modified].map(uri => vscode.workspace.openTextDocument(uri)))
+    return documents.map(document => document.getText())
+  }
+  const labelsOf = await labels(parts.history, transaction)
+  assert.deepEqual(await sides(changes[labelsOf.indexOf('d/one.txt')]), ['old\n', 'new\n'])
+  assert.deepEqual(await sides(changes[labelsOf.indexOf('d/moved.txt')]), ['old\n', 'old\n'])
+  await command('changes', transaction)
+  await until(() => vscode.window.tabGroups.activeTabGroup.activeTab?.label.startsWith('d/'), 'the multi-file diff')
+})
+
+test('an undo takes back one transaction, in all or one of its files, and a redo brings it back', async () => {
+  await agent.request('apply', { edits: [write('u/one.txt', TEN), write('u/two.txt', TEN)] })
+  await agent.request('apply', { edits: [write('u/one.txt', 'new\n'), write('u/two.txt', 'new\n')] })
+  const [transaction] = (await parts.history.getChildren())!
+  const [change] = (await parts.history.getChildren(transaction))!
+  await command('undoFile', change)
+  assert.deepEqual([contentOf('u/one.txt'), contentOf('u/two.txt')], [TEN, 'new\n'])
+  await command('undo', transaction)
+  assert.deepEqual([contentOf('u/one.txt'), contentOf('u/two.txt')], [TEN, TEN])
+  await command('redo')
+  assert.equal(contentOf('u/two.txt'), 'new\n')
+  const asked = await answering(undefined, () => command('undoLast'))
+  assert.match(asked[0]!, /^Undo \d+, .* by agent/)
+})
+
+test('an undo that later work depends on asks, and the answer is heeded', async () => {
+  await agent.request('apply', { edits: [write('c.txt', TEN)] })
+  const { transaction } = await agent.request<Outcome>('apply', { edits: [write('c.txt', TEN.replace('line 0', 'A').replace('line 9', 'Z'))] })
+  const later = await agentReplaces('c.txt', 'A', 'B')
+  const node = { kind: 'transaction', connection: editor, transaction }
+  const asked = await answering(undefined, () => command('undo', node))
+  assert.match(asked[0]!, new RegExp(`c.txt: later transactions \\(${later.transaction!.seq}\\)`))
+  assert.equal(contentOf('c.txt'), TEN.replace('line 0', 'B').replace('line 9', 'Z'))
+  await answering('Undo All', () => command('undo', node))
+  assert.equal(contentOf('c.txt'), TEN)
+})
+
+test('a session is reviewed, published and rolled back, and the work of others stays', async () => {
+  await agent.request('apply', { edits: [write('s/one.txt', TEN)], session: 'robot', message: 'robot one' })
+  await agent.request('apply', { edits: [write('s/two.txt', TEN)], session: 'robot' })
+  await agentReplaces('s/one.txt', 'line 9', 'of another')
+  const find = async () =>
+    (await parts.sessions.getChildren())!.find(node => parts.sessions.getTreeItem(node).label === 'robot')
+  const session = (await find())!
+  assert.equal(parts.sessions.getTreeItem(session).contextValue, 'session')
+  assert.equal((await labels(parts.sessions, session)).length, 2)
+  await command('review', session)
+  await until(() => vscode.window.tabGroups.activeTabGroup.activeTab?.label.startsWith('Session robot'), 'the review')
+  await answering('The robot’s work', () => command('publish', session))
+  const { transactions } = await agent.request<{ transactions: Transaction[] }>('log', { session: 'robot' })
+  assert.ok(transactions.every(({ published }) => published !== undefined))
+  await agent.request('apply', { edits: [write('s/three.txt', TEN)], session: 'robot' })
+  const changed = await find()
+  const asked = await answering('OK', () => command('rollback', changed))
+  assert.match(asked[0]!, /s\/three.txt/)
+  await assert.rejects(async () => contentOf('s/three.txt'))
+  assert.equal(contentOf('s/one.txt'), TEN.replace('line 9', 'of another'))
+})
+
+test('the author of the current line is shown, also in a document with changes', async () => {
+  await agent.request('apply', { edits: [write('b.txt', TEN)] })
+  const [, shown] = await opened('b.txt', contentOf('b.txt'))
+  await shown.edit(edit => edit.insert(new vscode.Position(0, 0), 'mine\n'))
+  const describe = (line: number) => {
+    shown.selection = new vscode.Selection(line, 0, line, 0)
+    return parts.blame.describe(shown)
+  }
+  assert.equal(await describe(0), 'not saved')
+  assert.match((await describe(1))!, /^agent, now, \d+$/)
+  await command('blame')
+  assert.ok(parts.blame.isOn)
+  await command('blame')
+})
+
+test('a badge marks the files that others have changed, until they are seen', async () => {
+  const uri = vscode.Uri.file(fileOf('badge.txt'))
+  await agent.request('apply', { edits: [write('badge.txt', TEN)] })
+  const decoration = await until(() => parts.badges.provideFileDecoration(uri))
+  assert.match(decoration!.tooltip!, /^Changed by agent in \d+$/)
+  await vscode.window.showTextDocument(uri)
+  await until(() => parts.badges.provideFileDecoration(uri) === undefined)
+})
+
 test('without a daemon VS Code saves as ever, and a killed daemon is started again', async () => {
   const [document, shown] = await opened('offline.txt')
   const { pid } = await agent.request<{ pid: number }>('status')
