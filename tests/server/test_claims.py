@@ -208,8 +208,8 @@ def test_the_index_of_an_editd_without_claims_is_taken_over(place: Workplace, cl
     seq = written(place, client, a="x\n")
     place.stop()
     with contextlib.closing(sqlite3.connect(place.state / "index.db")) as database, database:
-        for statement in ("alter table tx drop column claims", "alter table tx drop column claimed_by"):
-            database.execute(statement)
+        for column in ("claims", "claimed_by", "arrival"):
+            database.execute(f"alter table tx drop column {column}")
         database.execute("pragma user_version = 7")
     with place.start() as again:
         assert found(again, seq).kind == "outside"

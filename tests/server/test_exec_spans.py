@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 TEXT = "one\ntwo\nand\nmore\nthree\n"
+NEW_COLUMNS = ("attribution", "claims", "claimed_by", "arrival")  # of the index, since its version 6
 
 
 @pytest.fixture
@@ -485,7 +486,7 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
         (
             "index.db",
             (
-                *(f"alter table tx drop column {name}" for name in ("attribution", "claims", "claimed_by")),
+                *(f"alter table tx drop column {name}" for name in NEW_COLUMNS),
                 "pragma user_version = 6",
             ),
         ),

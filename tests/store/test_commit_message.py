@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from editd.store import transaction_record
 from editd.values.content import Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Authorship
+from editd.values.transaction import Approval, Arrival, Authorship, CommitId
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)
@@ -149,3 +149,13 @@ def test_times_are_read_back() -> None:
         == 1_234_567_890_000_001
     )
     assert transaction_record.rfc3339(0) == "1970-01-01T00:00:00.000000Z"
+
+
+@given(number=st.integers(0, 10**9), host=names, is_own=st.booleans(), time_us=st.integers(0, 2**52))
+def test_the_place_in_the_log_of_several_hosts_is_read_back(
+    number: int, host: str, is_own: bool, time_us: int
+) -> None:
+    arrival = Arrival(number, host, None if is_own else CommitId("c" * 40), time_us)
+    author = Authorship("me", "types@laptop", arrival=arrival)
+    text = transaction_record.compose(7, "edit", author, 0, [touch("a")], [])
+    assert transaction_record.parse(text).authorship == author

@@ -17,7 +17,16 @@ from editd.errors import HistoryDamaged
 from editd.store import sqlite
 from editd.values.content import Change, Entry, GitMode, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Attribution, Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import (
+    Approval,
+    Arrival,
+    Attribution,
+    Authorship,
+    CommitId,
+    Part,
+    Seq,
+    Transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 8
+SCHEMA = 9
 CLAIMABLE: Kind = "outside"
 CLAIMED: Kind = "exec"  # the kind of such a change after its claim
 NOBODY = "outside"  # the actor of such a change before its claim
@@ -35,7 +44,7 @@ create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
     undone_by integer, notes blob not null, proposal integer, approval blob, attribution blob,
-    claims text, claimed_by integer
+    claims text, claimed_by integer, arrival blob
 );
 create unique index tx_by_id on tx(id);
 create index tx_by_request on tx(request_id) where request_id is not null;
@@ -54,8 +63,9 @@ create index touch_by_source on touch(source, seq) where source is not null;
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
 _ADDED = {  # version: the columns that it lacks
-    6: ("attribution blob", "claims text", "claimed_by integer"),
-    7: ("claims text", "claimed_by integer"),
+    6: ("attribution blob", "claims text", "claimed_by integer", "arrival blob"),
+    7: ("claims text", "claimed_by integer", "arrival blob"),
+    8: ("arrival blob",),
 }
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
@@ -162,7 +172,7 @@ def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
 
 def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?)",
         (
             (
                 transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
@@ -170,6 +180,7 @@ def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byte
                 *_approval_columns(transaction.authorship.approval),
                 _attribution_column(transaction.authorship.attribution),
                 json.dumps(transaction.claims) if transaction.claims else None,
+                _arrival_column(transaction.authorship.arrival),
             )
             for transaction, notes in batch
         ),
@@ -197,6 +208,10 @@ def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | No
 
 def _attribution_column(attribution: Attribution | None) -> bytes | None:
     return None if attribution is None else sqlite.encoded(attribution)
+
+
+def _arrival_column(arrival: Arrival | None) -> bytes | None:
+    return None if arrival is None else sqlite.encoded(arrival)
 
 
 # The number of files of each transaction, and the first; a file that was moved counts at its new path.
@@ -282,7 +297,7 @@ def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
     seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, *evidence = row
-    approval, attribution, claims, claimed_by = evidence
+    approval, attribution, claims, claimed_by, arrival = evidence
     undoes_seqs, parts = read(undoes)
     return Transaction(
         Seq(seq),
@@ -295,6 +310,7 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
             unstored(request_id),
             None if approval is None else sqlite.decoded(approval, Approval),
             None if attribution is None else sqlite.decoded(attribution, Attribution),
+            None if arrival is None else sqlite.decoded(arrival, Arrival),
         ),
         time_us,
         tuple(touches),

@@ -21,7 +21,16 @@ from msgspec.structs import astuple, replace
 from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
 from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Attribution, Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import (
+    Approval,
+    Arrival,
+    Attribution,
+    Authorship,
+    CommitId,
+    Part,
+    Seq,
+    Transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,6 +92,8 @@ def compose(
     if authorship.attribution is not None:
         lines.append("By: path" if authorship.attribution.is_by_path else "By: time")
         lines += [f"Candidate: {_value(name)}" for name in authorship.attribution.candidates]
+    if authorship.arrival is not None:
+        lines += _arrived(authorship.arrival)
     if undoes:
         lines += _undone(undoes, parts)
     lines += [f"Claims: {claimed}" for claimed in claims]
@@ -120,6 +131,7 @@ def parse(message: str) -> ParsedMessage:
                 _read(fields["Request"][0]) if "Request" in fields else None,
                 _approval(fields),
                 _attribution(fields),
+                _arrival(fields),
             ),
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
@@ -234,6 +246,26 @@ def _attribution(fields: Mapping[str, Sequence[str]]) -> Attribution | None:
     if "By" not in fields:
         return None
     return Attribution(fields["By"][0] == "path", tuple(map(_read, fields.get("Candidate", []))))
+
+
+def _arrived(arrival: Arrival) -> list[str]:
+    """Return the trailers of a transaction that the log of all hosts has, too."""
+    lines = [
+        f"Number: {arrival.number}",
+        f"Host: {_value(arrival.host)}",
+        f"Made: {rfc3339(arrival.time_us)}",
+    ]
+    return lines if arrival.origin is None else [*lines, f"Origin: {arrival.origin}"]
+
+
+def _arrival(fields: Mapping[str, Sequence[str]]) -> Arrival | None:
+    """Parse the place in the log of all hosts; None if there is none."""
+    if "Number" not in fields:
+        return None
+    origin = CommitId(fields["Origin"][0]) if "Origin" in fields else None
+    return Arrival(
+        int(fields["Number"][0]), _read(fields["Host"][0]), origin, microseconds(fields["Made"][0])
+    )
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
@@ -383,6 +415,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     approval: ApprovalRecord | None = None
     attribution: tuple[bool, tuple[str, ...]] | None = None  # an `Attribution`, with the same fields
     claims: tuple[int, ...] = ()
+    arrival: Arrival | None = None
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -443,6 +476,7 @@ def transaction_of(record: Committed) -> Transaction:
             record.request_id,
             None if record.approval is None else Approval(*astuple(record.approval)),
             None if record.attribution is None else Attribution(*record.attribution),
+            record.arrival,
         ),
         record.time_us,
         tuple(touch_of(change) for change in record.changes),

@@ -161,6 +161,20 @@ class Attribution(Struct, frozen=True, gc=False):
     candidates: tuple[str, ...] = ()
 
 
+class Arrival(Struct, frozen=True, array_like=True, gc=False):
+    """The place of a transaction in the log that several hosts share.
+
+    `origin` is the id of the transaction on the host that made it. It is None for the transaction that takes
+    back work of this host, because that does not merge with entry `number`. `time_us` is by the clock of
+    that host, so it may be earlier than that of the transaction before.
+    """
+
+    number: int
+    host: str
+    origin: CommitId | None
+    time_us: int
+
+
 class Authorship(Struct, frozen=True, gc=False):
     """The author of a transaction, and the reason."""
 
@@ -170,6 +184,7 @@ class Authorship(Struct, frozen=True, gc=False):
     request_id: str | None = None
     approval: Approval | None = None
     attribution: Attribution | None = None
+    arrival: Arrival | None = None  # only of what came from another host
 
 
 class Published(Struct, frozen=True, gc=False):
