@@ -28,6 +28,7 @@ FLOORS: dict[str, set[str]] = {
     "tools": {"edits", "wire", "values", "errors"},
     "store": {"edits", "wire", "values"} | GROUND,
     "workspace": {"edits", "values"} | GROUND,
+    "remote": {"store", "edits", "wire", "values"} | GROUND,
     "engine": {"store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
     "config": {"values", "errors"},
     "server": {"engine", "store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -1006,6 +1006,52 @@ def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
     return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
 
 
+# ── Other hosts ──────────────────────────────────────────────────────────────────────────────
+
+
+def remote_init(
+    url: str, *, ref: str | None = None, dry_run: bool = False
+) -> PreparedCall[messages.RemoteResult]:
+    """Begin a log of this workspace in a git repository. A dry run counts the files that would be sent."""
+    asked = messages.RemoteInit(url=url, ref=ref, dry_run=dry_run)
+    return call(asked, messages.RemoteResult, extra=None)
+
+
+def remote_join(
+    url: str, *, ref: str | None = None, take: Literal["log"] | None = None
+) -> PreparedCall[messages.RemoteResult]:
+    """Take the files of a log, and exchange with its hosts. Refused with `conflict` if files differ.
+
+    With `take="log"`, files that differ are replaced or deleted. The history keeps them.
+    """
+    return call(messages.RemoteJoin(url=url, ref=ref, take=take), messages.RemoteResult, extra=None)
+
+
+def remote_status() -> PreparedCall[messages.RemoteResult]:
+    """Return the state of the exchange with other hosts."""
+    return call(messages.RemoteStatus(), messages.RemoteResult)
+
+
+def remote_now(*, timeout: float = 30) -> PreparedCall[messages.RemoteResult]:
+    """Exchange at once, until all transactions of this host are in the log, or for `timeout` seconds."""
+    return call(messages.RemoteNow(timeout=timeout), messages.RemoteResult, extra=timeout)
+
+
+def remote_pause() -> PreparedCall[messages.RemoteResult]:
+    """Stop the exchange until `remote_resume`. Edits go on."""
+    return call(messages.RemotePause(), messages.RemoteResult)
+
+
+def remote_resume() -> PreparedCall[messages.RemoteResult]:
+    """Go on with the exchange."""
+    return call(messages.RemoteResume(), messages.RemoteResult)
+
+
+def remote_leave() -> PreparedCall[messages.RemoteResult]:
+    """End the exchange for good. The files and the history stay."""
+    return call(messages.RemoteLeave(), messages.RemoteResult, extra=None)
+
+
 def config_reload() -> PreparedCall[messages.ConfigReloadResult]:
     """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
     return call(messages.ConfigReload(), messages.ConfigReloadResult)
@@ -1061,6 +1107,13 @@ class RequestMethods:
     blame = request_method(blame)
     unsubscribe = request_method(unsubscribe)
     gc = request_method(gc)
+    remote_init = request_method(remote_init)
+    remote_join = request_method(remote_join)
+    remote_status = request_method(remote_status)
+    remote_now = request_method(remote_now)
+    remote_pause = request_method(remote_pause)
+    remote_resume = request_method(remote_resume)
+    remote_leave = request_method(remote_leave)
     config_reload = request_method(config_reload)
     hooks_run = request_method(hooks_run)
     proposal_list = request_method(proposal_list)

@@ -87,6 +87,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "gc": "Compact the oldest history, and free its space.",
         "config": "Show, check and change the configuration.",
         "hooks": "Show and try the hooks for edits.",
+        "remote": "Share the workspace with other hosts, through a git repository.",
         "systemd": "Let systemd start and supervise the daemon.",
     },
     "Shell": {

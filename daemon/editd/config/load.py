@@ -32,6 +32,7 @@ from editd.config.schema import (
     HistoryKeys,
     HookKeys,
     Keep,
+    RemoteKeys,
     ReviewCheckKeys,
     ReviewKeys,
     ReviewRuleKeys,
@@ -434,8 +435,8 @@ WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
     "": Config, "agents": AgentKeys, "history": HistoryKeys, "history.keep": Keep, "serena": Serena,
     "gemini": Gemini,
-    "wcgw": Wcgw, "review": ReviewKeys, "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys,
-    "[review.check]": ReviewCheckKeys,
+    "wcgw": Wcgw, "remote": RemoteKeys, "review": ReviewKeys, "[hook]": HookKeys,
+    "[review.rule]": ReviewRuleKeys, "[review.check]": ReviewCheckKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.

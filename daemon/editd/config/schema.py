@@ -485,6 +485,47 @@ class AgentKeys(ConfigSection, frozen=True, kw_only=True):
     ] = None
 
 
+class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
+    """Settings of the exchange with other hosts: see docs/hosts.md."""
+
+    host: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "Name of this host in a log that it joins later. Without the key, the name of the machine."
+            ),
+            examples=["laptop"],
+            max_length=60,
+        ),
+    ] = None
+    poll: Annotated[
+        float,
+        Meta(
+            description=(
+                "Seconds between two looks at the server while somebody is active, at most. After a minute "
+                "without an edit they become longer, up to 20 seconds."
+            ),
+            ge=0.05,
+            le=20,
+        ),
+    ] = 0.25
+    pushes_per_minute: Annotated[
+        int,
+        Meta(description="Limit of a forge on pushes to a repository. 0 is no limit.", ge=0, le=6000),
+    ] = 0
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "Globs of paths that never leave this host. They are in force for a log that it begins or "
+                "joins later."
+            ),
+            examples=[["secrets/"]],
+            extra=GLOBS,
+        ),
+    ] = (".env*", "**/.env*", "**/*.pem", "**/id_*", "**/*.key")
+
+
 class Config(ConfigSection, frozen=True, kw_only=True):
     """The top of the file; every key may be left out."""
 
@@ -559,6 +600,7 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     ] = ()
     agents: Annotated[AgentKeys, Meta(description="")] = AgentKeys()
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
+    remote: Annotated[RemoteKeys, Meta(description="")] = RemoteKeys()
     review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()
     gemini: Annotated[Gemini, Meta(description="")] = Gemini()

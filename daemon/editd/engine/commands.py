@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
-    from editd.values.content import Version
+    from editd.values.content import Entry, FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkId, ProposalNumber, Reviewer
-    from editd.wire.messages import AnyEdit, OnConflict, OnStale
+    from editd.values.transaction import Part, Seq
+    from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
 
 Reader = str
 """The identity under which read versions are kept: a session, or a connection without a session."""
@@ -130,7 +131,28 @@ class Land(Struct, frozen=True):
     unsaved: UnsavedRule = MERGE
 
 
-Write = Apply | Undo | Restore | Land
+class Arrive(Struct, frozen=True):
+    """Record what another host has landed, if the files are still as they were when it was planned.
+
+    `expected` are the states of the paths that change. No transaction after `through` may have touched
+    them, but for earlier arrivals.
+    """
+
+    authorship: Authorship
+    kind: Kind
+    expected: Mapping[WorkspacePath, Entry | None]
+    after: Mapping[WorkspacePath, FileState | None]
+    through: int
+    sources: Mapping[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # of moved files
+    undoes: tuple[Seq, ...] = ()
+    parts: tuple[Part, ...] = ()
+    reader: Reader = "remote"
+    dry_run: bool = False
+    fingerprint: str = ""
+    unsaved: UnsavedRule = MERGE
+
+
+Write = Apply | Undo | Restore | Land | Arrive
 
 
 class NeedsRegex(Struct, frozen=True):

@@ -30,9 +30,11 @@ from editd.engine.answers import (
     suggest,
     with_changes_since,
 )
+from editd.engine.arrivals import arriving
 from editd.engine.collection import CollectedFiles, collected, overlay_of
 from editd.engine.commands import (
     Apply,
+    Arrive,
     Land,
     NeedsDelay,
     NeedsHooks,
@@ -522,9 +524,13 @@ class Engine(Recorder):
         )  # fmt: skip
         return None
 
-    def _stage_recorded(self, batch: Batch, index: int, request: Undo | Restore | Land) -> Result | None:
-        """Stage changes that were planned before: those of the history, or of a proposal."""
+    def _stage_recorded(
+        self, batch: Batch, index: int, request: Undo | Restore | Land | Arrive
+    ) -> Result | None:
+        """Stage changes that were planned before: those of the history, of a proposal, or of another host."""
         try:
+            if isinstance(request, Arrive):
+                return self._stage_arrival(batch, index, request)
             if isinstance(request, Restore):
                 return self._stage_restore(batch, index, request)
             if isinstance(request, Land):
@@ -532,6 +538,20 @@ class Engine(Recorder):
             return self._stage_undo(batch, index, request)
         except NotAFile as refusal:
             raise NoRoom(refusal, self.history) from refusal
+
+    def _stage_arrival(self, batch: Batch, index: int, request: Arrive) -> Result | None:
+        """Stage what another host has landed. No rule of this host applies to it, because it has landed."""
+        outcome = Outcome(arriving(request, self.history, batch.view.file_at))
+        for change in outcome.changes:
+            self.hidden.refuse(change.path)
+        self._adopt_into(batch, request, changes=outcome.changes)
+        if not outcome.changes:
+            return outcome
+        batch.stage(
+            request.kind, request.authorship, self._now_us(), outcome, request=index,
+            undoes=request.undoes, parts=request.parts,
+        )  # fmt: skip
+        return None
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""

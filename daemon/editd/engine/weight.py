@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from editd.engine.commands import Apply, Undo
+from editd.engine.commands import Apply, Arrive, Undo
 from editd.engine.undo_selection import LastUndoOf, Latest, newest_of
 from editd.errors import Refused
 from editd.values.path import WorkspacePath
@@ -31,7 +31,7 @@ def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: 
     if isinstance(request, Undo):
         return _weight_of_undo(request.scope, history, tree)
     if not isinstance(request, Apply):
-        return UNDO_BYTES
+        return _weight_of_arrival(request) if isinstance(request, Arrive) else UNDO_BYTES
     total = len(request.edits) * EDIT_BYTES
     for edit in request.edits:
         if isinstance(edit, messages.Write):
@@ -56,6 +56,10 @@ def _weight_of_tool(call: messages.Tool, tree: WorkspaceReader, tooling: ToolSet
             arguments = sum(len(value) for value in call.args.values() if isinstance(value, str))
             return (entry.size + PASS_BYTES) * (1 + arguments // PASS_BYTES)
     return TOOL_BYTES
+
+
+def _weight_of_arrival(request: Arrive) -> int:
+    return sum(EDIT_BYTES + (0 if state is None else len(state.content)) for state in request.after.values())
 
 
 def _weight_of_undo(scope: Scope, history: History, tree: WorkspaceReader) -> int:

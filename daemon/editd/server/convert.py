@@ -329,6 +329,7 @@ def transaction_result(
         else messages.Published(commit=published.commit, branch=published.branch),
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
+        **({} if said.arrival is None else _arrival(said.arrival)),
     )
 
 
@@ -351,6 +352,11 @@ def _attribution(given: transaction.Attribution) -> dict[str, Any]:
     """Return the fields of a transaction for which a bracket was open."""
     by: messages.By = "path" if given.is_by_path else "time"
     return {"by": by} | ({"candidates": list(given.candidates)} if given.candidates else {})
+
+
+def _arrival(given: transaction.Arrival) -> dict[str, Any]:
+    """Return the fields of a transaction that came from another host."""
+    return {"number": given.number, "host": given.host, "made": rfc3339(given.time_us)}
 
 
 def file_results(made: Iterable[transaction.Transaction]) -> list[messages.FileResult]:

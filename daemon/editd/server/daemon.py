@@ -46,6 +46,7 @@ from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve,
 from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
+from editd.server.shared_log import SharedLog
 from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
@@ -249,6 +250,7 @@ class Daemon:
             steps += [
                 services.hooker.close,
                 services.checks.close,
+                services.shared_log.close,
                 services.retention.close,
                 services.background.finish,
             ]
@@ -329,6 +331,7 @@ class Daemon:
         tell = services.subscriptions.tell
         self._watching.start(services.engine, services.queue, uncovered, seen, tell)
         services.retention.start()
+        services.shared_log.start()
 
     def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
         state, root = self._places.state, self._places.root
@@ -343,6 +346,9 @@ class Daemon:
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
         proposals.review_socket = self._review_socket
+        shared_log = SharedLog(engine, queue, background, state)
+        retention = Retention(engine, queue, background, guard, state, keep)
+        retention.needed = shared_log.needed
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,
@@ -351,7 +357,7 @@ class Daemon:
             queries=Queries(engine.history, engine.tree),
             guard=guard,
             background=background,
-            retention=Retention(engine, queue, background, guard, state, keep),
+            retention=retention,
             scanner=scanner,
             watching=self._watching,
             searcher=searcher,
@@ -365,6 +371,7 @@ class Daemon:
             documents=DocumentMethods(engine, subscriptions, self._config.encoding),
             spans=ExecMethods(engine, queue, self._watching, sessions, guard),
             changesets=Changesets(),
+            shared_log=shared_log,
             publishing=asyncio.Lock(),
         )
 

@@ -13,7 +13,7 @@ from editd.engine.review_checks import review_checks_of
 from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
-from editd.server.methods import check, files, history, publish
+from editd.server.methods import check, files, history, publish, remote
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -80,6 +80,13 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.DocumentHold: lambda services, params, caller: services.documents.hold(params, caller),
     messages.DocumentRelease: lambda services, params, caller: services.documents.release(params, caller),
     messages.DocumentList: lambda services, params, caller: services.documents.list_documents(params, caller),
+    messages.RemoteInit: remote.init,
+    messages.RemoteJoin: remote.join,
+    messages.RemoteStatus: remote.status,
+    messages.RemoteNow: remote.now,
+    messages.RemotePause: remote.pause,
+    messages.RemoteResume: remote.resume,
+    messages.RemoteLeave: remote.leave,
     messages.ConfigReload: lambda services, params, caller: services.configuration.reload_now(params, caller),
 }
 
@@ -110,6 +117,7 @@ class Dispatch:
         services.spans.serial_seconds = config.agents.serial or 0.0
         services.retention.review_keep = config.review.keep
         services.retention.keep = config.history.keep
+        services.shared_log.configure(config.remote)
         services.retention.schedule_check()
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:
@@ -149,9 +157,11 @@ class Dispatch:
         self._services.watching.recorded(transaction)
         if self._services.proposals.by_path:
             self._services.proposals.recorded(transaction)
-        if transaction.kind in ("outside", "exec"):
+        arrival = transaction.authorship.arrival
+        if transaction.kind in ("outside", "exec") or arrival is not None:
             self._services.leases.recorded(transaction)
-            self._services.spans.recorded(transaction)
+            if arrival is None:
+                self._services.spans.recorded(transaction)
 
     def status(self, daemon: messages.StatusResult) -> messages.StatusResult:
         """Return the status of the daemon alone with that of the workspace added."""
@@ -172,6 +182,7 @@ class Dispatch:
                 "unflushed": max(0, history.head - max(engine.synced, 0)),
             },
             history=self._services.retention.status(),
+            remote=remote.state_of(self._services.shared_log),
             hooks=self._services.hooker.status(engine.hooks),
             weaker=daemon.weaker + history.weaker() + self._services.proposals.weaker(),
             agents=self._services.spans.agents(),

@@ -21,6 +21,8 @@ from editd.store.state_files import drop_lost, lost_bytes
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from editd.config.schema import Keep
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
@@ -60,6 +62,7 @@ class Retention:
         self._guard = guard
         self._folder = folder
         self.keep = keep
+        self.needed: Callable[[], int | None] = _nothing  # the oldest transaction that the exchange needs
         self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
         self._one = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
@@ -165,7 +168,7 @@ class Retention:
         """Return the highest transaction that the history may begin after."""
         history = self._engine.history
         firsts = (history.index.first_of(found.session.name) for found in self._guard.sessions)
-        held = [seq - 1 for seq in firsts if seq is not None]
+        held = [seq - 1 for seq in (*firsts, self.needed()) if seq is not None]
         return max(history.floor.seq, min([int(history.packed) - 1, *held]))
 
     def _is_due(self) -> bool:
@@ -221,3 +224,7 @@ class Retention:
             kind = HistoryDamaged if answer.get("damaged") else Broken
             raise kind(f"The history could not be compacted: {answer['failed']}", hint="Nothing is lost.")
         return answer
+
+
+def _nothing() -> None:
+    """Serve as `needed` for a workspace without other hosts."""

@@ -701,6 +701,41 @@ class Gc(Params):
     dry_run: bool = False
 
 
+class RemoteInit(Params):
+    method: ClassVar[str] = "remote.init"
+    url: str
+    ref: str | None = None
+    dry_run: bool = False
+
+
+class RemoteJoin(Params):
+    method: ClassVar[str] = "remote.join"
+    url: str
+    ref: str | None = None
+    take: Literal["log"] | None = None
+
+
+class RemoteStatus(Params):
+    method: ClassVar[str] = "remote.status"
+
+
+class RemoteNow(Params):
+    method: ClassVar[str] = "remote.now"
+    timeout: float = 30
+
+
+class RemotePause(Params):
+    method: ClassVar[str] = "remote.pause"
+
+
+class RemoteResume(Params):
+    method: ClassVar[str] = "remote.resume"
+
+
+class RemoteLeave(Params):
+    method: ClassVar[str] = "remote.leave"
+
+
 class ConfigReload(Params):
     method: ClassVar[str] = "config.reload"
 
@@ -717,7 +752,8 @@ REQUESTS: dict[str, type[Params]] = {
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, DocumentHold, DocumentRelease,
-        DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame, Subscribe, Unsubscribe, Gc, ConfigReload,
+        DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame, Subscribe, Unsubscribe, Gc, RemoteInit,
+        RemoteJoin, RemoteStatus, RemoteNow, RemotePause, RemoteResume, RemoteLeave, ConfigReload,
         HooksRun, ProposalList, ProposalGet, ProposalApprove,
         ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
         ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
@@ -788,6 +824,7 @@ class StatusResult(Result):
     id: str
     system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
     review_socket: str | None = None  # that of reviewers, if they have their own
+    remote: dict[str, Any] | None = None  # the exchange with other hosts, as in `remote.status`
     agents: list[AgentEntry] = []  # the last heard first
     documents: int = 0  # that editors hold unsaved
 
@@ -919,6 +956,11 @@ class BriefTransaction(Result):
     proposal: int | UnsetType = UNSET  # this and the following if it was approved
     approved_by: ApprovedBy | UnsetType = UNSET
     modified: bool | UnsetType = UNSET  # by the reviewer
+    number: int | UnsetType = (
+        UNSET  # this and the next two if it came from another host: its entry in the log
+    )
+    host: str | UnsetType = UNSET
+    made: str | UnsetType = UNSET  # the time by the clock of that host
     files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
     path: str | UnsetType | None = UNSET  # the first of its files
     added: int | UnsetType | None = UNSET  # lines, if the request has `stat`; null if counting took too long
@@ -1340,6 +1382,26 @@ class GcResult(Result):
     compacted: int  # transactions that this run has dropped, or a dry run would
     freed: int  # bytes
     bytes: int  # the size of the history afterwards
+
+
+RemoteState = Literal["none", "current", "behind", "offline", "refused", "forked", "paused"]
+
+
+class RemoteResult(Result):
+    state: RemoteState
+    error: str | None  # the reason of `offline`, `refused` and `forked`, in git's own words if it has some
+    url: str | None = None  # without credentials; this and the rest if the state is not `none`
+    ref: str | None = None
+    host: str | None = None  # the name of this host in the log
+    number: int | None = None  # the last entry that is taken in
+    head: int | None = None  # the last entry of the log, as far as known
+    tentative: int = 0  # transactions of this host that are not in the log yet
+    oldest: float | None = None  # age of the first of these, in seconds
+    aside: int = 0  # those of them that do not merge
+    held: list[str] = []  # paths that are kept out of the exchange, because git ignored the file here
+    hosts: dict[str, int] = {}  # the last entry of each
+    files: int | UnsetType = UNSET  # of a dry run: the number of files that would be sent, and their bytes
+    bytes: int | UnsetType = UNSET
 
 
 class ConfigReloadResult(Result):

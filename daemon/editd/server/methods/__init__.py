@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from editd.server.plan_workers import HookRunner, RegexPool
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner
+    from editd.server.shared_log import SharedLog
     from editd.server.subscriptions import Subscriptions
     from editd.server.watcher import WorkspaceWatcher
 
@@ -122,6 +123,7 @@ class Services(Struct):
     scanner: Scanner
     watching: WorkspaceWatcher
     searcher: RegexPool
+    shared_log: SharedLog
     hooker: HookRunner
     checks: CheckRunner
     configuration: Configuration

@@ -1,0 +1,210 @@
+"""The verb `remote`: one workspace on several hosts, through a git repository."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from editd_client.cli import output
+from editd_client.cli.options import as_json
+from editd_client.errors import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import RemoteResult
+    from editd_client.cli.invocation import Invocation
+
+MIB = 1024 * 1024
+ref = click.option("--ref", metavar="REF", help="The ref of the log (default: the only one that there is).")
+
+
+@click.group("remote")
+def remote_verb() -> None:
+    """Share the workspace with other hosts, through a git repository.
+
+    Edits are answered as fast as before, and the exchange follows in the background.
+
+    \b
+    Examples:
+      editctl remote init ssh://server/srv/work.git     # on the first host
+      editctl remote join ssh://server/srv/work.git     # on each other one
+      editctl remote status
+      editctl remote now
+    """
+
+
+@remote_verb.command("init")
+@click.argument("url")
+@click.option("--ref", metavar="REF", help="The ref of the log (default: a branch with a name of its own).")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json
+@click.pass_obj
+def init(invocation: Invocation, url: str, ref: str | None, yes: bool) -> None:
+    """Begin a log of this workspace in an empty git repository.
+
+    Sends all files that the history knows, and from then on all changes. Files that match
+    `remote.exclude` in the configuration never leave this host.
+
+    \b
+    Examples:
+      git init --bare /srv/work.git && editctl remote init /srv/work.git
+      editctl remote init --yes ssh://server/srv/work.git
+    """
+    url = _as_url(url)
+    with invocation.client() as client:
+        counted = client.remote_init(url, ref=ref, dry_run=True)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise refusal(
+                    "invalid_params", "`remote init` sends the files of this workspace.",
+                    hint="Confirm it with `--yes`.",
+                )  # fmt: skip
+            size = f"{counted.files} files, {int(counted.bytes or 0) / MIB:.1f} MiB"
+            output.echo(f"{size} and all later changes go to {output.plain(url)}.")
+            output.echo("`editctl config show remote.exclude` prints the globs of the files that stay here.")
+            click.confirm("Send them?", abort=True, err=True)
+        result = client.remote_init(url, ref=ref)
+    invocation.say(result, f"the log {result.ref} begins with {counted.files} files of {result.host}")
+
+
+@remote_verb.command("join")
+@click.argument("url")
+@ref
+@click.option(
+    "--take", type=click.Choice(["log"]),
+    help="Replace or delete files that differ. The history keeps them.",
+)  # fmt: skip
+@as_json
+@click.pass_obj
+def join(invocation: Invocation, url: str, ref: str | None, take: str | None) -> None:
+    """Take the files of a log, and exchange with its hosts from then on.
+
+    The folder is empty, or its files are those of the log. Otherwise the differing files are
+    listed, and `--take log` is needed.
+
+    \b
+    Examples:
+      editctl -C ~/work remote join ssh://server/srv/work.git
+      editctl remote join --take log /srv/work.git
+    """
+    with invocation.client() as client:
+        result = client.remote_join(_as_url(url), ref=ref, take="log" if take else None)
+    invocation.say(result, f"this host is {result.host} in {result.ref}, at entry {result.number}")
+
+
+@remote_verb.command("status")
+@as_json
+@click.pass_obj
+def status(invocation: Invocation) -> None:
+    """Show the state of the exchange.
+
+    \b
+    Examples:
+      editctl remote status
+      editctl remote status --json | jq .tentative
+    """
+    with invocation.client() as client:
+        result = client.remote_status()
+    _say(invocation, result)
+
+
+@remote_verb.command("now")
+@click.option("--timeout", type=float, default=30.0, metavar="SECONDS", help="Time to wait (default: 30).")
+@as_json
+@click.pass_obj
+def now(invocation: Invocation, timeout: float) -> None:
+    """Exchange at once, and wait until all edits of this host are in the log.
+
+    Exits with 1 if they are not within the time.
+
+    \b
+    Examples:
+      editctl remote now
+      editctl remote now --timeout 5 || echo offline
+    """
+    with invocation.client() as client:
+        result = client.remote_now(timeout=timeout)
+    _say(invocation, result)
+    if result.state != "current" or result.tentative:
+        raise click.exceptions.Exit(1)
+
+
+@remote_verb.command("pause")
+@as_json
+@click.pass_obj
+def pause(invocation: Invocation) -> None:
+    """Stop the exchange until `resume`. Edits go on.
+
+    \b
+    Examples:
+      editctl remote pause
+      editctl remote pause && make release; editctl remote resume
+    """
+    with invocation.client() as client:
+        _say(invocation, client.remote_pause())
+
+
+@remote_verb.command("resume")
+@as_json
+@click.pass_obj
+def resume(invocation: Invocation) -> None:
+    """Go on with the exchange.
+
+    \b
+    Examples:
+      editctl remote resume
+      editctl remote resume && editctl remote now
+    """
+    with invocation.client() as client:
+        _say(invocation, client.remote_resume())
+
+
+@remote_verb.command("leave")
+@as_json
+@click.pass_obj
+def leave(invocation: Invocation) -> None:
+    """End the exchange for good.
+
+    The files and the history stay. Edits that are not in the log are not sent any more.
+
+    \b
+    Examples:
+      editctl remote now && editctl remote leave
+      editctl remote leave
+    """
+    with invocation.client() as client:
+        _say(invocation, client.remote_leave())
+
+
+def _as_url(url: str) -> str:
+    """Return the URL; a folder's with all of its path, because the daemon runs in another folder."""
+    return os.path.realpath(url) if os.path.isdir(url) else url
+
+
+def _say(invocation: Invocation, result: RemoteResult) -> None:
+    if not invocation.say_json(result):
+        for title, value in _rows(result):
+            output.echo(output.paint(f"{title:<12}", "cyan") + output.plain(value))
+
+
+def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
+    if result.state == "none":
+        yield "state", "this workspace is on this host alone"
+        return
+    yield "state", result.state + (f": {result.error}" if result.error else "")
+    yield "log", f"{result.ref} of {result.url}"
+    yield "host", f"{result.host}"
+    if result.number is not None:
+        behind = "" if result.number == result.head else f" of {result.head}"
+        yield "entry", f"{result.number}{behind}"
+    if result.tentative:
+        age = "" if result.oldest is None else f", the oldest {result.oldest:.0f} s old"
+        yield "tentative", f"{result.tentative} not in the log yet{age}"
+    if result.aside:
+        yield "set aside", f"{result.aside} of them do not merge: `editctl proposal` lists them"
+    if result.held:
+        yield "held", ", ".join(result.held)

@@ -1,0 +1,96 @@
+"""The transactions that come from other hosts: their steps, as the exchange sends them, and their changes.
+
+An arrival is planned by another process, on the files as the history had them a moment ago. So it is
+recorded only if its files are still the same; otherwise it is planned again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.commands import Arrive
+from editd.engine.external_changes import recorded_state
+from editd.engine.proposals import Planned
+from editd.errors import Stale
+from editd.values.content import Change, Entry, FileState, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from editd.engine.proposals import Proposals
+    from editd.store.history import History
+
+SET_ASIDE = "set aside"  # the rule of a proposal of work that did not merge
+
+
+def arrival_of(step: Mapping[str, Any], through: int) -> Arrive:
+    """Return the request for a step of the exchange, which was planned at transaction `through`."""
+    evidence = step["attribution"]
+    authorship = Authorship(
+        step["actor"], step["session"], step["message"],
+        attribution=None if evidence is None else Attribution(evidence[0], tuple(evidence[1])),
+        arrival=Arrival(step["number"], step["host"], step["origin"], step["time_us"]),
+    )  # fmt: skip
+    expected: dict[WorkspacePath, Entry | None] = {}
+    after: dict[WorkspacePath, FileState | None] = {}
+    sources: dict[WorkspacePath, WorkspacePath] = {}
+    for text, known, mode, content, source in step["changes"]:
+        path = WorkspacePath.parse(text)
+        expected[path] = None if known is None else Entry(known[0], Version(known[1]))
+        after[path] = None if mode is None else FileState(content, mode[0], mode[1])
+        if source is not None:
+            sources[path] = WorkspacePath.parse(source)
+    return Arrive(
+        authorship, step["kind"], expected, after, through, sources, tuple(map(Seq, step["undoes"])),
+        tuple(Part(Seq(seq), WorkspacePath.parse(path), tuple(hunks)) for seq, path, hunks in step["parts"]),
+    )  # fmt: skip
+
+
+def arriving(
+    request: Arrive, history: History, at: Callable[[WorkspacePath], FileState | None]
+) -> tuple[Change[FileState], ...]:
+    """Return the changes of an arrival. Raises Stale if a file is not as it was planned on."""
+    changes: list[Change[FileState]] = []
+    for path in sorted(request.after):
+        now, after = at(path), request.after[path]
+        _check_same(path, request.expected[path], now)
+        touch = history.index.touch_at(path, history.head)
+        if touch is not None and touch[0] > request.through:
+            made = history.index.transaction(touch[0])
+            if made is None or made.authorship.arrival is None:
+                version = None if now is None else now.version
+                raise Stale(path.text, version, version)
+        if now is not None and after is not None and after.permissions is None:
+            after = now.with_mode(after.mode).with_content(after.content)
+        if now != after:
+            changes.append(Change(path, now, after, request.sources.get(path)))
+    return tuple(changes)
+
+
+def _check_same(path: WorkspacePath, expected: Entry | None, now: FileState | None) -> None:
+    known = None if expected is None else (expected.mode, expected.version)
+    found = None if now is None else (now.mode, now.version)
+    if known != found:
+        raise Stale(path.text, known and known[1], found and found[1])
+
+
+def propose_again(transactions: Sequence[int], proposals: Proposals, history: History) -> None:
+    """Make a proposal of each transaction that is set aside, with its author. Raises Refused."""
+    for seq in transactions:
+        transaction = history.find(seq)
+        changes = tuple(
+            Change(
+                touch.path, recorded_state(touch.before, history), recorded_state(touch.after, history),
+                touch.source,
+            )
+            for touch in transaction.touches
+        )  # fmt: skip
+        said = transaction.authorship
+        proposals.propose(
+            Planned(
+                changes, Authorship(said.actor, said.session, said.message), None, SET_ASIDE,
+                f"aside {transaction.id}",
+            )
+        )  # fmt: skip

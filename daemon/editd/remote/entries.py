@@ -1,0 +1,203 @@
+"""The commits of the log: its entries, and the transactions that wait for their place in it.
+
+An entry is a commit with the whole tree. Its message is that of a transaction (`store.transaction_record`),
+with the entry's number for its seq, and with two more trailers: `Outcome`, and an `Undone` for each
+transaction that it takes back. `Undoes` and `Hunks` name these by their position from 1.
+
+A transaction that waits is a commit with two folders: `before` has the touched files as their author had
+them, and `after` as the author left them. An entry that is set aside has that commit as its second parent.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from editd.errors import Refused
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, Trees, commit_content, tree_changes
+from editd.store.transaction_record import EDITD, ParsedMessage, compose, ident, parse
+from editd.values.content import Change, Entry
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Arrival, Authorship, CommitId, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from editd.remote.log_objects import LogObjects
+    from editd.wire.messages import Kind
+
+Outcome = Literal["baseline", "applied", "aside"]
+_BEFORE, _AFTER = b"before/", b"after/"
+_NOT_AN_ENTRY = "it is not an entry of the log"
+
+
+class Tentative(Struct, eq=False):
+    """A transaction that its host has acknowledged and that is not in the log yet."""
+
+    origin: CommitId
+    host: str
+    kind: Kind
+    authorship: Authorship
+    time_us: int
+    changes: tuple[Change[Entry], ...]
+    undone: tuple[CommitId, ...] = ()  # the transactions that it takes back
+    parts: tuple[Part, ...] = ()  # of those taken back in part; the `seq` is a position in `undone` from 1
+    seq: int = 0  # on this host; 0 for that of another host
+    is_aside: bool = False  # it does not merge with earlier entries, and stays so
+
+
+class LogEntry(Struct, frozen=True):
+    """One entry of the log. `changes` are empty for the baseline."""
+
+    commit: Oid
+    tree: Oid
+    tree_before: Oid
+    message: ParsedMessage
+    arrival: Arrival
+    outcome: Outcome
+    undone: tuple[CommitId, ...]
+
+    @property
+    def number(self) -> int:
+        return self.arrival.number
+
+
+def write_entry(
+    objects: LogObjects, waiting: Tentative, number: int, parent: Oid, tree: Oid, *, is_applied: bool
+) -> Oid:
+    """Write the entry of a transaction; one that is set aside keeps the tree. Return the commit."""
+    parents = [parent] if is_applied else [parent, write_waiting(objects, waiting)]
+    message = _message(waiting, number, "applied" if is_applied else "aside")
+    author = ident(waiting.authorship.actor)
+    return objects.put("commit", commit_content(tree, parents, author, EDITD, waiting.time_us, message))
+
+
+def write_baseline(objects: LogObjects, tree: Oid, host: str, time_us: int) -> Oid:
+    """Write entry 0, with the files of the host that begins the log. Return the commit."""
+    author = Authorship("editd", message="Begin the log", arrival=Arrival(0, host, None, time_us))
+    message = compose(0, "baseline", author, time_us, [], []) + "Outcome: baseline\n"
+    return objects.put("commit", commit_content(tree, [], EDITD, EDITD, time_us, message))
+
+
+def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = None) -> Oid:
+    """Write a transaction that waits, whole, behind those that wait before it. Return the commit."""
+    trees = Trees(EMPTY_TREE, objects.read)
+    sides: list[tuple[bytes, Entry | None]] = []
+    for change in waiting.changes:
+        for folder, state in ((_BEFORE, change.before), (_AFTER, change.after)):
+            if state is not None:
+                objects.share(state.version)
+                sides.append((folder + change.path.raw, state))
+    update = trees.update(sides)
+    hold_trees(objects, update.root, update.trees)
+    message = _message(waiting, 0, "aside" if waiting.is_aside else "applied")
+    parents = [] if parent is None else [parent]
+    author = ident(waiting.authorship.actor)
+    return objects.put(
+        "commit", commit_content(update.root, parents, author, EDITD, waiting.time_us, message)
+    )
+
+
+def write_empty_queue(objects: LogObjects, host: str) -> Oid:
+    """Write the commit with which the queue of a host begins. Return it."""
+    hold_trees(objects, EMPTY_TREE, {})
+    return objects.put("commit", commit_content(EMPTY_TREE, [], EDITD, EDITD, 0, f"queue of {host}\n"))
+
+
+def hold_trees(objects: LogObjects, root: Oid, trees: dict[Oid, bytes]) -> None:
+    """Hold the new trees of an update, also an empty root."""
+    for oid, content in trees.items():
+        objects.put_tree(oid, content)
+    if root == EMPTY_TREE:
+        objects.put_tree(root, b"")
+
+
+def read_entry(read: Callable[[Oid], bytes], commit: Oid) -> tuple[LogEntry, Oid | None]:
+    """Read an entry of the log, and return it with its first parent. Raises ValueError."""
+    decoded = CommitObject.decode(read(commit))
+    message, outcome, undone = _parsed(decoded.message)
+    arrival = message.authorship.arrival
+    if arrival is None or outcome not in ("baseline", "applied", "aside"):
+        raise ValueError(_NOT_AN_ENTRY)
+    parent = decoded.parent
+    before = EMPTY_TREE if parent is None else CommitObject.decode(read(parent)).tree
+    entry = LogEntry(commit, decoded.tree, before, message, arrival, cast("Outcome", outcome), undone)
+    return entry, parent
+
+
+def changes_of(
+    read: Callable[[Oid], bytes], before: Oid, after: Oid, message: ParsedMessage
+) -> Iterator[Change[Entry]]:
+    """Yield the changes between two trees. A path that editd does not write is left out."""
+    sources = {target: source for source, target in message.moves}
+    bits = dict(message.permissions)
+    for raw, old, new in tree_changes(read, before, after):
+        text = os.fsdecode(raw)
+        source = sources.get(text)
+        try:
+            path = WorkspacePath.parse(text)
+            moved_from = None if source is None else WorkspacePath.parse(source)
+        except Refused:
+            continue
+        after_state = None if new is None else replace(new, permissions=bits.get(text))
+        yield Change(path, old, after_state, moved_from)
+
+
+def read_queue(read: Callable[[Oid], bytes], head: Oid) -> list[Tentative]:
+    """Read the transactions that wait in the queue of a host, in its order. Raises ValueError."""
+    waiting: list[Tentative] = []
+    commit: Oid | None = head
+    while commit is not None:
+        decoded = CommitObject.decode(read(commit))
+        if decoded.parent is None and decoded.message.startswith("queue of "):
+            break
+        waiting.append(_read_waiting(read, decoded))
+        commit = decoded.parent
+    waiting.reverse()
+    return waiting
+
+
+def read_aside(read: Callable[[Oid], bytes], entry: LogEntry) -> Tentative:
+    """Read the whole transaction of an entry that is set aside. Raises ValueError."""
+    head = read(entry.commit).partition(b"\n\n")[0]
+    parents = [line[7:] for line in head.split(b"\n") if line.startswith(b"parent ")]
+    if len(parents) != 2:
+        raise ValueError(_NOT_AN_ENTRY)
+    return _read_waiting(read, CommitObject.decode(read(bytes.fromhex(parents[1].decode()))))
+
+
+def _read_waiting(read: Callable[[Oid], bytes], decoded: CommitObject) -> Tentative:
+    message, outcome, undone = _parsed(decoded.message)
+    arrival = message.authorship.arrival
+    if arrival is None or arrival.origin is None:
+        raise ValueError("it is not a transaction that waits")
+    folders = Trees(decoded.tree, read).folder(b"")
+    known = {} if folders is None else folders.folders()
+    before, after = known.get(b"before", EMPTY_TREE), known.get(b"after", EMPTY_TREE)
+    changes = sorted(changes_of(read, before, after, message), key=lambda change: change.path.raw)
+    return Tentative(
+        arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
+        message.time_us, tuple(changes), undone, message.parts, is_aside=outcome == "aside",
+    )  # fmt: skip
+
+
+def _message(waiting: Tentative, number: int, outcome: Outcome) -> str:
+    arrival = Arrival(number, waiting.host, waiting.origin, waiting.time_us)
+    positions = range(1, len(waiting.undone) + 1)
+    text = compose(
+        number, waiting.kind, replace(waiting.authorship, arrival=arrival), waiting.time_us, waiting.changes,
+        positions, parts=waiting.parts,
+    )  # fmt: skip
+    return text + f"Outcome: {outcome}\n" + "".join(f"Undone: {origin}\n" for origin in waiting.undone)
+
+
+def _parsed(text: str) -> tuple[ParsedMessage, str, tuple[CommitId, ...]]:
+    """Parse a message with the trailers of the log. Raises ValueError."""
+    block = text.rstrip("\n").rpartition("\n\n")[2]
+    pairs: Sequence[tuple[str, str, str]] = [line.partition(": ") for line in block.split("\n")]
+    outcome = next((value for key, _, value in pairs if key == "Outcome"), "")
+    undone = tuple(CommitId(value) for key, _, value in pairs if key == "Undone")
+    return parse(text), outcome, undone

@@ -1,0 +1,111 @@
+"""The git objects of the log: a repository of its own, which can be made again by a fetch (L7).
+
+It holds all that its commits need, so that no compaction of the history takes anything from it. New objects
+stay in memory until `write`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from editd.store.git_objects import EMPTY_TREE, GitTree, ObjectKind, Oid, object_id, oid_of
+from editd.store.git_repository import create_store, is_store, open_store
+from editd.store.packfile import PackWriter
+
+if TYPE_CHECKING:
+    from editd.values.content import Version
+
+
+class LogObjects:
+    """The objects of the log, and for reading also those of this host's history."""
+
+    def __init__(self, shared: str, store: str) -> None:
+        """Open both repositories; make `shared` if it is missing. Raises OSError, pygit2.GitError."""
+        if not is_store(shared):
+            os.makedirs(shared, 0o700, exist_ok=True)
+            create_store(shared)
+        self.shared = shared
+        self._store = store
+        self._log = open_store(shared)
+        self._history = open_store(store)
+        self._new: dict[Oid, tuple[ObjectKind, bytes]] = {}
+
+    def read(self, oid: Oid) -> bytes:
+        """Return an object's bytes. Raises KeyError if neither repository has it."""
+        if oid == EMPTY_TREE:
+            return b""
+        if (new := self._new.get(oid)) is not None:
+            return new[1]
+        for repository in (self._log, self._history):
+            try:
+                return repository.odb.read(pygit2.Oid(raw=oid))[1]
+            except KeyError:
+                continue
+        self._history.free()  # its packs may have been replaced
+        self._history = open_store(self._store)
+        return self._history.odb.read(pygit2.Oid(raw=oid))[1]
+
+    def size(self, oid: Oid) -> int:
+        """Return the number of bytes of an object of this host's history."""
+        return int(self._history.odb.read_header(pygit2.Oid(raw=oid))[1])
+
+    def put(self, kind: ObjectKind, content: bytes) -> Oid:
+        """Hold a new object until `write`, and return its id."""
+        oid = object_id(kind, content)
+        self._new[oid] = kind, content
+        return oid
+
+    def put_tree(self, oid: Oid, content: bytes) -> None:
+        """Hold a tree whose id is known."""
+        self._new[oid] = "tree", content
+
+    def share(self, version: Version) -> None:
+        """Have the log hold a content that may be in this host's history alone."""
+        oid = oid_of(version)
+        if oid not in self._new and pygit2.Oid(raw=oid) not in self._log.odb:
+            self._new[oid] = "blob", self.read(oid)
+
+    def share_all(self, root: Oid) -> None:
+        """Have the log hold a whole tree and its files. Raises OSError."""
+        writer = PackWriter(self._packs)
+        try:
+            waiting = [root]
+            while waiting:
+                tree = waiting.pop()
+                raw = self.read(tree)
+                writer.add("tree", raw, tree)
+                folder = GitTree.decode(raw)
+                waiting += folder.folders().values()
+                for entry in folder.files().values():
+                    oid = oid_of(entry.version)
+                    if oid not in writer:
+                        writer.add("blob", self.read(oid), oid)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def write(self) -> None:
+        """Make the new objects durable, in one pack. Raises OSError."""
+        if not self._new:
+            return
+        writer = PackWriter(self._packs)
+        try:
+            for oid, (kind, content) in self._new.items():
+                writer.add(kind, content, oid)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        self._new.clear()
+
+    @property
+    def _packs(self) -> str:
+        return os.path.join(self.shared, "objects", "pack")
+
+    def close(self) -> None:
+        self._log.free()
+        self._history.free()

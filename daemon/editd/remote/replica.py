@@ -1,0 +1,297 @@
+"""The state of one host: the log as far as it is taken in, and the transactions that are not in it yet.
+
+`files` is the tree that the host's files are to hold: the log's, with the host's own transactions merged into
+it in their order, but for those that are set aside (L6). It follows from the two sequences alone, so it is
+the same after a restart. An entry is taken in when its effect on the files is in the host's history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from editd.errors import HistoryDamaged
+from editd.remote.entries import LogEntry, Tentative, changes_of
+from editd.remote.merged_tree import MergedTree, connected, is_equal
+from editd.store.git_objects import Trees
+from editd.values.content import Change, Entry
+from editd.values.path import WorkspacePath, folders_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from editd.remote.log_objects import LogObjects
+    from editd.values.transaction import Authorship, CommitId, Part, Transaction
+
+    Entries = Mapping[WorkspacePath, Entry | None]
+
+
+class Step(Struct, frozen=True):
+    """The effect of an entry on the files of this host, as up to two transactions of its history.
+
+    The first takes back `lost`, the work of this host that does not merge with the entry. The second is the
+    entry itself.
+    """
+
+    entry: LogEntry
+    lost: tuple[Tentative, ...]
+    taken_back: tuple[Change[Entry], ...]
+    changes: tuple[Change[Entry], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.taken_back and not self.changes
+
+
+class _Before(Struct, frozen=True):
+    """The state before an entry was taken in, to return to it."""
+
+    entry: LogEntry
+    taken: LogEntry
+    waiting: list[Tentative]
+    files: Entries
+    lost: tuple[Tentative, ...]
+
+
+class Replica:
+    """The log and the waiting transactions of one host."""
+
+    def __init__(
+        self,
+        objects: LogObjects,
+        host: str,
+        taken: LogEntry,
+        is_shared: Callable[[WorkspacePath], bool],
+    ) -> None:
+        """`taken` is the last entry that is taken in; paths that are not shared are left out everywhere."""
+        self.host = host
+        self.taken = taken
+        self.waiting: list[Tentative] = []
+        self.incoming: deque[LogEntry] = deque()
+        self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
+        self.held: set[WorkspacePath] = set()  # another file is at this path, which is not to be sent
+        self._origins: dict[int, CommitId] = {}
+        self._objects = objects
+        self._is_chosen = is_shared
+        self._touched: Counter[WorkspacePath] = Counter()  # by the waiting ones
+        self._above: Counter[WorkspacePath] = Counter()  # the folders above
+        self.files = MergedTree(objects, taken.tree)
+
+    def is_shared(self, path: WorkspacePath) -> bool:
+        return path not in self.held and self._is_chosen(path)
+
+    # ── this host's history ──
+
+    def name(self, seq: int, origin: CommitId) -> None:
+        """Note which transaction of this host's history has which origin."""
+        self.seqs[origin] = seq
+        self._origins[seq] = origin
+
+    def wait_for(self, transaction: Transaction) -> Tentative | None:
+        """Add a transaction of this host to those that wait; return None if it has nothing to share."""
+        self.name(transaction.seq, transaction.id)
+        changes = tuple(change for change in transaction.touches if self.is_shared(change.path))
+        if not changes:
+            return None
+        undone = tuple(self._origins[seq] for seq in transaction.undoes if seq in self._origins)
+        waiting = Tentative(
+            transaction.id, self.host, transaction.kind, _to_send(transaction.authorship),
+            transaction.time_us, changes, undone, self._parts(transaction, undone), transaction.seq,
+        )  # fmt: skip
+        self.waiting.append(waiting)
+        self._count(waiting, 1)
+        return waiting
+
+    def set_aside(self, seqs: Iterable[int]) -> None:
+        """Mark waiting transactions as set aside, as this host's history has it."""
+        chosen = set(seqs)
+        for one in self.waiting:
+            one.is_aside = one.is_aside or one.seq in chosen
+
+    def follow(self, transaction: Transaction) -> None:
+        """Take the next transaction of this host's history. Raises HistoryDamaged if it does not follow."""
+        arrival = transaction.authorship.arrival
+        if arrival is None and transaction.kind == "baseline":
+            self.held.update(touch.path for touch in transaction.touches)
+            return
+        if arrival is None:
+            waiting = self.wait_for(transaction)
+            if waiting is not None and not self.files.merge(waiting.changes):
+                raise _differs(transaction)
+        elif arrival.origin is None:
+            self.set_aside(transaction.undoes)
+            lost = [one for one in self.waiting if one.seq in transaction.undoes]
+            self._merge_again(change.path for one in lost for change in one.changes)
+        else:
+            self.name(transaction.seq, arrival.origin)
+            while self.incoming and self.incoming[0].number <= arrival.number:
+                self._take(self.incoming.popleft())
+        for touch in transaction.touches:
+            if self.is_shared(touch.path) and not is_equal(self.files.entry(touch.path), touch.after):
+                raise _differs(transaction)
+
+    def merge_all(self) -> None:
+        """Merge all that wait into the tree of the log."""
+        self.files = MergedTree(self._objects, self.taken.tree)
+        for one in self.waiting:
+            one.is_aside = one.is_aside or not self.files.merge(one.changes)
+
+    # ── the log ──
+
+    def plan(self, steps_max: int) -> list[Step]:
+        """Take in entries without an effect on the files; return the steps of the next ones that have one.
+
+        The steps are not taken: `follow` does that, when they are in this host's history.
+        """
+        steps: list[Step] = []
+        tried: list[_Before] = []
+        entries = list(self.incoming)
+        for entry in entries:
+            if steps and (len(steps) >= steps_max or not self._knows(entry.undone, steps)):
+                break
+            step, before = self._take(entry)
+            if steps or not step.is_empty:
+                tried.append(before)
+                if not step.is_empty:
+                    steps.append(step)
+            else:
+                self.incoming.popleft()
+        for before in reversed(tried):
+            self._go_back(before)
+        if not self.waiting and not steps:
+            self.merge_all()  # without the trees in memory
+        return steps
+
+    def _knows(self, undone: Iterable[CommitId], steps: Iterable[Step]) -> bool:
+        """Return whether the seqs of all that an entry takes back are known before the steps are taken."""
+        made = {step.entry.arrival.origin for step in steps}
+        return not any(origin in made for origin in undone)
+
+    def _take(self, entry: LogEntry) -> tuple[Step, _Before]:
+        """Take in an entry, and return its effect."""
+        own = next((one for one in self.waiting if one.origin == entry.arrival.origin), None)
+        changes = [
+            change
+            for change in changes_of(self._objects.read, entry.tree_before, entry.tree, entry.message)
+            if self.is_shared(change.path)
+        ]
+        before = _Before(entry, self.taken, list(self.waiting), {}, ())
+        self.taken = entry
+        if own is not None:
+            self.waiting.remove(own)
+            self._count(own, -1)
+            if _landed_as_made(own, entry, changes):
+                return Step(entry, (), (), ()), before
+        paths = {change.path for change in (*changes, *(() if own is None else own.changes))}
+        dependent: list[Tentative] = []
+        if own is not None or any(self._is_near(change.path) for change in changes):
+            paths, dependent = connected(paths, self.waiting)
+        old = {path: self.files.entry(path) for path in paths}
+        landed = Trees(entry.tree, self._objects.read)
+        self.files.put((path, landed.entry(path.raw)) for path in sorted(paths))
+        lost = [one for one in dependent if not one.is_aside and not self.files.merge(one.changes)]
+        kept = [one for one in dependent if not one.is_aside and one not in lost]
+        for one in lost:
+            one.is_aside = True
+        marked = tuple(lost)
+        if own is not None and not own.is_aside:
+            if entry.outcome == "aside":
+                lost.insert(0, own)
+            else:
+                kept.insert(0, own)
+        new = {path: self.files.entry(path) for path in paths}
+        middle = self._without(entry, kept, paths) if lost else old
+        step = Step(entry, tuple(lost), _changes(old, middle, ()), _changes(middle, new, changes))
+        return step, replace(before, files=old, lost=marked)
+
+    def _without(
+        self, entry: LogEntry, kept: Iterable[Tentative], paths: Iterable[WorkspacePath]
+    ) -> dict[WorkspacePath, Entry | None]:
+        """Return the files before an entry, with no other waiting transactions than those `kept`."""
+        tree = MergedTree(self._objects, entry.tree_before)
+        for one in kept:
+            tree.merge(one.changes)
+        return {path: tree.entry(path) for path in paths}
+
+    def _go_back(self, before: _Before) -> None:
+        for one in before.waiting:
+            if one not in self.waiting:
+                self._count(one, 1)
+        self.taken, self.waiting = before.taken, before.waiting
+        for one in before.lost:
+            one.is_aside = False
+        self.files.put(before.files.items())
+
+    def _merge_again(self, paths: Iterable[WorkspacePath]) -> None:
+        """Merge the waiting transactions into these paths, and all that depends on them, once more."""
+        joined, dependent = connected(paths, self.waiting)
+        landed = Trees(self.taken.tree, self._objects.read)
+        self.files.put((path, landed.entry(path.raw)) for path in sorted(joined))
+        for one in dependent:
+            if not one.is_aside:
+                self.files.merge(one.changes)
+
+    def _count(self, one: Tentative, number: int) -> None:
+        for change in one.changes:
+            self._touched[change.path] += number
+            for folder in folders_of(change.path):
+                self._above[folder] += number
+
+    def _is_near(self, path: WorkspacePath) -> bool:
+        """Return whether a waiting transaction touches a path, or one that leaves no room for it."""
+        if self._touched[path] > 0 or self._above[path] > 0:
+            return True
+        return any(self._touched[folder] > 0 for folder in folders_of(path))
+
+    def _parts(self, transaction: Transaction, undone: tuple[CommitId, ...]) -> tuple[Part, ...]:
+        positions = {self.seqs[origin]: number for number, origin in enumerate(undone, 1)}
+        return tuple(
+            replace(part, seq=positions[part.seq]) for part in transaction.parts if part.seq in positions
+        )
+
+
+def _to_send(authorship: Authorship) -> Authorship:
+    """Return an authorship without the numbers that only its host knows."""
+    approval = authorship.approval
+    if approval is not None and approval.proposal is not None:
+        approval = replace(approval, proposal=None, revision=None, hunks=())
+    return replace(authorship, approval=approval)
+
+
+def _landed_as_made(own: Tentative, entry: LogEntry, changes: Iterable[Change[Entry]]) -> bool:
+    """Return whether an entry has exactly its author's changes, so that the files stay the same."""
+    if own.is_aside or entry.outcome != "applied":
+        return False
+    landed = {change.path: change for change in changes}
+    return len(landed) == len(own.changes) and all(
+        change.path in landed
+        and is_equal(landed[change.path].before, change.before)
+        and is_equal(landed[change.path].after, change.after)
+        for change in own.changes
+    )
+
+
+def _changes(before: Entries, after: Entries, known: Iterable[Change[Entry]]) -> tuple[Change[Entry], ...]:
+    """Return the differences, with the moves and permissions of the `known` changes as far as they fit."""
+    by_path = {change.path: change for change in known}
+    differing = [path for path in sorted(before) if not is_equal(before[path], after[path])]
+    changes: list[Change[Entry]] = []
+    for path in differing:
+        old, new, like = before[path], after[path], by_path.get(path)
+        source = None
+        if like is not None and old is None and like.source in differing and after[like.source] is None:
+            source = like.source
+        if like is not None and is_equal(new, like.after):
+            new = like.after
+        changes.append(Change(path, old, new, source))
+    return tuple(changes)
+
+
+def _differs(transaction: Transaction) -> HistoryDamaged:
+    return HistoryDamaged(
+        f"Transaction {transaction.seq} does not follow from the log: this host's files differ from it.",
+        hint="Edits go on here. To exchange them again, run `editctl remote leave` and `join`.",
+    )

@@ -1,0 +1,93 @@
+"""The user's own `git`, which reaches the server with the user's credentials, proxies and configuration.
+
+It asks nothing: without an answer it fails, and its words go to the status. No text of a server is
+interpreted. After any failure of a push, the caller reads the head of the log (L8).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from editd.errors import Refused
+from editd.store.git_objects import Oid, oid_of
+
+GIT_SECONDS_MAX = 120.0  # of one call; then it is killed, and tried again later
+WORDS_MAX = 400  # characters of git's own words
+_SETTINGS = (
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.version", "2"),
+    ("fetch.unpackLimit", "100"),
+    ("fetch.fsckObjects", "true"),
+    ("pack.threads", "1"),
+    ("core.hooksPath", os.devnull),
+)
+
+
+class Offline(Refused):
+    """Git did not reach the server, or the server refused."""
+
+    code = "io_error"
+
+
+class Transport:
+    """One repository on a server, reached from the repository of the log."""
+
+    def __init__(self, shared: str, url: str) -> None:
+        self._shared = shared
+        self.url = url
+
+    def heads(self, *patterns: str) -> dict[str, Oid]:
+        """Return the refs on the server that match. Raises Offline."""
+        listed = self._run("ls-remote", "--", self.url, *patterns)
+        return {name: oid_of(oid) for oid, _, name in (line.partition("\t") for line in listed.splitlines())}
+
+    def fetch(self, *refspecs: str) -> None:
+        """Bring refs and their objects here. Raises Offline."""
+        self._run("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", self.url, *refspecs)
+
+    def push(self, commit: Oid, ref: str, expected: Oid | None) -> None:
+        """Move a ref from `expected` to `commit`; None is no such ref. Raises Offline."""
+        lease = "" if expected is None else expected.hex()
+        self._run(
+            "push", "-q", "--porcelain", f"--force-with-lease={ref}:{lease}", "--", self.url,
+            f"{commit.hex()}:{ref}",
+        )  # fmt: skip
+
+    def overwrite(self, commit: Oid, ref: str) -> None:
+        """Set a ref that nobody else writes. Raises Offline."""
+        self._run("push", "-q", "--porcelain", "--", self.url, f"+{commit.hex()}:{ref}")
+
+    def _run(self, *arguments: str) -> str:
+        argv = ["git", "--git-dir", self._shared, *arguments]
+        try:
+            done = subprocess.run(
+                argv, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=GIT_SECONDS_MAX, check=False,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise Offline("There is no `git` in the PATH of the daemon.", hint="Install git.") from None
+        except OSError as error:
+            raise Offline(f"git could not be started: {error}.") from error
+        except subprocess.TimeoutExpired:
+            raise Offline(f"git {arguments[0]} did not end within {GIT_SECONDS_MAX:g} s.") from None
+        if done.returncode:
+            words = (done.stderr + done.stdout).decode("utf-8", "replace").strip()
+            raise Offline(f"git {arguments[0]} failed: {words[-WORDS_MAX:] or done.returncode}")
+        return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _environment() -> dict[str, str]:
+    """Return the user's environment without the variables that name a repository."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name
+        not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
+    }
+    kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
+    first = int(kept.get("GIT_CONFIG_COUNT", "0"))
+    for number, (key, value) in enumerate(_SETTINGS, first):
+        kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return kept | {"GIT_CONFIG_COUNT": str(first + len(_SETTINGS))}

@@ -1,0 +1,387 @@
+"""The exchange with other hosts, driven by the daemon: rounds of a child process, and their steps.
+
+Nothing of it is on the way of an edit, and none of its failures reaches one. A round packs the history, asks
+the child, and submits each step as a request. A step that is not planned on the present files is refused as
+stale, and the next round plans it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from editd.engine.arrivals import arrival_of, propose_again
+from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale
+from editd.server.child_process import PYTHON, RequestProcess
+from editd.server.engine_queue import first_of, wait_event
+from editd.system.files import replace_file_durably
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from editd.config.schema import RemoteKeys
+    from editd.engine.engine import Engine
+    from editd.server.engine_queue import EngineQueue
+    from editd.server.maintenance import Maintenance
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.05  # after an edit, so that a burst of them lands together
+BUSY_SECONDS = 60.0  # after an edit or an arrival, for which the server is asked often
+POLL_SECONDS_MAX = 20.0  # less than the time after which an idle child ends
+RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
+LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
+CHILD_NICE = 5
+CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
+DIFFERING_MAX = 20  # paths that a refusal lists
+NOT_JOINED = {"state": "none", "error": None}
+
+
+class SharedLog:
+    """The place of this host in the log of all, and the work for it."""
+
+    def __init__(self, engine: Engine, queue: EngineQueue, background: Maintenance, folder: str) -> None:
+        """`folder` is the state folder."""
+        self._engine = engine
+        self._queue = queue
+        self._background = background
+        self._folder = folder
+        self._path = os.path.join(folder, "remote.json")
+        self._child = RequestProcess([*PYTHON, "editd.remote.exchange", folder], nice=CHILD_NICE)
+        self._place: dict[str, Any] | None = None
+        self._keys: RemoteKeys | None = None
+        self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
+        self._wake = asyncio.Event()
+        self._end = asyncio.Event()
+        self._news: asyncio.Event | None = None
+        self._changing = asyncio.Lock()  # one change of the place at a time
+        self._asking = asyncio.Lock()  # one round at a time
+        self._task: asyncio.Task[None] | None = None
+        self._active_until = 0.0
+        self._may_push_at = 0.0
+        self._rounds = 0
+
+    def configure(self, keys: RemoteKeys) -> None:
+        self._keys = keys
+
+    def start(self) -> None:
+        """Go on where the last daemon ended, if this host has joined a log."""
+        with contextlib.suppress(FileNotFoundError), open(self._path, encoding="utf-8") as file:
+            self._place = json.load(file)
+        self._begin()
+
+    async def close(self) -> None:
+        await self._stop()
+
+    def needed(self) -> int | None:
+        """Return the oldest transaction that the exchange needs, which is not to be compacted."""
+        if self._place is None:
+            return None
+        return int(self._answer.get("needed", self._place["through"]))
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the exchange, as `remote.status` has it."""
+        if self._place is None:
+            return dict(NOT_JOINED)
+        place, answer = self._place, dict(self._answer)
+        seen = answer.pop("seen", None)
+        if seen is not None and answer["state"] in ("offline", "forked", "refused"):
+            answer["tentative"] += max(0, int(self._engine.history.head) - seen)  # edits since the last round
+        for internal in ("steps", "again", "needed"):
+            answer.pop(internal, None)
+        if place["paused"]:
+            answer["state"] = "paused"
+        oldest = answer.pop("oldest_us", None)
+        age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
+        return answer | {"url": _without_password(place["url"]), "ref": place["ref"], "host": place["host"],
+                         "oldest": age}  # fmt: skip
+
+    # ── joining and leaving ──
+
+    async def init(self, url: str, ref: str | None, *, is_dry: bool = False) -> dict[str, Any]:
+        """Make the log on the server, with this host's files as its beginning. Raises Refused.
+
+        A dry run only counts the files.
+        """
+        async with self._changing:
+            self._check_free()
+            ref = ref or f"refs/heads/editd/{os.urandom(4).hex()}"
+            head, seq = await self._packed()
+            asked = self._asked(url, ref, head) | {"do": "init", "time_us": self._engine.clock.now_us()}
+            if is_dry:
+                return self.status() | await self._ask(asked | {"do": "count"})
+            answer = await self._ask(asked)
+            await self._settle(asked, answer, seq)
+            return self.status()
+
+    async def join(self, url: str, ref: str | None, take: str | None) -> dict[str, Any]:
+        """Take the files of the log, and exchange from then on.
+
+        Raises Conflict if files of this host differ, unless `take` is `log`.
+        """
+        async with self._changing:
+            self._check_free()
+            head, seq = await self._packed()
+            asked = self._asked(url, ref or "", head) | {"do": "join"}
+            answer = await self._ask(asked)
+            differing = answer["differs"]
+            if differing and take != "log":
+                shown = differing[:DIFFERING_MAX]
+                raise Conflict(
+                    f"{len(differing)} files of this workspace are not as in the log: {', '.join(shown)}.",
+                    hint="Join with `--take log` to replace or delete them. The history keeps them.",
+                    data={"files": [{"path": path, "reason": "remote"} for path in differing]},
+                )
+            if answer["changes"]:
+                await self._queue.result_of(arrival_of(_joining(answer), seq))
+            asked |= {"ref": answer["ref"]}
+            claimed = await self._ask(asked | {"do": "claim"})
+            await self._settle(asked, answer | claimed, seq)
+            return self.status()
+
+    async def leave(self) -> dict[str, Any]:
+        """End the exchange. The files and the history stay. Raises InvalidParams."""
+        async with self._changing:
+            self._check_joined()
+            await self._stop()
+            self._place, self._answer = None, {"state": "behind", "error": None}
+            os.unlink(self._path)
+            shutil.rmtree(os.path.join(self._folder, "remote"), ignore_errors=True)
+            return self.status()
+
+    async def pause(self, *, is_paused: bool) -> dict[str, Any]:
+        """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams."""
+        async with self._changing:
+            self._check_joined()
+            self._save(self._place | {"paused": is_paused} if self._place is not None else {})
+            self._wake.set()
+            return self.status()
+
+    async def now(self, seconds: float) -> dict[str, Any]:
+        """Exchange until nothing waits, or for `seconds`; return the status. Raises InvalidParams."""
+        self._check_joined()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        head = self._engine.history.head
+        while loop.time() < until and self._place is not None and not self._place["paused"]:
+            begun = self._rounds
+            self._wake.set()
+            while self._rounds < begun + 2 and loop.time() < until:  # noqa: ASYNC110  # one of them began now
+                await asyncio.sleep(0.01)
+            is_done = self._answer["state"] == "current" and not self._answer.get("again")
+            if is_done and not self._answer.get("tentative") and self._engine.history.head >= head:
+                break
+            if self._answer["state"] in ("forked", "refused"):
+                break
+        return self.status()
+
+    async def _settle(self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int) -> None:
+        """Write down the place of this host in the log, and begin to exchange."""
+        self._save(
+            {
+                "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
+                "exclude": asked["exclude"], "taken": answer["taken"], "through": seq,
+            }
+        )  # fmt: skip
+        log.info("this host is %s in the log %s of %s", answer["host"], answer["ref"],
+                 _without_password(asked["url"]))  # fmt: skip
+        number = answer["number"]
+        self._answer = {"state": "behind", "error": None, "number": number, "head": number}
+        self._begin()
+
+    def _save(self, place: dict[str, Any]) -> None:
+        try:
+            replace_file_durably(self._path, json.dumps(place).encode())
+        except OSError as error:
+            raise IoError(error, "The place in the log cannot be written") from error
+        self._place = place
+
+    def _asked(self, url: str, ref: str, head: str) -> dict[str, Any]:
+        """Return the frame of a request to the child, for a host that has not joined."""
+        assert self._keys is not None, "not configured"
+        if not url or url.startswith("-"):
+            raise InvalidParams(f"{url!r} is not the URL of a repository.")
+        host = self._keys.host or socket.gethostname().partition(".")[0] or "host"
+        return {
+            "url": url,
+            "ref": ref,
+            "host": _as_name(host),
+            "exclude": list(self._keys.exclude),
+            "head": head,
+        }
+
+    def _check_free(self) -> None:
+        if self._place is not None:
+            raise InvalidParams(
+                f"This workspace has joined {_without_password(self._place['url'])} already.",
+                hint="`editctl remote leave` ends that.",
+            )
+
+    def _check_joined(self) -> None:
+        if self._place is None:
+            raise InvalidParams(
+                "This workspace is on this host alone.", hint="`editctl remote join URL` joins a log."
+            )
+
+    # ── the rounds ──
+
+    def _begin(self) -> None:
+        if self._place is not None and self._task is None:
+            self._end.clear()
+            self._task = asyncio.create_task(self._run())
+
+    async def _stop(self) -> None:
+        self._end.set()
+        self._wake.set()
+        self._child.kill()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._child.close(CLOSE_SECONDS)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        retry, poll = RETRY_SECONDS, 0.0
+        while not self._end.is_set():
+            head = self._engine.history.head
+            is_paused = self._place is not None and self._place["paused"]
+            self._wake.clear()
+            if not is_paused:
+                await self._round_guarded()
+            self._rounds += 1
+            if self._answer.get("again") and not is_paused:
+                await wait_event(self._end, _jitter(0, LANDING_WAIT_SECONDS))
+                retry = RETRY_SECONDS
+                continue
+            least = 0.25 if self._keys is None else self._keys.poll
+            if self._answer["state"] != "current":
+                poll, retry = _jitter(retry / 2, retry), min(2 * retry, RETRY_SECONDS_MAX)
+            elif loop.time() < self._active_until:
+                poll, retry = _jitter(least / 2, least), RETRY_SECONDS
+            else:
+                poll, retry = min(max(2 * poll, least), max(least, POLL_SECONDS_MAX)), RETRY_SECONDS
+            await self._rest(head, poll)
+
+    async def _rest(self, head: int, seconds: float) -> None:
+        """Wait for an edit, for `now`, or for the time of the next look at the server."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while loop.time() < until and not self._wake.is_set():
+            if self._engine.history.head != head and self._answer["state"] == "current":
+                self._active_until = loop.time() + BUSY_SECONDS
+                await wait_event(self._end, GATHER_SECONDS)
+                return
+            if self._news is None or self._news.is_set():
+                self._news = self._queue.activity.next()
+            if self._engine.history.head == head:
+                await first_of((self._wake, self._news), until - loop.time())
+            else:
+                await wait_event(self._wake, until - loop.time())
+
+    async def _round_guarded(self) -> None:
+        try:
+            async with self._asking:
+                await self._round()
+        except Refused as refusal:
+            self._fail(refusal.text())
+        except Exception as error:  # our bug; without this task nothing would be exchanged
+            log.exception("the exchange failed, and is retried")
+            self._fail(str(error))
+
+    def _fail(self, words: str) -> None:
+        if not self._end.is_set():
+            self._answer = {**self._answer, "state": "refused", "error": words, "again": False}
+
+    async def _round(self) -> None:
+        """Follow the history, take in new entries, or land waiting transactions. Raises Refused."""
+        if self._place is None or self._engine.broken is not None:
+            return
+        loop = asyncio.get_running_loop()
+        head, seq = await self._packed()
+        before = self._answer.get("number")
+        may_land = loop.time() >= self._may_push_at
+        answer = await self._ask({**self._place, "do": "round", "head": head, "may_land": may_land})
+        if may_land and answer["tentative"] and self._keys is not None and self._keys.pushes_per_minute:
+            self._may_push_at = loop.time() + 60 / self._keys.pushes_per_minute
+        if answer["number"] != before or answer["steps"]:
+            self._active_until = loop.time() + BUSY_SECONDS
+        steps = answer.pop("steps")
+        if answer["state"] != self._answer["state"]:
+            log.info("exchange: %s%s", answer["state"], f": {answer['error']}" if answer["error"] else "")
+        self._answer = answer
+        for step in steps:
+            try:
+                outcome = await self._queue.result_of(arrival_of(step, seq))
+            except Stale:
+                return  # the files have changed meanwhile: it is planned again
+            if step["origin"] is None and outcome.transaction is not None:
+                await self._queue.run(partial(self._propose_again, step["undoes"]))
+
+    def _propose_again(self, transactions: list[int]) -> None:
+        """Make proposals of work that is set aside, so that somebody decides about it."""
+        if self._engine.proposals is None:
+            return
+        try:
+            propose_again(transactions, self._engine.proposals, self._engine.history)
+        except Refused as refusal:
+            log.error("no proposal of set aside work could be made: %s", refusal.text())
+
+    async def _packed(self) -> tuple[str, int]:
+        """Pack the history; return the id and the number of the newest packed transaction."""
+        await self._background.pack()
+        history = self._engine.history
+        seq = int(history.packed)
+        found = await self._queue.run(partial(history.index.id_of, seq))
+        if found is None:
+            raise Refused(f"Transaction {seq} is not in the index.")
+        return found, seq
+
+    async def _ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Send one request to the child, started if needed. Raises Refused."""
+        try:
+            answer = await self._child.ask(dict(asked))
+        except OSError as error:
+            raise IoError(error, "The process of the exchange cannot be started") from error
+        if answer is None:
+            raise Refused("The process of the exchange ended.", hint="It is started again.")
+        if "failed" in answer:
+            raise Conflict(answer["failed"], hint=answer["hint"])
+        return answer
+
+
+def _joining(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the step that gives a host the files of the log."""
+    return {
+        "number": answer["number"], "host": answer["host"], "time_us": 0, "origin": None, "kind": "restore",
+        "actor": "editd", "session": None, "message": f"Join the log at entry {answer['number']}",
+        "attribution": None, "undoes": [], "parts": [], "changes": answer["changes"],
+    }  # fmt: skip
+
+
+def _jitter(least: float, most: float) -> float:
+    """Return a time between the two, so that hosts do not ask all at once."""
+    return least + (most - least) * secrets.randbelow(1000) / 1000
+
+
+def _as_name(host: str) -> str:
+    """Return a name that can be a part of a ref."""
+    return (
+        "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in host).strip("-")
+        or "host"
+    )
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    credentials, at, host = rest.partition("@")
+    if not separator or not at or "/" in credentials:
+        return url
+    return f"{scheme}://{host}"

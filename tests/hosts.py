@@ -1,0 +1,74 @@
+"""Several hosts of one workspace: folders with a daemon each, and a bare repository between them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from workplace import workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from editd.wire.messages import RemoteResult
+    from editd_client.client import Client
+    from workplace import Workplace
+
+WAIT_SECONDS = 30
+
+
+def bare_repository(folder: Path) -> Path:
+    """Make the repository on the server."""
+    subprocess.run(["git", "init", "-q", "--bare", folder], check=True)
+    return folder
+
+
+@contextlib.contextmanager
+def hosts(
+    folder: Path, number: int, files: Mapping[str, bytes | str] | None = None, *, join: bool = True
+) -> Iterator[tuple[list[Workplace], list[Client], Path]]:
+    """Start daemons on as many folders; the first begins the log with `files`, and the others join it."""
+    with contextlib.ExitStack() as stack:
+        server = bare_repository(folder / "server.git")
+        places, clients = [], []
+        for one in range(number):
+            place = stack.enter_context(workplace(folder / f"host{one}", files if one == 0 else None))
+            name_host(place, f"host{one}")
+            places.append(place)
+            clients.append(stack.enter_context(place.start()))
+        clients[0].remote_init(str(server))
+        if join:
+            for client in clients[1:]:
+                client.remote_join(str(server))
+        yield places, clients, server
+
+
+def name_host(place: Workplace, name: str, more: str = "") -> None:
+    """Configure the name of a host."""
+    config = place.folder / "config" / "editd"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text(f'[remote]\nhost = "{name}"\npoll = 0.1\n{more}')
+
+
+def until(claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
+    """Wait until the claim holds, and fail after a time."""
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def exchange(*clients: Client) -> list[RemoteResult]:
+    """Exchange until all hosts have all transactions, and return their states."""
+    states: list[RemoteResult] = []
+
+    def is_done() -> bool:
+        states[:] = [client.remote_now(timeout=10) for client in clients]
+        numbers = {state.number for state in states}
+        return len(numbers) == 1 and not any(state.tentative for state in states)
+
+    until(is_done, "the hosts do not agree")
+    return states

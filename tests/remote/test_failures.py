@@ -1,0 +1,168 @@
+"""The exchange when something fails: the server, the network, git, or a step on this host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hosts import exchange, hosts, until
+from log_checker import log_of
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workplace import Workplace
+
+FILES = {"a.txt": "".join(f"line {number}\n" for number in range(1, 10))}
+GIT = shutil.which("git")
+
+
+def use_git(place: Workplace, script: str) -> None:
+    """Restart the daemon of a host with a `git` of the test's own, which runs the `real` one as it likes."""
+    folder = place.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / "git"
+    program.write_text(f"#!/bin/sh\nreal={GIT}\n{script}\n")
+    program.chmod(0o755)
+    place.variables["PATH"] = f"{folder}:/usr/bin:/bin"
+    place.stop()
+
+
+def move_log(server: Path, commit: str) -> None:
+    """Set the head of the log on the server, as a restored backup does."""
+    names = subprocess.run(
+        ["git", "--git-dir", server, "for-each-ref", "--format=%(refname)", "refs/heads/editd/"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    subprocess.run(["git", "--git-dir", server, "update-ref", names[0], commit], check=True)
+
+
+def test_a_push_whose_reply_is_lost_lands_once(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, clients, server):
+        use_git(places[0], 'case "$*" in *" push "*) "$real" "$@"; exit 1;; *) exec "$real" "$@";; esac')
+        with places[0].start() as client:
+            made = client.apply([replace("a.txt", "line 5\n", "five\n")]).transaction
+            assert made is not None
+            exchange(client, clients[1])
+            assert [entry.trailers.get("Origin") for entry in log_of(server)] == [None, made.id]
+
+
+def test_a_server_that_hangs_delays_no_edit_and_no_stop(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, _, _):
+        use_git(places[0], "exec sleep 600")
+        with places[0].start() as client:
+            begun = time.monotonic()
+            for number in range(20):
+                client.apply([write("a.txt", f"{number}\n")])
+            assert time.monotonic() - begun < 10
+            assert client.remote_status().tentative == 0, "the first round is not done"
+            begun = time.monotonic()
+        places[0].stop()
+        assert time.monotonic() - begun < 20
+
+
+def test_edits_go_on_without_the_server_and_land_when_it_is_back(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        away = server.rename(server.with_name("away.git"))
+        for number in range(1, 4):
+            one.apply([replace("a.txt", f"line {number}\n", f"{number}\n")])
+        until(lambda: one.remote_status().state == "offline", "it does not notice")
+        status = one.remote_status()
+        assert (status.tentative, "server.git" in str(status.error)) == (3, True)
+        assert status.oldest is not None
+        away.rename(server)
+        exchange(one, other)
+        assert places[1].files() == places[0].files()
+        assert len(log_of(server)) == 4
+
+
+def test_a_server_that_is_restored_to_an_older_head_is_put_forward(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (_, (one, other), server):
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one, other)
+        before, newest = (entry.commit for entry in log_of(server)[-2:])
+        move_log(server, str(before.id))
+        until(lambda: log_of(server)[-1].commit.id == newest.id, "nobody puts it forward")
+        other.apply([replace("a.txt", "line 2\n", "2\n")])
+        exchange(one, other)
+        assert len(log_of(server)) == 3
+
+
+def test_a_fork_of_the_log_stops_the_exchange_and_no_edit(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one)
+        log = log_of(server)
+        made = subprocess.run(
+            ["git", "--git-dir", server, "-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", "-m",
+             "not one of ours", "-p", str(log[0].commit.id), str(log[0].commit.tree.id)],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+        move_log(server, made)
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        one.apply([replace("a.txt", "line 2\n", "2\n")])
+        assert b"2\n" in places[0].files()["a.txt"]
+
+
+def test_a_host_that_never_wins_is_helped_by_the_next_winner(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (_, other), server):
+        # The first host's pushes to the log fail, and another host seems to be faster each time.
+        script = (
+            'case "$*" in *" push "*refs/heads/*) exit 1;;\n'
+            '*ls-remote*refs/heads/*queues*) exec "$real" "$@";;\n'
+            '*ls-remote*refs/heads/*) "$real" "$@" | sed "s/^......../00000000/";;\n'
+            '*) exec "$real" "$@";; esac'
+        )
+        use_git(places[0], script)
+        with places[0].start() as one:
+            made = one.apply([replace("a.txt", "line 1\n", "1\n")]).transaction
+            assert made is not None
+            until(lambda: b"1\n" in places[1].files()["a.txt"][:2], "nobody helps")
+            (_, entry) = log_of(server)
+            assert (entry.origin, entry.trailers["Host"]) == (made.id, "host0")
+            until(lambda: one.remote_status().tentative == 0, "it does not learn that it landed")
+            assert other.log(limit=1).transactions[0].host == "host0"
+
+
+def test_a_path_at_which_git_ignores_a_file_is_held(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+        one.apply([write("build.log", "theirs\n"), write("c.txt", "c\n")])
+        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
+        exchange(one, other)
+        assert places[1].files()["build.log"] == b"mine alone\n"
+        assert places[1].files()["c.txt"] == b"c\n"
+        blob = subprocess.run(
+            ["git", "hash-object", "--stdin"],
+            input="mine alone\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        known = subprocess.run(["git", "--git-dir", server, "cat-file", "-e", blob], check=False)
+        assert known.returncode != 0, "the server has it"
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_restart_goes_on_where_it_ended(tmp_path: Path, is_killed: bool) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, clients, server):
+        clients[0].remote_pause()
+        clients[0].apply([replace("a.txt", "line 1\n", "1\n")])
+        clients[1].apply([replace("a.txt", "line 9\n", "9\n")])
+        exchange(clients[1])
+        if is_killed:
+            places[0].kill()
+        else:
+            places[0].stop()
+        with places[0].start() as client:
+            assert client.remote_status().state == "paused"
+            client.remote_resume()
+            exchange(client, clients[1])
+            assert places[0].files() == places[1].files()
+            assert len(log_of(server)) == 3

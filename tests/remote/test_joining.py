@@ -1,0 +1,104 @@
+"""Beginning, joining and leaving a log: through the real command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client.errors import EditdError
+from hosts import bare_repository, exchange, hosts, name_host
+from workplace import workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from workplace import Workplace
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[Workplace, Workplace, str]]:
+    """Two workspaces that have joined nothing yet, and a repository."""
+    server = bare_repository(tmp_path / "server.git")
+    with (
+        workplace(tmp_path / "one", {"a.txt": "a\n", "src/b.txt": "b\n"}) as one,
+        workplace(tmp_path / "other", {"a.txt": "other\n", "mine.txt": "mine\n"}) as other,
+    ):
+        for place, name in ((one, "one"), (other, "other")):
+            name_host(place, name)
+        yield one, other, str(server)
+        for place in (one, other):
+            place.editctl("stop")
+
+
+def refused(request: Callable[[], object]) -> EditdError:
+    with pytest.raises(EditdError) as caught:
+        request()
+    return caught.value
+
+
+def test_init_asks_and_says_what_it_sends(both: tuple[Workplace, Workplace, str]) -> None:
+    one, _, server = both
+    asked = one.editctl("remote", "init", server)
+    assert (asked.returncode, "--yes" in asked.stderr) == (1, True)
+    done = one.editctl("remote", "init", "--yes", server)
+    assert (done.returncode, "begins with 2 files of one" in done.stdout) == (0, True), done.stderr
+    shown = one.editctl("remote", "status")
+    assert shown.stdout.startswith(("state       current", "state       behind"))
+
+
+def test_files_that_differ_are_listed_and_replaced_only_on_request(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    asked = other.editctl("remote", "join", server)
+    assert asked.returncode == 1
+    assert "a.txt" in asked.stderr
+    assert "mine.txt" in asked.stderr
+    assert other.files()["a.txt"] == b"other\n"
+    assert other.editctl("remote", "join", "--take", "log", server).returncode == 0
+    assert other.files() == one.files()
+    assert other.editctl("restore", "0").returncode == 0
+    assert other.files() == {"a.txt": b"other\n", "mine.txt": b"mine\n"}, "the history keeps them"
+
+
+def test_who_has_left_is_alone_again(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, {"a.txt": "a\n"}) as (places, (one, other), server):
+        assert other.remote_leave().state == "none"
+        assert not (places[1].state / "remote").exists()
+        assert refused(other.remote_leave).name == "invalid_params"
+        one.apply([write("a.txt", "b\n")])
+        exchange(one)
+        assert places[1].files()["a.txt"] == b"a\n"
+        assert other.remote_join(str(server), take="log").host == "host1-2", (
+            "its first name is taken for good"
+        )
+        assert places[1].files()["a.txt"] == b"b\n"
+        assert refused(lambda: one.remote_init(str(server))).name == "invalid_params"
+
+
+def test_without_a_log_there_is_nothing_to_join(both: tuple[Workplace, Workplace, str]) -> None:
+    one, _, server = both
+    with one.start() as client:
+        assert refused(lambda: client.remote_join(server)).name == "conflict"
+        assert refused(lambda: client.remote_init("-x")).name == "invalid_params"
+        assert refused(client.remote_now).name == "invalid_params"
+        assert client.remote_status().state == "none"
+        assert client.status().remote is None
+    one.stop()
+
+
+def test_hosts_of_the_same_name_get_names_of_their_own(tmp_path: Path) -> None:
+    with (
+        hosts(tmp_path, 1, {"a.txt": "a\n"}) as (_, (one,), server),
+        workplace(tmp_path / "more") as more,
+    ):
+        name_host(more, "host0")
+        with more.start() as client:
+            assert client.remote_join(str(server)).host == "host0-2"
+            client.apply([write("b.txt", "b\n")], actor="ann")
+            exchange(one, client)
+            (arrived,) = one.log(limit=1).transactions
+            assert (arrived.host, arrived.actor) == ("host0-2", "ann")

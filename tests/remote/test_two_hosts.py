@@ -1,0 +1,99 @@
+"""Two daemons share a workspace through a bare repository in a folder: the real socket, and the real git."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hosts import exchange, hosts, until
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+FILES = {"a.txt": LINES, "src/b.txt": "b\n", ".env": "secret\n"}
+Two = tuple[list["Workplace"], list["Client"], "Path"]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    with hosts(tmp_path, 2, FILES) as started:
+        yield started
+
+
+def test_an_edit_of_one_host_arrives_in_the_files_of_the_other(two: Two) -> None:
+    places, (one, other), _ = two
+    one.apply([replace("a.txt", "line 5\n", "five\n")], message="count in words")
+    until(lambda: b"five\n" in places[1].files()["a.txt"], "it does not arrive")
+    (arrived,) = other.log(limit=1).transactions
+    assert (arrived.kind, arrived.message, arrived.host, arrived.number) == (
+        "edit",
+        "count in words",
+        "host0",
+        1,
+    )
+    exchange(one, other)
+    assert other.check().ok
+
+
+def test_edits_of_different_lines_are_merged(two: Two) -> None:
+    places, (one, other), _ = two
+    for client in (one, other):
+        client.remote_pause()
+    one.apply([replace("a.txt", "line 2\n", "two\n")])
+    other.apply([replace("a.txt", "line 8\n", "eight\n")])
+    for client in (one, other):
+        client.remote_resume()
+    exchange(one, other)
+    expected = LINES.replace("line 2", "two").replace("line 8", "eight").encode()
+    assert [place.files()["a.txt"] for place in places] == [expected, expected]
+
+
+def test_what_does_not_merge_is_set_aside_and_becomes_a_proposal(two: Two) -> None:
+    places, (one, other), server = two
+    other.remote_pause()
+    one.apply([replace("a.txt", "line 5\n", "five\n")])
+    exchange(one)
+    kept = other.apply(
+        [replace("a.txt", "line 5\n", "FIVE\n"), write("c.txt", "c\n")], message="shout"
+    ).transaction
+    other.remote_resume()
+    exchange(one, other)
+    expected = LINES.replace("line 5", "five").encode()
+    for place in places:
+        assert place.files()["a.txt"] == expected
+        assert "c.txt" not in place.files(), "a transaction is never taken in by half"
+    (proposal,) = other.proposal_list().proposals
+    assert (proposal.message, sorted(proposal.paths)) == ("shout", ["a.txt", "c.txt"])
+    assert kept is not None
+    log = subprocess.run(
+        ["git", "--git-dir", server, "log", "--first-parent", "--format=%B", "--all"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert log.count(f"Origin: {other.show(kept.seq).transaction.id}") == 1
+    assert "Outcome: aside" in log
+
+
+def test_an_excluded_file_never_leaves_its_host(two: Two) -> None:
+    places, (one, other), server = two
+    one.apply([write(".env", "very secret\n"), write("c.txt", "c\n")])
+    exchange(one, other)
+    assert ".env" not in places[1].files()
+    assert places[1].files()["c.txt"] == b"c\n"
+    for found in ("secret\n", "very secret\n"):
+        blob = subprocess.run(
+            ["git", "hash-object", "--stdin"], input=found, capture_output=True, text=True, check=True
+        )
+        known = subprocess.run(
+            ["git", "--git-dir", server, "cat-file", "-e", blob.stdout.strip()],
+            capture_output=True,
+            check=False,
+        )
+        assert known.returncode != 0, "the server has it"
