@@ -28,9 +28,17 @@ def bare_repository(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def hosts(
-    folder: Path, number: int, files: Mapping[str, bytes | str] | None = None, *, join: bool = True
+    folder: Path,
+    number: int,
+    files: Mapping[str, bytes | str] | None = None,
+    *,
+    join: bool = True,
+    scheme: str = "",
 ) -> Iterator[tuple[list[Workplace], list[Client], Path]]:
-    """Start daemons on as many folders; the first begins the log with `files`, and the others join it."""
+    """Start daemons on as many folders; the first begins the log with `files`, and the others join it.
+
+    With the scheme `file://`, git reads the refs, too.
+    """
     with contextlib.ExitStack() as stack:
         server = bare_repository(folder / "server.git")
         places, clients = [], []
@@ -39,10 +47,10 @@ def hosts(
             name_host(place, f"host{one}")
             places.append(place)
             clients.append(stack.enter_context(place.start()))
-        clients[0].remote_init(str(server))
+        clients[0].remote_init(f"{scheme}{server}")
         if join:
             for client in clients[1:]:
-                client.remote_join(str(server))
+                client.remote_join(f"{scheme}{server}")
         yield places, clients, server
 
 

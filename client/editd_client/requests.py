@@ -1018,13 +1018,19 @@ def remote_init(
 
 
 def remote_join(
-    url: str, *, ref: str | None = None, take: Literal["log"] | None = None
+    url: str,
+    *,
+    ref: str | None = None,
+    take: Literal["log"] | None = None,
+    keep: Literal["mine"] | None = None,
 ) -> PreparedCall[messages.RemoteResult]:
     """Take the files of a log, and exchange with its hosts. Refused with `conflict` if files differ.
 
-    With `take="log"`, files that differ are replaced or deleted. The history keeps them.
+    With `take="log"`, files that differ are replaced or deleted. The history keeps them. With
+    `keep="mine"`, they become an edit of this host.
     """
-    return call(messages.RemoteJoin(url=url, ref=ref, take=take), messages.RemoteResult, extra=None)
+    asked = messages.RemoteJoin(url=url, ref=ref, take=take, keep=keep)
+    return call(asked, messages.RemoteResult, extra=None)
 
 
 def remote_status() -> PreparedCall[messages.RemoteResult]:
@@ -1037,6 +1043,14 @@ def remote_now(*, timeout: float = 30) -> PreparedCall[messages.RemoteResult]:
     return call(messages.RemoteNow(timeout=timeout), messages.RemoteResult, extra=timeout)
 
 
+def remote_land(
+    tx: int | str | None = None, *, timeout: float = 30
+) -> PreparedCall[messages.RemoteLandResult]:
+    """Wait until a transaction is in the log (default: the newest). Refused with `timeout` if it is not."""
+    asked = messages.RemoteLand(tx=tx, timeout=timeout)
+    return call(asked, messages.RemoteLandResult, extra=timeout)
+
+
 def remote_pause() -> PreparedCall[messages.RemoteResult]:
     """Stop the exchange until `remote_resume`. Edits go on."""
     return call(messages.RemotePause(), messages.RemoteResult)
@@ -1045,6 +1059,11 @@ def remote_pause() -> PreparedCall[messages.RemoteResult]:
 def remote_resume() -> PreparedCall[messages.RemoteResult]:
     """Go on with the exchange."""
     return call(messages.RemoteResume(), messages.RemoteResult)
+
+
+def remote_repair() -> PreparedCall[messages.RemoteResult]:
+    """Follow the log on the server although it does not continue the known one, and land what it lacks."""
+    return call(messages.RemoteRepair(), messages.RemoteResult, extra=None)
 
 
 def remote_leave() -> PreparedCall[messages.RemoteResult]:
@@ -1111,8 +1130,10 @@ class RequestMethods:
     remote_join = request_method(remote_join)
     remote_status = request_method(remote_status)
     remote_now = request_method(remote_now)
+    remote_land = request_method(remote_land)
     remote_pause = request_method(remote_pause)
     remote_resume = request_method(remote_resume)
+    remote_repair = request_method(remote_repair)
     remote_leave = request_method(remote_leave)
     config_reload = request_method(config_reload)
     hooks_run = request_method(hooks_run)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts import exchange, hosts, until
+from editd_client.errors import EditdError
+from hosts import bare_repository, exchange, hosts, until
 from log_checker import log_of
 from workplace import replace, write
 
@@ -43,7 +44,7 @@ def move_log(server: Path, commit: str) -> None:
 
 
 def test_a_push_whose_reply_is_lost_lands_once(tmp_path: Path) -> None:
-    with hosts(tmp_path, 2, FILES) as (places, clients, server):
+    with hosts(tmp_path, 2, FILES, scheme="file://") as (places, clients, server):
         use_git(places[0], 'case "$*" in *" push "*) "$real" "$@"; exit 1;; *) exec "$real" "$@";; esac')
         with places[0].start() as client:
             made = client.apply([replace("a.txt", "line 5\n", "five\n")]).transaction
@@ -53,7 +54,7 @@ def test_a_push_whose_reply_is_lost_lands_once(tmp_path: Path) -> None:
 
 
 def test_a_server_that_hangs_delays_no_edit_and_no_stop(tmp_path: Path) -> None:
-    with hosts(tmp_path, 1, FILES) as (places, _, _):
+    with hosts(tmp_path, 1, FILES, scheme="file://") as (places, _, _):
         use_git(places[0], "exec sleep 600")
         with places[0].start() as client:
             begun = time.monotonic()
@@ -109,8 +110,86 @@ def test_a_fork_of_the_log_stops_the_exchange_and_no_edit(tmp_path: Path) -> Non
         assert b"2\n" in places[0].files()["a.txt"]
 
 
+def test_a_fork_is_repaired_with_all_work_of_both_sides(tmp_path: Path) -> None:
+    with hosts(tmp_path, 3, FILES) as (places, (one, other, third), server):
+        third.remote_pause()
+        made = [
+            one.apply([replace("a.txt", f"line {number}\n", f"{number}\n")], message=str(number)).transaction
+            for number in (1, 5)
+        ]
+        exchange(one, other)
+        for client in (one, other):
+            client.remote_pause()
+        move_log(server, str(log_of(server)[1].commit.id))
+        third.apply([replace("a.txt", "line 5\n", "FIVE\n")], message="on the old head")
+        third.remote_resume()
+        exchange(third)
+        one.remote_resume()
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        mine = one.apply([replace("a.txt", "line 7\n", "7\n")], message="after the fork").transaction
+        assert one.remote_repair().state == "current"
+        other.remote_resume()
+        other.remote_repair()
+        exchange(one, other, third)
+        expected = FILES["a.txt"].replace("line 1", "1").replace("line 5", "FIVE").replace("line 7", "7")
+        assert {place.files()["a.txt"] for place in places} == {expected.encode()}
+        log = log_of(server)
+        assert [entry.number for entry in log] == list(range(5))
+        outcomes = {entry.origin: entry.trailers["Outcome"] for entry in log[1:]}
+        assert [outcomes[one.id] for one in (*made, mine) if one is not None] == [
+            "applied",
+            "aside",
+            "applied",
+        ]
+        for client in (one, other, third):
+            assert [found.message for found in client.proposal_list().proposals] == ["5"]
+            assert client.check().problems == []
+
+
+def test_a_log_that_is_gone_is_made_again_only_on_request(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one, other)
+        shutil.rmtree(server)
+        bare_repository(server)
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        one.apply([replace("a.txt", "line 2\n", "2\n")])
+        assert one.remote_repair().tentative == 0
+        exchange(one, other)
+        assert places[0].files() == places[1].files()
+        assert [entry.number for entry in log_of(server)] == [0, 1, 2]
+
+
+def test_a_log_of_others_is_not_repaired(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES, join=False) as (places, (one, other), server):
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one)
+        elsewhere = bare_repository(tmp_path / "elsewhere.git")
+        other.remote_init(str(elsewhere), ref=one.remote_status().ref)
+        shutil.rmtree(server)
+        elsewhere.rename(server)
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        with pytest.raises(EditdError, match="no entry in common"):
+            one.remote_repair()
+        assert places[0].files()["a.txt"].startswith(b"1\n")
+
+
+def test_a_server_that_takes_no_push_is_read_all_the_same(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        use_git(places[1], 'case "$*" in *" push "*) echo "no, $0" >&2; exit 1;; *) exec "$real" "$@";; esac')
+        other.close()
+        with places[1].start() as reader:
+            reader.apply([replace("a.txt", "line 9\n", "9\n")])
+            until(lambda: reader.remote_status().state == "refused", "it does not notice")
+            one.apply([replace("a.txt", "line 1\n", "1\n")])
+            until(lambda: places[1].files()["a.txt"].startswith(b"1\n"), "it takes nothing in")
+            status = reader.remote_status()
+            assert (status.state, status.tentative, "no, " in str(status.error)) == ("refused", 1, True)
+        assert len(log_of(server)) == 2
+
+
 def test_a_host_that_never_wins_is_helped_by_the_next_winner(tmp_path: Path) -> None:
-    with hosts(tmp_path, 2, FILES) as (places, (_, other), server):
+    with hosts(tmp_path, 2, FILES, scheme="file://") as (places, (_, other), server):
         # The first host's pushes to the log fail, and another host seems to be faster each time.
         script = (
             'case "$*" in *" push "*refs/heads/*) exit 1;;\n'

@@ -64,6 +64,21 @@ def test_files_that_differ_are_listed_and_replaced_only_on_request(
     assert other.files() == {"a.txt": b"other\n", "mine.txt": b"mine\n"}, "the history keeps them"
 
 
+def test_files_that_differ_can_be_kept_and_are_an_edit_of_their_host(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    assert other.editctl("remote", "join", "--keep", "mine", server).returncode == 0
+    for place in (other, one):
+        assert place.editctl("remote", "now").returncode == 0
+    expected = {"a.txt": b"other\n", "src/b.txt": b"b\n", "mine.txt": b"mine\n"}
+    assert [place.files() for place in (one, other)] == [expected, expected]
+    assert "Keep the files of this host" in one.editctl("log").stdout
+    assert one.editctl("undo", "@1").returncode == 0
+    assert one.files() == {"a.txt": b"a\n", "src/b.txt": b"b\n"}
+
+
 def test_who_has_left_is_alone_again(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, {"a.txt": "a\n"}) as (places, (one, other), server):
         assert other.remote_leave().state == "none"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from workplace import Workplace
 
-FILES = {f"f{number}": "".join(f"base {number} {line}\n" for line in range(20)) for number in range(5)}
+FILES = {f"f{number}": "".join(f"base {number} {line}\n" for line in range(40)) for number in range(8)}
 SECONDS, LONG_SECONDS = 5.0, 120.0
 
 

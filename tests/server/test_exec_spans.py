@@ -487,6 +487,7 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
             "index.db",
             (
                 *(f"alter table tx drop column {name}" for name in NEW_COLUMNS),
+                "drop table landed",
                 "pragma user_version = 6",
             ),
         ),

@@ -33,7 +33,10 @@ RESULTS: dict[str, type[messages.Message]] = {
     **dict.fromkeys(("apply", "stage", "commit", "restore"), messages.ApplyResult),
     **dict.fromkeys(("undo", "redo", "rollback"), messages.UndoResult),
     **dict.fromkeys(
-        [f"remote.{what}" for what in ("init", "join", "status", "now", "pause", "resume", "leave")],
+        [
+            f"remote.{what}"
+            for what in ("init", "join", "status", "now", "pause", "resume", "repair", "leave")
+        ],
         messages.RemoteResult,
     ),
 }

@@ -78,13 +78,14 @@ def init(invocation: Invocation, url: str, ref: str | None, yes: bool) -> None:
     "--take", type=click.Choice(["log"]),
     help="Replace or delete files that differ. The history keeps them.",
 )  # fmt: skip
+@click.option("--keep", type=click.Choice(["mine"]), help="Make the files that differ an edit of this host.")
 @as_json
 @click.pass_obj
-def join(invocation: Invocation, url: str, ref: str | None, take: str | None) -> None:
+def join(invocation: Invocation, url: str, ref: str | None, take: str | None, keep: str | None) -> None:
     """Take the files of a log, and exchange with its hosts from then on.
 
     The folder is empty, or its files are those of the log. Otherwise the differing files are
-    listed, and `--take log` is needed.
+    listed, and `--take log` or `--keep mine` is needed.
 
     \b
     Examples:
@@ -92,7 +93,9 @@ def join(invocation: Invocation, url: str, ref: str | None, take: str | None) ->
       editctl remote join --take log /srv/work.git
     """
     with invocation.client() as client:
-        result = client.remote_join(_as_url(url), ref=ref, take="log" if take else None)
+        result = client.remote_join(
+            _as_url(url), ref=ref, take="log" if take else None, keep="mine" if keep else None
+        )
     invocation.say(result, f"this host is {result.host} in {result.ref}, at entry {result.number}")
 
 
@@ -133,6 +136,29 @@ def now(invocation: Invocation, timeout: float) -> None:
         raise click.exceptions.Exit(1)
 
 
+@remote_verb.command("land")
+@click.argument("tx", required=False)
+@click.option("--timeout", type=float, default=30.0, metavar="SECONDS", help="Time to wait (default: 30).")
+@as_json
+@click.pass_obj
+def land(invocation: Invocation, tx: str | None, timeout: float) -> None:
+    """Wait until a transaction is in the log (default: the newest).
+
+    Prints its entry. Exits with 1 if it is set aside.
+
+    \b
+    Examples:
+      editctl remote land
+      editctl remote land 17 --timeout 5
+    """
+    with invocation.client() as client:
+        result = client.remote_land(tx, timeout=timeout)
+    words = "is set aside" if result.outcome == "aside" else "has landed"
+    invocation.say(result, f"{result.seq} {words} as @{result.number}")
+    if result.outcome == "aside":
+        raise click.exceptions.Exit(1)
+
+
 @remote_verb.command("pause")
 @as_json
 @click.pass_obj
@@ -161,6 +187,24 @@ def resume(invocation: Invocation) -> None:
     """
     with invocation.client() as client:
         _say(invocation, client.remote_resume())
+
+
+@remote_verb.command("repair")
+@as_json
+@click.pass_obj
+def repair(invocation: Invocation) -> None:
+    """Follow the log on the server if it is gone, or does not continue the known one.
+
+    A log that is gone is made again. If others have landed on an older state of it, this host takes
+    that in, and lands again what it lacks.
+
+    \b
+    Examples:
+      editctl remote status && editctl remote repair
+      editctl remote repair --json | jq .number
+    """
+    with invocation.client() as client:
+        _say(invocation, client.remote_repair())
 
 
 @remote_verb.command("leave")
@@ -205,6 +249,6 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         age = "" if result.oldest is None else f", the oldest {result.oldest:.0f} s old"
         yield "tentative", f"{result.tentative} not in the log yet{age}"
     if result.aside:
-        yield "set aside", f"{result.aside} of them do not merge: `editctl proposal` lists them"
+        yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
     if result.held:
         yield "held", ", ".join(result.held)

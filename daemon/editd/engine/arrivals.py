@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from editd.engine.commands import Arrive
 from editd.engine.external_changes import recorded_state
-from editd.engine.proposals import Planned
 from editd.errors import Stale
-from editd.values.content import Change, Entry, FileState, Version
+from editd.values.content import Change, Entry, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.engine.proposals import Proposals
     from editd.store.history import History
-
-SET_ASIDE = "set aside"  # the rule of a proposal of work that did not merge
 
 
 def arrival_of(step: Mapping[str, Any], through: int) -> Arrive:
@@ -46,6 +42,22 @@ def arrival_of(step: Mapping[str, Any], through: int) -> Arrive:
         authorship, step["kind"], expected, after, through, sources, tuple(map(Seq, step["undoes"])),
         tuple(Part(Seq(seq), WorkspacePath.parse(path), tuple(hunks)) for seq, path, hunks in step["parts"]),
     )  # fmt: skip
+
+
+def kept(changes: Sequence[Sequence[Any]], history: History) -> Arrive:
+    """Return the request that brings back this host's files after it has joined a log.
+
+    `changes` are those of the joining. A file that the log alone has stays.
+    """
+    expected: dict[WorkspacePath, Entry | None] = {}
+    after: dict[WorkspacePath, FileState | None] = {}
+    for text, known, mode, content, _ in changes:
+        if known is not None:
+            path = WorkspacePath.parse(text)
+            expected[path] = None if mode is None else Entry(mode[0], version_of(content))
+            after[path] = recorded_state(Entry(known[0], Version(known[1])), history)
+    authorship = Authorship("editd", None, "Keep the files of this host")
+    return Arrive(authorship, "restore", expected, after, int(history.head))
 
 
 def arriving(
@@ -74,23 +86,3 @@ def _check_same(path: WorkspacePath, expected: Entry | None, now: FileState | No
     found = None if now is None else (now.mode, now.version)
     if known != found:
         raise Stale(path.text, known and known[1], found and found[1])
-
-
-def propose_again(transactions: Sequence[int], proposals: Proposals, history: History) -> None:
-    """Make a proposal of each transaction that is set aside, with its author. Raises Refused."""
-    for seq in transactions:
-        transaction = history.find(seq)
-        changes = tuple(
-            Change(
-                touch.path, recorded_state(touch.before, history), recorded_state(touch.after, history),
-                touch.source,
-            )
-            for touch in transaction.touches
-        )  # fmt: skip
-        said = transaction.authorship
-        proposals.propose(
-            Planned(
-                changes, Authorship(said.actor, said.session, said.message), None, SET_ASIDE,
-                f"aside {transaction.id}",
-            )
-        )  # fmt: skip

@@ -67,6 +67,14 @@ log = logging.getLogger(__name__)
 OUTPUT_CHARACTERS_MAX = 4_000  # of a check, its last ones
 TEXT_CHARACTERS_MAX = 100_000  # of a comment
 EDITD = Reviewer("editd", via="rule")  # decides when the time is over, or others have made the same
+ELSEWHERE: Mapping[str, tuple[ProposalState, DecisionKind]] = {
+    "landed": ("landed", "approve"),
+    "partly": ("partly", "approve"),
+    "rejected": ("rejected", "reject"),
+    "withdrawn": ("withdrawn", "withdraw"),
+    "expired": ("expired", "expire"),
+    "moot": ("moot", "moot"),
+}
 REOPENED: frozenset[ProposalState] = frozenset({"rejected", "withdrawn", "expired", "partly"})
 
 
@@ -93,6 +101,7 @@ class Proposals(Grants):
     def __init__(self, store: ProposalStore, history: History, clock: Clock) -> None:
         """Take over the store, and mark what has landed. If that fails, the first question does it."""
         super().__init__(store, history, clock)
+        self.changes = 0  # counts all changes of proposals
         self.lifetime_us = 0  # after which an open proposal expires; 0 is never
         self.on_changed: Callable[[Proposal, str], None] = _ignore  # called when the change is durable
         self._is_behind = True  # the history may have landed hunks that the store has no verdict of
@@ -321,6 +330,22 @@ class Proposals(Grants):
         self.store.decide(after, decision, verdicts)
         return self._changed(after, "rejected")
 
+    def settle_elsewhere(self, number: ProposalNumber, state: str, by: Reviewer, comment: str) -> Proposal:
+        """Settle an open proposal as another host has settled its own of the same transaction.
+
+        An unknown `state`, that of a newer editd, is as `moot`. Raises UnknownProposal, Decided, IoError.
+        """
+        proposal = self._waiting(number)
+        settled, what = ELSEWHERE.get(state, ELSEWHERE["moot"])
+        verdicts: dict[HunkId, Verdict] = {}
+        if settled in ("landed", "rejected"):
+            verdict: Verdict = "landed" if settled == "landed" else "rejected"
+            files = self.store.files(number, proposal.revision)
+            verdicts = {hunk.id: verdict for file in files for hunk in file.undecided}
+        after = replace(proposal, state=settled, changed_us=self._clock.now_us())
+        self.store.decide(after, Decision(after.changed_us, by, what, comment=comment), verdicts)
+        return self._changed(after, settled)
+
     def first_decision(
         self,
         number: ProposalNumber,
@@ -493,6 +518,7 @@ class Proposals(Grants):
         return now_us + self.lifetime_us if self.lifetime_us else None
 
     def _changed(self, proposal: Proposal, word: str) -> Proposal:
+        self.changes += 1
         if proposal.state != "draft":  # which is nobody's business before it is submitted
             self.on_changed(proposal, word)
         return proposal

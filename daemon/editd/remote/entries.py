@@ -4,6 +4,9 @@ An entry is a commit with the whole tree. Its message is that of a transaction (
 with the entry's number for its seq, and with two more trailers: `Outcome`, and an `Undone` for each
 transaction that it takes back. `Undoes` and `Hunks` name these by their position from 1.
 
+A decision about a transaction that was set aside is an entry that changes no file. It has the trailers
+`Decides`, with the origin of the transaction, and `Decision`.
+
 A transaction that waits is a commit with two folders: `before` has the touched files as their author had
 them, and `after` as the author left them. An entry that is set aside has that commit as its second parent.
 """
@@ -17,19 +20,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import Refused
-from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid, Trees, commit_content, tree_changes
+from editd.store.git_objects import (
+    EMPTY_TREE,
+    CommitObject,
+    Oid,
+    Trees,
+    commit_content,
+    object_id,
+    tree_changes,
+)
 from editd.store.transaction_record import EDITD, ParsedMessage, compose, ident, parse
 from editd.values.content import Change, Entry
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Arrival, Authorship, CommitId, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from editd.remote.log_objects import LogObjects
     from editd.wire.messages import Kind
 
-Outcome = Literal["baseline", "applied", "aside"]
+Outcome = Literal["baseline", "applied", "aside", "decided"]
+OUTCOMES = frozenset({"baseline", "applied", "aside", "decided"})
 _BEFORE, _AFTER = b"before/", b"after/"
 _NOT_AN_ENTRY = "it is not an entry of the log"
 
@@ -49,8 +61,23 @@ class Tentative(Struct, eq=False):
     is_aside: bool = False  # it does not merge with earlier entries, and stays so
 
 
+class SettledAside(Struct, frozen=True):
+    """The decision of one host about a transaction that was set aside, for all hosts."""
+
+    about: CommitId
+    state: str  # of the proposal, by `values.proposal.ProposalState`
+    host: str
+    authorship: Authorship
+    time_us: int
+
+    @property
+    def origin(self) -> CommitId:
+        """The id of the entry: the same again if it is sent again."""
+        return CommitId(object_id("blob", f"{self.host} settles {self.about}".encode()).hex())
+
+
 class LogEntry(Struct, frozen=True):
-    """One entry of the log. `changes` are empty for the baseline."""
+    """One entry of the log. `about` and `state` are those of a decision."""
 
     commit: Oid
     tree: Oid
@@ -59,6 +86,8 @@ class LogEntry(Struct, frozen=True):
     arrival: Arrival
     outcome: Outcome
     undone: tuple[CommitId, ...]
+    about: CommitId | None = None
+    state: str = ""
 
     @property
     def number(self) -> int:
@@ -80,6 +109,16 @@ def write_baseline(objects: LogObjects, tree: Oid, host: str, time_us: int) -> O
     author = Authorship("editd", message="Begin the log", arrival=Arrival(0, host, None, time_us))
     message = compose(0, "baseline", author, time_us, [], []) + "Outcome: baseline\n"
     return objects.put("commit", commit_content(tree, [], EDITD, EDITD, time_us, message))
+
+
+def write_settled(objects: LogObjects, settled: SettledAside, number: int, parent: Oid, tree: Oid) -> Oid:
+    """Write the entry of a decision, which keeps the tree. Return the commit."""
+    arrival = Arrival(number, settled.host, settled.origin, settled.time_us)
+    authorship = replace(settled.authorship, arrival=arrival)
+    message = compose(number, "edit", authorship, settled.time_us, [], [])
+    message += f"Outcome: decided\nDecides: {settled.about}\nDecision: {settled.state}\n"
+    author = ident(settled.authorship.actor)
+    return objects.put("commit", commit_content(tree, [parent], author, EDITD, settled.time_us, message))
 
 
 def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = None) -> Oid:
@@ -118,13 +157,16 @@ def hold_trees(objects: LogObjects, root: Oid, trees: dict[Oid, bytes]) -> None:
 def read_entry(read: Callable[[Oid], bytes], commit: Oid) -> tuple[LogEntry, Oid | None]:
     """Read an entry of the log, and return it with its first parent. Raises ValueError."""
     decoded = CommitObject.decode(read(commit))
-    message, outcome, undone = _parsed(decoded.message)
-    arrival = message.authorship.arrival
-    if arrival is None or outcome not in ("baseline", "applied", "aside"):
+    message, trailers = _parsed(decoded.message)
+    arrival, outcome = message.authorship.arrival, trailers.get("Outcome", [""])[0]
+    if arrival is None or outcome not in OUTCOMES or (outcome == "decided" and "Decides" not in trailers):
         raise ValueError(_NOT_AN_ENTRY)
     parent = decoded.parent
     before = EMPTY_TREE if parent is None else CommitObject.decode(read(parent)).tree
-    entry = LogEntry(commit, decoded.tree, before, message, arrival, cast("Outcome", outcome), undone)
+    entry = LogEntry(
+        commit, decoded.tree, before, message, arrival, cast("Outcome", outcome), _undone(trailers),
+        next(map(CommitId, trailers.get("Decides", ())), None), trailers.get("Decision", [""])[0],
+    )  # fmt: skip
     return entry, parent
 
 
@@ -170,7 +212,7 @@ def read_aside(read: Callable[[Oid], bytes], entry: LogEntry) -> Tentative:
 
 
 def _read_waiting(read: Callable[[Oid], bytes], decoded: CommitObject) -> Tentative:
-    message, outcome, undone = _parsed(decoded.message)
+    message, trailers = _parsed(decoded.message)
     arrival = message.authorship.arrival
     if arrival is None or arrival.origin is None:
         raise ValueError("it is not a transaction that waits")
@@ -180,7 +222,8 @@ def _read_waiting(read: Callable[[Oid], bytes], decoded: CommitObject) -> Tentat
     changes = sorted(changes_of(read, before, after, message), key=lambda change: change.path.raw)
     return Tentative(
         arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
-        message.time_us, tuple(changes), undone, message.parts, is_aside=outcome == "aside",
+        message.time_us, tuple(changes), _undone(trailers), message.parts,
+        is_aside=trailers.get("Outcome") == ["aside"],
     )  # fmt: skip
 
 
@@ -194,10 +237,14 @@ def _message(waiting: Tentative, number: int, outcome: Outcome) -> str:
     return text + f"Outcome: {outcome}\n" + "".join(f"Undone: {origin}\n" for origin in waiting.undone)
 
 
-def _parsed(text: str) -> tuple[ParsedMessage, str, tuple[CommitId, ...]]:
-    """Parse a message with the trailers of the log. Raises ValueError."""
-    block = text.rstrip("\n").rpartition("\n\n")[2]
-    pairs: Sequence[tuple[str, str, str]] = [line.partition(": ") for line in block.split("\n")]
-    outcome = next((value for key, _, value in pairs if key == "Outcome"), "")
-    undone = tuple(CommitId(value) for key, _, value in pairs if key == "Undone")
-    return parse(text), outcome, undone
+def _undone(trailers: Mapping[str, Sequence[str]]) -> tuple[CommitId, ...]:
+    return tuple(map(CommitId, trailers.get("Undone", ())))
+
+
+def _parsed(text: str) -> tuple[ParsedMessage, dict[str, list[str]]]:
+    """Parse a message, and return it with all its trailers. Raises ValueError."""
+    trailers: dict[str, list[str]] = {}
+    for line in text.rstrip("\n").rpartition("\n\n")[2].split("\n"):
+        key, _, value = line.partition(": ")
+        trailers.setdefault(key, []).append(value)
+    return parse(text), trailers

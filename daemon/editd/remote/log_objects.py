@@ -48,6 +48,10 @@ class LogObjects:
         self._history = open_store(self._store)
         return self._history.odb.read(pygit2.Oid(raw=oid))[1]
 
+    def point(self, ref: str, commit: Oid) -> None:
+        """Let a ref of the log's repository name a commit. Raises pygit2.GitError."""
+        self._log.references.create(ref, pygit2.Oid(raw=commit), force=True)
+
     def size(self, oid: Oid) -> int:
         """Return the number of bytes of an object of this host's history."""
         return int(self._history.odb.read_header(pygit2.Oid(raw=oid))[1])
@@ -101,6 +105,16 @@ class LogObjects:
             writer.abandon()
             raise
         self._new.clear()
+
+    @property
+    def packs(self) -> int:
+        """The number of packs of the log."""
+        return sum(name.endswith(".pack") for name in os.listdir(self._packs))
+
+    def reopen(self) -> None:
+        """Open the log again, after its packs were replaced."""
+        self._log.free()
+        self._log = open_store(self.shared)
 
     @property
     def _packs(self) -> str:

@@ -105,7 +105,7 @@ def connected(
 ) -> tuple[set[WorkspacePath], list[Tentative]]:
     """Return the transactions that depend on these paths, directly or by another one, and all their paths.
 
-    A path also stands for the files below and above it, for which it leaves no room.
+    A path includes the files below and above it, for which it leaves no room.
     """
     joined = set(paths)
     chosen: set[Tentative] = set()

@@ -74,6 +74,7 @@ class Replica:
         self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
         self.held: set[WorkspacePath] = set()  # another file is at this path, which is not to be sent
         self._origins: dict[int, CommitId] = {}
+        self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
         self._objects = objects
         self._is_chosen = is_shared
         self._touched: Counter[WorkspacePath] = Counter()  # by the waiting ones
@@ -85,21 +86,41 @@ class Replica:
 
     # ── this host's history ──
 
-    def name(self, seq: int, origin: CommitId) -> None:
-        """Note which transaction of this host's history has which origin."""
+    def name(self, seq: int, origin: CommitId, undoes: Iterable[int]) -> None:
+        """Note the origin of a transaction of this host's history, and the transactions that it undoes."""
         self.seqs[origin] = seq
         self._origins[seq] = origin
+        self._undoers.update(dict.fromkeys(undoes, seq))
+
+    def name_second_undo(self, entry: LogEntry) -> None:
+        """Use the number of an earlier undo of the same transactions for one without an effect here.
+
+        Then a redo of either is one of both.
+        """
+        origin = entry.arrival.origin
+        if origin is None or origin in self.seqs or entry.outcome != "applied":
+            return
+        undoers = {self._undoers.get(self.seqs.get(one, -1)) for one in entry.undone}
+        if len(undoers) == 1 and (only := undoers.pop()) is not None:
+            self.seqs[origin] = only
 
     def wait_for(self, transaction: Transaction) -> Tentative | None:
-        """Add a transaction of this host to those that wait; return None if it has nothing to share."""
-        self.name(transaction.seq, transaction.id)
+        """Add a transaction to those that wait; return None if it has nothing to share.
+
+        It is one of this host, or one of another host's that the log has lost (`Exchange.repair`).
+        """
+        arrival, authorship = transaction.authorship.arrival, _to_send(transaction.authorship)
+        origin, host, time_us = transaction.id, self.host, transaction.time_us
+        if arrival is not None and arrival.origin is not None:
+            origin, host, time_us = arrival.origin, arrival.host, arrival.time_us
+        self.name(transaction.seq, origin, transaction.undoes)
         changes = tuple(change for change in transaction.touches if self.is_shared(change.path))
         if not changes:
             return None
         undone = tuple(self._origins[seq] for seq in transaction.undoes if seq in self._origins)
         waiting = Tentative(
-            transaction.id, self.host, transaction.kind, _to_send(transaction.authorship),
-            transaction.time_us, changes, undone, self._parts(transaction, undone), transaction.seq,
+            origin, host, transaction.kind, authorship, time_us, changes, undone,
+            self._parts(transaction, undone), transaction.seq,
         )  # fmt: skip
         self.waiting.append(waiting)
         self._count(waiting, 1)
@@ -126,9 +147,11 @@ class Replica:
             lost = [one for one in self.waiting if one.seq in transaction.undoes]
             self._merge_again(change.path for one in lost for change in one.changes)
         else:
-            self.name(transaction.seq, arrival.origin)
+            self.name(transaction.seq, arrival.origin, transaction.undoes)
             while self.incoming and self.incoming[0].number <= arrival.number:
-                self._take(self.incoming.popleft())
+                entry = self.incoming.popleft()
+                self._take(entry)
+                self.name_second_undo(entry)
         for touch in transaction.touches:
             if self.is_shared(touch.path) and not is_equal(self.files.entry(touch.path), touch.after):
                 raise _differs(transaction)
@@ -159,6 +182,7 @@ class Replica:
                     steps.append(step)
             else:
                 self.incoming.popleft()
+                self.name_second_undo(entry)
         for before in reversed(tried):
             self._go_back(before)
         if not self.waiting and not steps:
@@ -254,11 +278,13 @@ class Replica:
 
 
 def _to_send(authorship: Authorship) -> Authorship:
-    """Return an authorship without the numbers that only its host knows."""
-    approval = authorship.approval
+    """Return an authorship without the numbers and names that only this host knows."""
+    approval, arrival, session = authorship.approval, authorship.arrival, authorship.session
     if approval is not None and approval.proposal is not None:
         approval = replace(approval, proposal=None, revision=None, hunks=())
-    return replace(authorship, approval=approval)
+    if arrival is not None and session is not None:
+        session = session.removesuffix(f"@{arrival.host}")
+    return replace(authorship, approval=approval, arrival=None, session=session)
 
 
 def _landed_as_made(own: Tentative, entry: LogEntry, changes: Iterable[Change[Entry]]) -> bool:

@@ -6,11 +6,20 @@ interpreted. After any failure of a push, the caller reads the head of the log (
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import pygit2
+import pygit2.enums
 
 from editd.errors import Refused
 from editd.store.git_objects import Oid, oid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GIT_SECONDS_MAX = 120.0  # of one call; then it is killed, and tried again later
 WORDS_MAX = 400  # characters of git's own words
@@ -39,7 +48,13 @@ class Transport:
         self.url = url
 
     def heads(self, *patterns: str) -> dict[str, Oid]:
-        """Return the refs on the server that match. Raises Offline."""
+        """Return the refs on the server that match. Raises Offline.
+
+        Those of a folder are read without a process, because a host asks for them several times a second.
+        """
+        with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
+            if os.path.isdir(self.url):
+                return _refs_of(self.url, patterns)
         listed = self._run("ls-remote", "--", self.url, *patterns)
         return {name: oid_of(oid) for oid, _, name in (line.partition("\t") for line in listed.splitlines())}
 
@@ -59,6 +74,10 @@ class Transport:
         """Set a ref that nobody else writes. Raises Offline."""
         self._run("push", "-q", "--porcelain", "--", self.url, f"+{commit.hex()}:{ref}")
 
+    def combine_packs(self) -> None:
+        """Combine the small packs of the repository of the log. Raises Offline if git cannot."""
+        self._run("repack", "-q", "-d", "--geometric=2")
+
     def _run(self, *arguments: str) -> str:
         argv = ["git", "--git-dir", self._shared, *arguments]
         try:
@@ -76,6 +95,19 @@ class Transport:
             words = (done.stderr + done.stdout).decode("utf-8", "replace").strip()
             raise Offline(f"git {arguments[0]} failed: {words[-WORDS_MAX:] or done.returncode}")
         return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _refs_of(folder: str, patterns: Sequence[str]) -> dict[str, Oid]:
+    """Read the refs of a repository in a folder. Raises pygit2.GitError."""
+    repository = pygit2.Repository(folder, pygit2.enums.RepositoryOpenFlag.BARE)
+    try:
+        return {
+            name: oid_of(str(repository.references[name].resolve().target))
+            for name in repository.references
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+    finally:
+        repository.free()
 
 
 def _environment() -> dict[str, str]:

@@ -305,8 +305,11 @@ def diff_of(changes: Iterable[Change[FileState]]) -> str:
 
 
 def transaction_result(
-    given: transaction.Transaction, published: transaction.Published | None = None
+    given: transaction.Transaction,
+    published: transaction.Published | None = None,
+    number: int | None = None,
 ) -> messages.Transaction:
+    """Return a transaction; `number` is its entry in the log of all hosts, if this host made it."""
     said = given.authorship
     touches, by_path = _shown(given.touches)
     return messages.Transaction(
@@ -329,7 +332,7 @@ def transaction_result(
         else messages.Published(commit=published.commit, branch=published.branch),
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
-        **({} if said.arrival is None else _arrival(said.arrival)),
+        **({} if said.arrival is None and number is None else _arrival(said.arrival, number)),
     )
 
 
@@ -354,8 +357,10 @@ def _attribution(given: transaction.Attribution) -> dict[str, Any]:
     return {"by": by} | ({"candidates": list(given.candidates)} if given.candidates else {})
 
 
-def _arrival(given: transaction.Arrival) -> dict[str, Any]:
-    """Return the fields of a transaction that came from another host."""
+def _arrival(given: transaction.Arrival | None, number: int | None) -> dict[str, Any]:
+    """Return the fields of a transaction that came from another host, or that is in the log by `number`."""
+    if given is None:
+        return {} if number is None else {"number": number}
     return {"number": given.number, "host": given.host, "made": rfc3339(given.time_us)}
 
 

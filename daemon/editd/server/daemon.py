@@ -346,7 +346,7 @@ class Daemon:
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
         proposals.review_socket = self._review_socket
-        shared_log = SharedLog(engine, queue, background, state)
+        shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)
         retention.needed = shared_log.needed
         return Services(

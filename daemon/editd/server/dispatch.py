@@ -84,8 +84,10 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.RemoteJoin: remote.join,
     messages.RemoteStatus: remote.status,
     messages.RemoteNow: remote.now,
+    messages.RemoteLand: remote.land,
     messages.RemotePause: remote.pause,
     messages.RemoteResume: remote.resume,
+    messages.RemoteRepair: remote.repair,
     messages.RemoteLeave: remote.leave,
     messages.ConfigReload: lambda services, params, caller: services.configuration.reload_now(params, caller),
 }

@@ -18,14 +18,15 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.arrivals import arrival_of, propose_again
-from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale
+from editd.engine.arrivals import arrival_of, kept
+from editd.engine.set_aside import SetAside
+from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from editd.config.schema import RemoteKeys
     from editd.engine.engine import Engine
@@ -40,22 +41,38 @@ POLL_SECONDS_MAX = 20.0  # less than the time after which an idle child ends
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
 CHILD_NICE = 5
+REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 DIFFERING_MAX = 20  # paths that a refusal lists
+INTERNAL = (
+    "again",
+    "has_pushed",
+    "needed",
+    "asides",
+    "settled",
+    "listed",
+)  # in the answer of a round, not in `status`
 NOT_JOINED = {"state": "none", "error": None}
 
 
 class SharedLog:
     """The place of this host in the log of all, and the work for it."""
 
-    def __init__(self, engine: Engine, queue: EngineQueue, background: Maintenance, folder: str) -> None:
-        """`folder` is the state folder."""
+    def __init__(
+        self,
+        engine: Engine,
+        queue: EngineQueue,
+        background: Maintenance,
+        folder: str,
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`folder` is the state folder, and `tell` sends an event."""
         self._engine = engine
         self._queue = queue
         self._background = background
         self._folder = folder
         self._path = os.path.join(folder, "remote.json")
-        self._child = RequestProcess([*PYTHON, "editd.remote.exchange", folder], nice=CHILD_NICE)
+        self._child = RequestProcess([*PYTHON, "editd.remote.exchange_worker", folder], nice=CHILD_NICE)
         self._place: dict[str, Any] | None = None
         self._keys: RemoteKeys | None = None
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
@@ -67,7 +84,12 @@ class SharedLog:
         self._task: asyncio.Task[None] | None = None
         self._active_until = 0.0
         self._may_push_at = 0.0
+        self._push_retry = RETRY_SECONDS  # after a push that the server refused
+        self._is_reached = False  # the last round has read the server
         self._rounds = 0
+        self._round_over = asyncio.Event()  # a new one for each round
+        self._set_aside: SetAside | None = None
+        self._tell: Callable[[str, dict[str, Any]], None] = tell
 
     def configure(self, keys: RemoteKeys) -> None:
         self._keys = keys
@@ -81,6 +103,10 @@ class SharedLog:
     async def close(self) -> None:
         await self._stop()
 
+    @property
+    def is_joined(self) -> bool:
+        return self._place is not None
+
     def needed(self) -> int | None:
         """Return the oldest transaction that the exchange needs, which is not to be compacted."""
         if self._place is None:
@@ -93,9 +119,9 @@ class SharedLog:
             return dict(NOT_JOINED)
         place, answer = self._place, dict(self._answer)
         seen = answer.pop("seen", None)
-        if seen is not None and answer["state"] in ("offline", "forked", "refused"):
+        if seen is not None and not self._is_reached:
             answer["tentative"] += max(0, int(self._engine.history.head) - seen)  # edits since the last round
-        for internal in ("steps", "again", "needed"):
+        for internal in INTERNAL:
             answer.pop(internal, None)
         if place["paused"]:
             answer["state"] = "paused"
@@ -122,28 +148,35 @@ class SharedLog:
             await self._settle(asked, answer, seq)
             return self.status()
 
-    async def join(self, url: str, ref: str | None, take: str | None) -> dict[str, Any]:
+    async def join(self, url: str, ref: str | None, take: str | None, keep: str | None) -> dict[str, Any]:
         """Take the files of the log, and exchange from then on.
 
-        Raises Conflict if files of this host differ, unless `take` is `log`.
+        Raises Conflict if files of this host differ, unless `take` is `log` or `keep` is `mine`.
         """
+        if take is not None and keep is not None:
+            raise InvalidParams("`take` and `keep` exclude each other.")
         async with self._changing:
             self._check_free()
             head, seq = await self._packed()
             asked = self._asked(url, ref or "", head) | {"do": "join"}
             answer = await self._ask(asked)
             differing = answer["differs"]
-            if differing and take != "log":
+            if differing and take is None and keep is None:
                 shown = differing[:DIFFERING_MAX]
                 raise Conflict(
                     f"{len(differing)} files of this workspace are not as in the log: {', '.join(shown)}.",
-                    hint="Join with `--take log` to replace or delete them. The history keeps them.",
+                    hint=(
+                        "Join with `--take log` to replace or delete them; the history keeps them. "
+                        "With `--keep mine` they become an edit of this host."
+                    ),
                     data={"files": [{"path": path, "reason": "remote"} for path in differing]},
                 )
             if answer["changes"]:
                 await self._queue.result_of(arrival_of(_joining(answer), seq))
             asked |= {"ref": answer["ref"]}
             claimed = await self._ask(asked | {"do": "claim"})
+            if differing and keep is not None:
+                await self._queue.result_of(kept(answer["changes"], self._engine.history))
             await self._settle(asked, answer | claimed, seq)
             return self.status()
 
@@ -155,7 +188,46 @@ class SharedLog:
             self._place, self._answer = None, {"state": "behind", "error": None}
             os.unlink(self._path)
             shutil.rmtree(os.path.join(self._folder, "remote"), ignore_errors=True)
+            await self._queue.run(self._engine.history.index.forget_landed)
             return self.status()
+
+    async def repair(self) -> dict[str, Any]:
+        """Follow the log on the server although it does not continue the known one, and land what it lacks.
+
+        Raises InvalidParams, Conflict.
+        """
+        async with self._changing:
+            self._check_joined()
+            async with self._asking:
+                head, _ = await self._packed()
+                await self._ask({**self._place_now(), "do": "repair", "head": head})
+                await self._queue.run(self._engine.history.index.forget_landed)
+            self._wake.set()
+        return await self.now(REPAIR_SECONDS)
+
+    async def landed(self, reference: int | str | None, seconds: float) -> dict[str, Any]:
+        """Wait until a transaction is in the log; return its entry. None is the newest one of this host.
+
+        Raises InvalidParams, UnknownTransaction, Timeout.
+        """
+        self._check_joined()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        seq = await self._queue.run(partial(self._newest_or, reference))
+        while (entry := await self._queue.run(partial(self._engine.history.index.landed, seq))) is None:
+            if loop.time() >= until or self._place is None:
+                raise Timeout(
+                    f"Transaction {seq} is not in the log yet.",
+                    hint="`editctl remote status` shows the state of the exchange.",
+                    data={"tx": seq},
+                )
+            self._wake.set()
+            await wait_event(self._round_over, max(0.0, until - loop.time()))
+        return {"seq": seq, "number": entry[0], "outcome": entry[1]}
+
+    def _newest_or(self, reference: int | str | None) -> int:
+        history = self._engine.history
+        return int(history.head if reference is None else history.find(reference).seq)
 
     async def pause(self, *, is_paused: bool) -> dict[str, Any]:
         """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams."""
@@ -171,11 +243,13 @@ class SharedLog:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         head = self._engine.history.head
+        if self._answer["state"] == "refused":
+            self._may_push_at = 0.0
         while loop.time() < until and self._place is not None and not self._place["paused"]:
             begun = self._rounds
             self._wake.set()
-            while self._rounds < begun + 2 and loop.time() < until:  # noqa: ASYNC110  # one of them began now
-                await asyncio.sleep(0.01)
+            while self._rounds < begun + 2 and loop.time() < until:  # one of them began now
+                await wait_event(self._round_over, until - loop.time())
             is_done = self._answer["state"] == "current" and not self._answer.get("again")
             if is_done and not self._answer.get("tentative") and self._engine.history.head >= head:
                 break
@@ -218,6 +292,10 @@ class SharedLog:
             "head": head,
         }
 
+    def _place_now(self) -> dict[str, Any]:
+        assert self._place is not None, "no log is joined"
+        return self._place
+
     def _check_free(self) -> None:
         if self._place is not None:
             raise InvalidParams(
@@ -257,12 +335,14 @@ class SharedLog:
             if not is_paused:
                 await self._round_guarded()
             self._rounds += 1
+            self._round_over.set()
+            self._round_over = asyncio.Event()
             if self._answer.get("again") and not is_paused:
                 await wait_event(self._end, _jitter(0, LANDING_WAIT_SECONDS))
                 retry = RETRY_SECONDS
                 continue
             least = 0.25 if self._keys is None else self._keys.poll
-            if self._answer["state"] != "current":
+            if not self._is_reached:
                 poll, retry = _jitter(retry / 2, retry), min(2 * retry, RETRY_SECONDS_MAX)
             elif loop.time() < self._active_until:
                 poll, retry = _jitter(least / 2, least), RETRY_SECONDS
@@ -275,7 +355,7 @@ class SharedLog:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while loop.time() < until and not self._wake.is_set():
-            if self._engine.history.head != head and self._answer["state"] == "current":
+            if self._engine.history.head != head and self._is_reached:
                 self._active_until = loop.time() + BUSY_SECONDS
                 await wait_event(self._end, GATHER_SECONDS)
                 return
@@ -297,8 +377,15 @@ class SharedLog:
             self._fail(str(error))
 
     def _fail(self, words: str) -> None:
+        self._is_reached = False
         if not self._end.is_set():
+            if self._answer["state"] != "refused":
+                self._say_state("refused", words)
             self._answer = {**self._answer, "state": "refused", "error": words, "again": False}
+
+    def _say_state(self, state: str, error: str | None) -> None:
+        log.info("exchange: %s%s", state, f": {error}" if error else "")
+        self._tell("remote", {"state": state, "error": error})
 
     async def _round(self) -> None:
         """Follow the history, take in new entries, or land waiting transactions. Raises Refused."""
@@ -308,31 +395,60 @@ class SharedLog:
         head, seq = await self._packed()
         before = self._answer.get("number")
         may_land = loop.time() >= self._may_push_at
-        answer = await self._ask({**self._place, "do": "round", "head": head, "may_land": may_land})
-        if may_land and answer["tentative"] and self._keys is not None and self._keys.pushes_per_minute:
-            self._may_push_at = loop.time() + 60 / self._keys.pushes_per_minute
+        known = await self._queue.run(self._known)
+        answer = await self._ask({**self._place, "do": "round", "head": head, "may_land": may_land, **known})
+        self._is_reached = answer["state"] in ("current", "refused")
+        self._plan_push(answer)
         if answer["number"] != before or answer["steps"]:
             self._active_until = loop.time() + BUSY_SECONDS
         steps = answer.pop("steps")
         if answer["state"] != self._answer["state"]:
-            log.info("exchange: %s%s", answer["state"], f": {answer['error']}" if answer["error"] else "")
+            self._say_state(answer["state"], answer["error"])
         self._answer = answer
+        await self._queue.run(partial(self._note, answer))
         for step in steps:
             try:
                 outcome = await self._queue.result_of(arrival_of(step, seq))
             except Stale:
                 return  # the files have changed meanwhile: it is planned again
             if step["origin"] is None and outcome.transaction is not None:
-                await self._queue.run(partial(self._propose_again, step["undoes"]))
+                await self._queue.run(partial(self._aside().propose_own, step["undoes"]))
 
-    def _propose_again(self, transactions: list[int]) -> None:
-        """Make proposals of work that is set aside, so that somebody decides about it."""
-        if self._engine.proposals is None:
+    def _plan_push(self, answer: dict[str, Any]) -> None:
+        """Set the time of the next push. Until then, a refusal of the last one stays the state."""
+        now = asyncio.get_running_loop().time()
+        if not answer["has_pushed"]:
+            if answer["state"] == "current" and answer["tentative"] and self._answer["state"] == "refused":
+                answer |= {"state": "refused", "error": self._answer["error"]}
             return
-        try:
-            propose_again(transactions, self._engine.proposals, self._engine.history)
-        except Refused as refusal:
-            log.error("no proposal of set aside work could be made: %s", refusal.text())
+        if answer["state"] == "refused":
+            self._may_push_at = now + _jitter(self._push_retry / 2, self._push_retry)
+            self._push_retry = min(2 * self._push_retry, RETRY_SECONDS_MAX)
+            return
+        self._push_retry = RETRY_SECONDS
+        if answer["tentative"] and self._keys is not None and self._keys.pushes_per_minute:
+            self._may_push_at = now + 60 / self._keys.pushes_per_minute
+
+    def _known(self) -> dict[str, Any]:
+        """Return what the child has to know of this host's proposals and numbers."""
+        return {**self._aside().known(), "listed": self._engine.history.index.last_landed}
+
+    def _note(self, answer: Mapping[str, Any]) -> None:
+        """Store and announce what the child has read in the log."""
+        index, host = self._engine.history.index, self._place_now()["host"]
+        if answer["listed"]:
+            index.list_landed(answer["listed"])
+            for number, seq, _, outcome in answer["listed"]:
+                if seq is not None:
+                    self._tell("landed", {"seq": seq, "number": number, "outcome": outcome})
+        if answer["asides"] or answer["settled"]:
+            self._aside().take(answer, host)
+
+    def _aside(self) -> SetAside:
+        if self._set_aside is None:
+            assert self._engine.proposals is not None, "the daemon opens them before"
+            self._set_aside = SetAside(self._engine.proposals, self._engine.history)
+        return self._set_aside
 
     async def _packed(self) -> tuple[str, int]:
         """Pack the history; return the id and the number of the newest packed transaction."""

@@ -300,8 +300,11 @@ class History:
     def _seq_of(self, reference: str) -> int:
         if reference.isascii() and reference.isdigit() and len(reference) < 7:
             return int(reference)
+        if reference.startswith("@"):
+            return self._seq_of_entry(reference)
         prefix = reference.lower()
-        seqs = self.index.by_id(prefix) if set(prefix) <= set("0123456789abcdef") else []
+        is_id = set(prefix) <= set("0123456789abcdef")
+        seqs = (self.index.by_id(prefix) or self.index.by_origin(prefix)) if is_id else []
         if len(seqs) == 1 and len(prefix) >= 4:
             return seqs[0]
         problem = "is the beginning of several ids" if len(seqs) > 1 else "names no transaction"
@@ -310,6 +313,30 @@ class History:
             hint="Give the seq, or at least four digits of the id, as `log` shows them.",
             data={"tx": reference, "head": self._seq},
         )
+
+    def _seq_of_entry(self, reference: str) -> int:
+        """Return the transaction of `@n`, an entry of the log that several hosts share."""
+        digits = reference[1:]
+        entry = (
+            self.index.entry(int(digits))
+            if digits.isascii() and digits.isdigit() and len(digits) < 16
+            else None
+        )
+        if entry is None:
+            raise UnknownTransaction(
+                f"This host knows no entry {reference} of a log.",
+                hint="`log` lists the transactions, with the numbers of their entries.",
+                data={"tx": reference, "head": self._seq},
+            )
+        seq, outcome = entry
+        if seq is None:
+            how = {"aside": "was set aside", "decided": "is a decision"}.get(outcome, "changed no file here")
+            raise UnknownTransaction(
+                f"Entry {reference} {how}, so this host has no transaction of it.",
+                hint="`proposal list` has what was set aside.",
+                data={"tx": reference, "head": self._seq},
+            )
+        return seq
 
     # ── drafting and committing ──
 

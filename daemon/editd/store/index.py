@@ -159,6 +159,17 @@ class Index:
             self._database.execute("delete from tx")
             self._database.execute("delete from touch")
             self._database.execute("delete from undoing")
+            self._database.execute("delete from landed")
+
+    def list_landed(self, entries: Sequence[tuple[int, int | None, str | None, str]]) -> None:
+        """Note entries of the log of all hosts: number, seq on this host, origin and outcome."""
+        with self._writing():
+            self._database.executemany("insert or replace into landed values (?, ?, ?, ?)", entries)
+
+    def forget_landed(self) -> None:
+        """Remove the entries of the log, which this host has left or follows in another form."""
+        with self._writing():
+            self._database.execute("delete from landed")
 
     def forget(self, below: int, transactions: int = NEVER) -> bool:
         """Remove at most `transactions` of the oldest ones before `below`; return whether there are more."""
@@ -242,6 +253,39 @@ class Index:
             "select seq from tx where id >= ? and id < ? order by seq limit 2", (prefix, prefix + "g")
         )
         return [row[0] for row in rows]
+
+    def by_origin(self, prefix: str) -> list[int]:
+        """Return the seqs of at most two transactions whose id on another host begins with `prefix`."""
+        rows = self._all(
+            "select seq from landed where origin >= ? and origin < ? and seq is not null limit 2",
+            (prefix, prefix + "g"),
+        )
+        return [row[0] for row in rows]
+
+    def landed(self, seq: int) -> tuple[int, str] | None:
+        """Return the number and the outcome of a transaction's entry in the log; None if it has none."""
+        return cast(
+            "tuple[int, str] | None",
+            self._written("select number, outcome from landed where seq = ? order by number limit 1", (seq,)),
+        )
+
+    def landed_of(self, seqs: Sequence[int]) -> dict[int, int]:
+        """Return the numbers of the entries of these transactions, as far as they have landed."""
+        rows = self._of("landed", seqs, "number")
+        return {row[1]: row[0] for row in reversed(list(rows))}
+
+    def entry(self, number: int) -> tuple[int | None, str] | None:
+        """Return the transaction of an entry of the log, if it has one here, and its outcome."""
+        return cast(
+            "tuple[int | None, str] | None",
+            self._written("select seq, outcome from landed where number = ?", (number,)),
+        )
+
+    @property
+    def last_landed(self) -> int:
+        """The last entry of the log that is noted; -1 if none is."""
+        row = self._written("select max(number) from landed", ())
+        return -1 if row is None or row[0] is None else cast("int", row[0])
 
     def by_request(self, request_id: str, session: str | None) -> int | None:
         """Return the transaction of a session's request with this id."""

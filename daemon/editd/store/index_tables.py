@@ -60,6 +60,11 @@ create table touch (
 ) without rowid;
 create index touch_by_seq on touch(seq);
 create index touch_by_source on touch(source, seq) where source is not null;
+create table landed (
+    number integer primary key, seq integer, origin text, outcome text not null
+);
+create index landed_by_seq on landed(seq) where seq is not null;
+create index landed_by_origin on landed(origin) where origin is not null;
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
 _ADDED = {  # version: the columns that it lacks
@@ -67,6 +72,7 @@ _ADDED = {  # version: the columns that it lacks
     7: ("claims text", "claimed_by integer", "arrival blob"),
     8: ("arrival blob",),
 }
+_OF_LOG = "".join(re.findall(r"create (?:table|index) landed.*?;", _TABLES, re.DOTALL))  # since version 9
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
 
 
@@ -144,7 +150,7 @@ def _known(path: str) -> sqlite3.Connection | None:
         version = opened.execute("pragma user_version").fetchone()[0]
         if version in _ADDED:
             added = "".join(f"alter table tx add column {column}; " for column in _ADDED[version])
-            opened.executescript(f"begin; {added} pragma user_version = {SCHEMA}; commit;")
+            opened.executescript(f"begin; {added} {_OF_LOG} pragma user_version = {SCHEMA}; commit;")
             version = SCHEMA
         held = {name for (name,) in opened.execute("select name from sqlite_master")}
         if version == SCHEMA and held >= NAMES:

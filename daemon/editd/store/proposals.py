@@ -324,6 +324,17 @@ class ProposalStore:
             ).fetchone()  # fmt: skip
             return None if row is None else (_proposal(*row[1:]), row[0])
 
+    def of_requests(self, prefix: str) -> list[tuple[str, Proposal]]:
+        """Return the proposals that were made by a request whose id begins so, each with the id."""
+        with self._reading():
+            rows = self._execute(
+                "select revision.request_id, proposal.* from revision "
+                "join proposal on proposal.number = proposal "
+                "where revision.request_id >= ? and revision.request_id < ? and revision.revision = 1",
+                prefix, prefix + chr(0x10FFFF),
+            ).fetchall()  # fmt: skip
+            return [(row[0], _proposal(*row[1:])) for row in rows]
+
     def find(
         self,
         states: Collection[ProposalState] = (),

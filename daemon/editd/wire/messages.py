@@ -24,7 +24,9 @@ LineEnd = Literal["lf", "crlf", "cr", "mixed", "none"]
 Unread = Literal["allow", "reject"]
 Mode = Literal["100644", "100755", "120000"]
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-EventKind = Literal["transaction", "session", "lease", "proposal", "document", "resync", "shutdown"]
+EventKind = Literal[
+    "transaction", "session", "lease", "proposal", "document", "landed", "remote", "resync", "shutdown"
+]  # fmt: skip
 ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
 ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
 HunkKind = Literal["lines", "file", "mode", "move"]
@@ -713,6 +715,7 @@ class RemoteJoin(Params):
     url: str
     ref: str | None = None
     take: Literal["log"] | None = None
+    keep: Literal["mine"] | None = None
 
 
 class RemoteStatus(Params):
@@ -724,12 +727,22 @@ class RemoteNow(Params):
     timeout: float = 30
 
 
+class RemoteLand(Params):
+    method: ClassVar[str] = "remote.land"
+    tx: Tx | None = None
+    timeout: float = 30
+
+
 class RemotePause(Params):
     method: ClassVar[str] = "remote.pause"
 
 
 class RemoteResume(Params):
     method: ClassVar[str] = "remote.resume"
+
+
+class RemoteRepair(Params):
+    method: ClassVar[str] = "remote.repair"
 
 
 class RemoteLeave(Params):
@@ -753,7 +766,8 @@ REQUESTS: dict[str, type[Params]] = {
         Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
         SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, DocumentHold, DocumentRelease,
         DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame, Subscribe, Unsubscribe, Gc, RemoteInit,
-        RemoteJoin, RemoteStatus, RemoteNow, RemotePause, RemoteResume, RemoteLeave, ConfigReload,
+        RemoteJoin, RemoteStatus, RemoteNow, RemoteLand, RemotePause, RemoteResume, RemoteRepair,
+        RemoteLeave, ConfigReload,
         HooksRun, ProposalList, ProposalGet, ProposalApprove,
         ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
         ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
@@ -956,10 +970,8 @@ class BriefTransaction(Result):
     proposal: int | UnsetType = UNSET  # this and the following if it was approved
     approved_by: ApprovedBy | UnsetType = UNSET
     modified: bool | UnsetType = UNSET  # by the reviewer
-    number: int | UnsetType = (
-        UNSET  # this and the next two if it came from another host: its entry in the log
-    )
-    host: str | UnsetType = UNSET
+    number: int | UnsetType = UNSET  # of its entry in the log of several hosts, once it has landed
+    host: str | UnsetType = UNSET  # this and the next if it came from another host
     made: str | UnsetType = UNSET  # the time by the clock of that host
     files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
     path: str | UnsetType | None = UNSET  # the first of its files
@@ -993,7 +1005,7 @@ class ApprovedBy(Result):
 class Decider(Result):
     actor: str
     session: str | None
-    via: str  # `socket`, `review socket` or `rule`
+    via: str  # `socket`, `review socket`, `web`, `rule` or `log` (on another host)
     pid: int | None = None
     program: str | None = None
 
@@ -1397,11 +1409,17 @@ class RemoteResult(Result):
     head: int | None = None  # the last entry of the log, as far as known
     tentative: int = 0  # transactions of this host that are not in the log yet
     oldest: float | None = None  # age of the first of these, in seconds
-    aside: int = 0  # those of them that do not merge
+    aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
     held: list[str] = []  # paths that are kept out of the exchange, because git ignored the file here
     hosts: dict[str, int] = {}  # the last entry of each
     files: int | UnsetType = UNSET  # of a dry run: the number of files that would be sent, and their bytes
     bytes: int | UnsetType = UNSET
+
+
+class RemoteLandResult(Result):
+    seq: int
+    number: int
+    outcome: Literal["applied", "aside"]
 
 
 class ConfigReloadResult(Result):

@@ -65,7 +65,11 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
     )
     seqs = [int(transaction.seq) for transaction in found]
     published = services.guard.registry.published(seqs)
-    shown = [convert.transaction_result(one, published.get(int(one.seq))) for one in found]
+    landed = services.engine.history.index.landed_of(seqs) if services.shared_log.is_joined else {}
+    shown = [
+        convert.transaction_result(one, published.get(int(one.seq)), landed.get(int(one.seq)))
+        for one in found
+    ]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
     return _with_lines(services, found, shown, files, more=more) if params.stat else _log(shown, files, more)
 
@@ -119,7 +123,8 @@ def show(services: Services, params: messages.Show, _caller: ClientState) -> mes
     found = services.engine.history.find(params.tx)
     diff = convert.diff_of(changes_of(found, services.engine.history)) if params.diff else None
     published = services.guard.registry.published([int(found.seq)]).get(int(found.seq))
-    shown = convert.transaction_result(found, published)
+    landed = services.engine.history.index.landed_of([int(found.seq)])
+    shown = convert.transaction_result(found, published, landed.get(int(found.seq)))
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (numbered_hunks(services.engine.history, found) if params.hunks else ())

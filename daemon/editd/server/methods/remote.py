@@ -21,7 +21,7 @@ async def init(
 async def join(
     services: Services, params: messages.RemoteJoin, _caller: ClientState
 ) -> messages.RemoteResult:
-    return _result(await services.shared_log.join(params.url, params.ref, params.take))
+    return _result(await services.shared_log.join(params.url, params.ref, params.take, params.keep))
 
 
 def status(services: Services, _params: messages.RemoteStatus, _caller: ClientState) -> messages.RemoteResult:
@@ -30,6 +30,12 @@ def status(services: Services, _params: messages.RemoteStatus, _caller: ClientSt
 
 async def now(services: Services, params: messages.RemoteNow, _caller: ClientState) -> messages.RemoteResult:
     return _result(await services.shared_log.now(params.timeout))
+
+
+async def land(
+    services: Services, params: messages.RemoteLand, _caller: ClientState
+) -> messages.RemoteLandResult:
+    return messages.RemoteLandResult(**await services.shared_log.landed(params.tx, params.timeout))
 
 
 async def pause(
@@ -42,6 +48,12 @@ async def resume(
     services: Services, _params: messages.RemoteResume, _caller: ClientState
 ) -> messages.RemoteResult:
     return _result(await services.shared_log.pause(is_paused=False))
+
+
+async def repair(
+    services: Services, _params: messages.RemoteRepair, _caller: ClientState
+) -> messages.RemoteResult:
+    return _result(await services.shared_log.repair())
 
 
 async def leave(

@@ -1,0 +1,91 @@
+"""The process of the exchange: `python -m editd.remote.exchange_worker STATE_FOLDER`.
+
+Framed messages on stdin and stdout (`system.process`). The daemon asks for one round at a time, and carries
+out the steps of the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pygit2
+
+from editd.errors import Refused
+from editd.remote.entries import SettledAside
+from editd.remote.exchange import Exchange, Known, Place
+from editd.remote.membership import begin_log, claim_name, count_files, join_log
+from editd.store.git_objects import oid_of
+from editd.system.process import Frame, exit_fast, read_frame, write_frame
+from editd.values.transaction import Authorship, CommitId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Worker:
+    """The process of one daemon. The exchange is opened by its first round."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._exchange: Exchange | None = None
+
+    def answer(self, asked: Frame) -> Frame:
+        """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
+        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]))
+        head = oid_of(asked["head"])
+        try:
+            match asked["do"]:
+                case "init":
+                    return begin_log(self._folder, place, head, asked["time_us"])
+                case "count":
+                    return count_files(self._folder, place, head)
+                case "join":
+                    return join_log(self._folder, place, head)
+                case "claim":
+                    return claim_name(self._folder, place)
+                case "repair":
+                    self._opened(place, asked).repair(head)
+                    self._forget()
+                    return {}
+                case _:
+                    known = _known(asked, place.host)
+                    return self._opened(place, asked).round(head, known, may_land=asked["may_land"])
+        except Refused as refusal:
+            self._forget()
+            return {"failed": refusal.message, "hint": refusal.hint}
+        except (OSError, KeyError, ValueError, pygit2.GitError) as error:
+            self._forget()
+            return {"failed": f"The exchange failed: {type(error).__name__}: {error}.", "hint": ""}
+
+    def _opened(self, place: Place, asked: Frame) -> Exchange:
+        if self._exchange is None:
+            self._exchange = Exchange(self._folder, place, asked["taken"], asked["through"], asked["head"])
+        return self._exchange
+
+    def _forget(self) -> None:
+        if self._exchange is not None:
+            self._exchange.close()
+            self._exchange = None
+
+
+def _known(asked: Frame, host: str) -> Known:
+    settled = [
+        SettledAside(CommitId(about), state, host, Authorship(actor, session, message), time_us)
+        for about, state, actor, session, message, time_us in asked["settled"]
+    ]
+    return Known(frozenset(map(CommitId, asked["proposed"])), tuple(settled), asked["listed"])
+
+
+def main(arguments: Sequence[str]) -> None:
+    worker = Worker(arguments[0])
+    while (asked := read_frame(sys.stdin.buffer)) is not None:
+        try:
+            write_frame(sys.stdout.buffer, worker.answer(asked))
+        except BrokenPipeError:
+            break
+    exit_fast()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""The beginning of an exchange: the first host makes the log, and others join it.
+
+A host takes a name in the log that no other has. Its queue is the proof, so it is made with the name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from editd.errors import Refused
+from editd.remote.entries import hold_trees, read_entry, write_baseline, write_empty_queue
+from editd.remote.exchange import INCOMING, LOGS, Forked, Place, shared_of
+from editd.remote.log_objects import LogObjects
+from editd.remote.step_frames import change_frames
+from editd.remote.transport import Offline, Transport
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of, tree_changes
+from editd.store.history import store_of
+from editd.values.content import Change, Entry
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.store.git_objects import Oid
+    from editd.system.process import Frame
+
+NAMES_MAX = 100  # hosts of the same name
+
+
+def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
+    """Make the log with this host's files as entry 0. Raises Offline."""
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        tree = _shared_tree(objects, CommitObject.decode(objects.read(head)).tree, place.chooser())
+        objects.write()
+        objects.share_all(tree)
+        commit = write_baseline(objects, tree, place.host, time_us)
+        objects.write()
+        transport = Transport(objects.shared, place.url)
+        transport.push(commit, place.ref, None)
+        host = _claim(objects, transport, place)
+        return {"taken": commit.hex(), "ref": place.ref, "host": host, "number": 0}
+    finally:
+        objects.close()
+
+
+def count_files(folder: str, place: Place, head: Oid) -> Frame:
+    """Count the files that this host would send to begin a log."""
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        is_shared = place.chooser()
+        root = CommitObject.decode(objects.read(head)).tree
+        sizes = [
+            objects.size(oid_of(entry.version))
+            for path, _, entry in _differences(objects, EMPTY_TREE, root)
+            if entry is not None and is_shared(path)
+        ]
+        return {"files": len(sizes), "bytes": sum(sizes)}
+    finally:
+        objects.close()
+
+
+def join_log(folder: str, place: Place, head: Oid) -> Frame:
+    """Compare this host's files with the log, and take a name in it. Raises Offline, Forked.
+
+    The answer has the steps that make the files those of the log, and the paths at which files of this host
+    would be replaced or deleted.
+    """
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        transport = Transport(objects.shared, place.url)
+        refs = transport.heads(place.ref or LOGS + "*")
+        if len(refs) != 1:
+            known = ", ".join(sorted(refs)) or "none"
+            raise Forked(f"The repository must have one log, and has {known}.", hint="Name one with `--ref`.")
+        ref = next(iter(refs))
+        place = replace(place, ref=ref)
+        transport.fetch(f"+{ref}:{INCOMING}")
+        try:
+            entry, _ = read_entry(objects.read, refs[ref])
+        except ValueError as error:
+            raise Forked(f"{ref} is not a log of editd: {error}.") from error
+        is_shared = place.chooser()
+        mine = CommitObject.decode(objects.read(head)).tree
+        changes = [
+            Change(path, old, new)
+            for path, old, new in _differences(objects, mine, entry.tree)
+            if is_shared(path)
+        ]
+        return {
+            "taken": entry.commit.hex(), "ref": ref, "number": entry.number,
+            "host": place.host,
+            "differs": [change.path.text for change in changes if change.before is not None],
+            "changes": change_frames(objects, changes),
+        }  # fmt: skip
+    finally:
+        objects.close()
+
+
+def claim_name(folder: str, place: Place) -> Frame:
+    """Take a name in the log that no other host has. Raises Offline."""
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        return {"host": _claim(objects, Transport(objects.shared, place.url), place)}
+    finally:
+        objects.close()
+
+
+def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
+    """Make the queue of this host, under the first name that is free. Return the name. Raises Offline."""
+    taken = {name.removeprefix(place.queues) for name in transport.heads(place.queues + "*")}
+    for number in range(1, NAMES_MAX):
+        host = place.host if number == 1 else f"{place.host}-{number}"
+        if host in taken:
+            continue
+        commit = write_empty_queue(objects, host)
+        objects.write()
+        try:
+            transport.push(commit, place.queues + host, None)
+        except Offline:
+            if place.queues + host not in transport.heads(place.queues + host):
+                raise
+            continue
+        return host
+    raise Offline(f"{NAMES_MAX} hosts are called {place.host}.", hint="Set `host` in `[remote]`.")
+
+
+def _shared_tree(objects: LogObjects, root: Oid, is_shared: Callable[[WorkspacePath], bool]) -> Oid:
+    """Return the tree without the paths that must not leave this host."""
+    trees = Trees(root, objects.read)
+    left_out = [path for path, _, _ in _differences(objects, EMPTY_TREE, root) if not is_shared(path)]
+    update = trees.update((path.raw, None) for path in left_out)
+    hold_trees(objects, update.root, update.trees)
+    return update.root
+
+
+def _differences(
+    objects: LogObjects, before: Oid, after: Oid
+) -> Iterator[tuple[WorkspacePath, Entry | None, Entry | None]]:
+    """Yield the paths at which two trees differ. A path that editd does not write is left out."""
+    for raw, old, new in tree_changes(objects.read, before, after):
+        with contextlib.suppress(Refused):
+            yield WorkspacePath.parse(os.fsdecode(raw)), old, new

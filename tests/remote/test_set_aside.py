@@ -1,0 +1,129 @@
+"""Transactions that do not merge: each host has them as proposals, and the first decision is that of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire.messages import ReviewedFile
+from hosts import exchange, hosts, until
+from log_checker import log_of
+from workplace import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd.wire.messages import ProposalEntry, Transaction
+    from editd_client.client import Client
+    from workplace import Workplace
+
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+NAMES = ("rejected", "approved", "withdrawn", "killed")
+Three = tuple[list["Workplace"], list["Client"], "Path"]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    """Three hosts, for all tests of this module. Each test has a file of its own."""
+    folder = tmp_path_factory.mktemp("three")
+    with hosts(folder, 3, {f"{name}.txt": LINES for name in NAMES}) as started:
+        yield started
+
+
+def set_aside(three: Three, name: str, session: str | None = None) -> Transaction:
+    """Have an edit of host 1 not merge with one of host 0, and all hosts know it. Return it."""
+    path = f"{name}.txt"
+    _, (one, other, third), _ = three
+    other.remote_pause()
+    one.apply([replace(path, "line 5\n", "five\n")])
+    exchange(one)
+    made = other.apply([replace(path, "line 5\n", "FIVE\n")], message=name, session=session).transaction
+    assert made is not None
+    other.remote_resume()
+    exchange(one, other, third)
+    return made
+
+
+def proposal_of(client: Client, name: str) -> ProposalEntry | None:
+    """Return the open proposal with this message."""
+    found = [one for one in client.proposal_list().proposals if one.message == name]
+    assert len(found) <= 1, "it is proposed twice"
+    return found[0] if found else None
+
+
+def waits_on_all(three: Three, name: str) -> list[ProposalEntry]:
+    clients = three[1]
+    until(lambda: all(proposal_of(client, name) for client in clients), "not all hosts have a proposal")
+    return [one for client in clients if (one := proposal_of(client, name)) is not None]
+
+
+def states(three: Three, name: str) -> set[str]:
+    """Return the states of the proposals of all hosts with this message."""
+    found = [
+        client.proposal_list(state=["open", "landed", "rejected", "withdrawn", "moot"]) for client in three[1]
+    ]
+    return {one.state for answer in found for one in answer.proposals if one.message == name}
+
+
+def test_a_rejection_on_any_host_is_that_of_all(three: Three) -> None:
+    places, clients, server = three
+    made = set_aside(three, "rejected")
+    shown = waits_on_all(three, "rejected")
+    assert {one.rule for one in shown} == {"set aside"}
+    clients[2].proposal_reject(shown[2].proposal, comment="not that loud")
+    until(lambda: states(three, "rejected") == {"rejected"}, "the others do not follow")
+    (decision,) = clients[0].proposal_get(shown[0].proposal).decisions
+    assert decision.by.via == "log"
+    assert str(decision.comment).startswith("not that loud (entry ")
+    assert [entry.trailers.get("Decides") for entry in log_of(server)].count(made.id) == 1
+    assert {place.files()["rejected.txt"] for place in places} == {LINES.replace("line 5", "five").encode()}
+
+
+def test_an_approval_on_another_host_lands_everywhere(three: Three) -> None:
+    places, clients, _ = three
+    set_aside(three, "approved", session=None)
+    (_, _, shown) = waits_on_all(three, "approved")
+    view = clients[2].proposal_get(shown.proposal)
+    assert [hunk.state for file in view.files for hunk in file.hunks] == ["conflict"]
+    text = LINES.replace("line 5", "five, FIVE").encode()
+    ours = ReviewedFile(path="approved.txt", content=text.decode(), base=view.files[0].now)
+    clients[2].proposal_approve(shown.proposal, view=view.view, files=[ours])
+    until(
+        lambda: all(place.files()["approved.txt"] == text for place in places), "the approval does not arrive"
+    )
+    until(lambda: states(three, "approved") <= {"landed", "moot"}, "a proposal of it still waits")
+
+
+def test_a_proposal_that_a_kill_has_cost_is_made_by_the_next_round(three: Three) -> None:
+    places, clients, _ = three
+    clients[2].remote_pause()
+    _, (one, other, _), _ = three
+    other.remote_pause()
+    one.apply([replace("killed.txt", "line 5\n", "five\n")])
+    exchange(one)
+    other.apply([replace("killed.txt", "line 5\n", "FIVE\n")], message="killed")
+    other.remote_resume()
+    exchange(one, other)
+    places[2].kill()
+    clients[2].close()
+    clients[2] = places[2].start()
+    clients[2].remote_resume()
+    waits_on_all(three, "killed")
+
+
+def test_the_authors_session_is_told(three: Three) -> None:
+    places, clients, _ = three
+    clients[1].session_open("types")
+    author = places[1].client()
+    heard = author.subscribe(events=["proposal"])
+    set_aside(three, "withdrawn", session="types")
+    shown = waits_on_all(three, "withdrawn")
+    assert [one.session for one in shown] == ["types@host1", "types", "types@host1"]
+    event = heard.wait(10)
+    assert event is not None
+    assert (event.data["what"], event.data["proposal"]["session"]) == ("opened", "types")
+    clients[1].session_close(withdraw=True)
+    until(lambda: states(three, "withdrawn") == {"withdrawn"}, "the others do not follow")
+    author.close()
