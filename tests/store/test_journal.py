@@ -211,6 +211,24 @@ def test_a_segment_that_the_mark_may_name_after_a_power_cut_stays(tmp_path: Path
     assert len(segments(str(tmp_path))) == there  # used again, now that the mark is past them
 
 
+def test_starts_after_power_cuts_that_leave_the_mark_behind_leave_no_segments_behind(tmp_path: Path) -> None:
+    Journal(str(tmp_path)).append([record(1)])
+    behind = (tmp_path / ACKNOWLEDGED).read_bytes()
+    for seq in range(2, 8):
+        (tmp_path / ACKNOWLEDGED).write_bytes(behind)  # the power was cut before its next sync
+        journal = Journal(str(tmp_path))
+        found = list(frames(str(tmp_path), JournalPosition(0, 0)))
+        for frame in found:
+            journal.note(frame.end, max(one.seq for one in frame.records))
+        journal.acknowledge_found(found[-1])
+        journal.sync_mark()  # with the first sync of the files
+        behind = (tmp_path / ACKNOWLEDGED).read_bytes()
+        journal.release(seq - 1)
+        journal.append([record(seq)])
+        assert seqs(tmp_path) == [seq - 1, seq]
+        assert len(segments(str(tmp_path))) == 2
+
+
 def test_a_new_journal_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
     first = Journal(str(tmp_path))
     first.append([record(1)])

@@ -596,6 +596,8 @@ class History:
             if record.seq > self._indexed:
                 self.index.add(transaction, record.notes)
         self._compare_with_mark(read)
+        if read:
+            self.journal.acknowledge_found(read[-1])
         self.hot = tuple(hot)
         synced = read_synced(self.folder)
         if synced is None:

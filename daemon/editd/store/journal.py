@@ -109,6 +109,19 @@ class Journal:
         self._last_seqs[end.segment] = max(seq, self._last_seqs.get(end.segment, 0))
         self.position = max(self.position, end)  # so that packing reads this far; appends use a new segment
 
+    def acknowledge_found(self, last: Frame) -> None:
+        """Move the mark to the segment of the last frame found at start, if it names an earlier one.
+
+        A power cut leaves it behind. There it would keep each later segment (`release`), one for each start.
+        The segments are synced first. If that fails, the mark stays where it is.
+        """
+        if self._mark is None or self._mark.segment >= last.end.segment:
+            return
+        with contextlib.suppress(OSError):
+            for number in self._last_seqs:
+                sync_path(segment_path(self.folder, number))
+            self._acknowledge(last.records[-1], last.end)
+
     def append(self, records: Sequence[Record]) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
 
