@@ -638,8 +638,9 @@ def session_open(
     """Open a session, and act in it from now on. `ttl` in seconds.
 
     With `propose="always"`, each of its edits waits for a reviewer. With `batch="session"`, all its edits
-    are one proposal, and it reads the files as that would leave them. With `fresh` it gets a name that no
-    session had before: `name`, or `NAME-2`, `NAME-3` …
+    are one proposal, and it reads the files as that would leave them; with `batch="draft"` that is a draft
+    until `proposal_submit`. With `fresh` it gets a name that no session had before: `name`, or `NAME-2`,
+    `NAME-3` …
 
     The `token` in the result is returned only once. `hello` attaches another client with it.
     """
@@ -904,9 +905,15 @@ def proposal_decide(
     what: messages.Verdict,
     *,
     comment: str | None = None,
+    elicited: bool = False,
 ) -> PreparedCall[messages.ProposalDecideResult]:
-    """Decide about several proposals, each as it was shown; those that are refused are in `left`."""
-    asked = messages.ProposalDecide(proposals=list(proposals), what=what, comment=comment)
+    """Decide about several proposals, each as it was shown; those that are refused are in `left`.
+
+    `elicited` says that an MCP client gave this answer for its user, see docs/reviewing.md.
+    """
+    asked = messages.ProposalDecide(
+        proposals=list(proposals), what=what, comment=comment, elicited=elicited
+    )
     return call(asked, messages.ProposalDecideResult, extra=None)
 
 

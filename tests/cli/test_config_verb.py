@@ -161,6 +161,39 @@ def test_edit_is_taken_only_if_nothing_is_wrong(editctl: Run, file: Path, tmp_pa
     assert "status 1" in editctl("config", "edit", code=1, VISUAL="false").stderr
 
 
+CHECK = '[[review.check]]\nname = "pytest"\ncommand = ["pytest"]\n'
+RULE = '[[review.rule]]\nname = "tested"\npaths = ["**"]\naction = "land"\ncheck = "pytest"\n'
+
+
+def test_a_rule_without_its_check_is_not_saved(editctl: Run, file: Path, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf %s "$TEXT" > "$1"\n')
+    editor.chmod(0o755)
+    refused = editctl("config", "edit", code=1, VISUAL=str(editor), TEXT=RULE)
+    assert "there is no review.check 'pytest'" in refused.stderr
+    assert not file.exists()
+    editctl("config", "edit", VISUAL=str(editor), TEXT=CHECK)
+    editctl("config", "edit", "--here", VISUAL=str(editor), TEXT=RULE)
+    (here,) = (file.parent / "workspaces").iterdir()
+    assert here.read_text() == RULE
+    lost = editctl("config", "edit", code=1, VISUAL=str(editor), TEXT="publish = 'rename'\n")
+    assert f"{here}:5: review.rule.1.check" in lost.stderr
+    assert "review.rule.1.check" in editctl("config", "set", "review.check", "[]", code=1).stderr
+    assert file.read_text() == CHECK
+    (tmp_path / "new.toml").write_text(RULE)
+    assert "no review.check" in editctl("config", "check", str(tmp_path / "new.toml"), code=1).stderr
+
+
+def test_a_file_can_be_edited_while_the_other_one_is_wrong(editctl: Run, file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text("publsh = 3\n")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "publish = \'rename\'" > "$1"\n')
+    editor.chmod(0o755)
+    editctl("config", "edit", "--here", VISUAL=str(editor))
+    assert next((file.parent / "workspaces").iterdir()).read_text() == "publish = 'rename'\n"
+
+
 def test_a_daemon_that_runs_is_told_and_gc_compacts(editctl: Run, place: Workplace) -> None:
     place.write({"a.txt": "0\n"})
     with place.start():

@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from agent import LEGACY, MODERN, Agent, agent, text_of
 from editd_client.mcp.conversion import ToolResult
-from editd_client.mcp.review_link import CallStates, link_of
+from editd_client.mcp.review_link import CallState, CallStates, page_of, waiting_number
 from reviewers import PIN, set_pin
 from web_page import web_page
 
@@ -147,15 +147,17 @@ def test_a_client_without_it_waits(reviewed: Workplace) -> None:
 
 def test_a_state_of_another_process_is_none() -> None:
     states = CallStates()
-    sealed = states.seal("one")
-    assert states.open(sealed) == "one"
-    for text in (None, "", "one", "one.", ".", sealed + "0", sealed.replace("one", "two"), "ü.ü"):
+    state = CallState("one", 7, "v")
+    sealed = states.seal(state)
+    assert states.open(sealed) == state
+    for text in (None, "", "one", "one.", ".", sealed + "0", "A" + sealed, sealed[1:], "ü.ü"):
         assert states.open(text) is None
     assert CallStates().open(sealed) is None
 
 
-def test_only_an_edit_that_waits_has_a_link(tmp_path: Path) -> None:
+def test_only_an_edit_that_waits_is_asked_about(tmp_path: Path) -> None:
     waiting = {"proposal": 7, "state": "open", "transaction": None}
-    assert link_of(ToolResult((), waiting), str(tmp_path)) is None, "no page runs"
+    assert waiting_number(ToolResult((), waiting)) == 7
+    assert page_of(7, str(tmp_path)) is None, "no page runs"
     for data in ({}, {"transaction": 1}, {**waiting, "state": "landed"}, {**waiting, "transaction": 3}):
-        assert link_of(ToolResult((), data), str(tmp_path)) is None
+        assert waiting_number(ToolResult((), data)) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.wire.messages import RunningCheck
 from editd_client.review import proposals
 from editd_client.review.proposals import ProposalRows, shown_files
 from workplace import replace, write
@@ -64,6 +65,11 @@ def test_the_words_of_a_proposal(author: Client, reviewer: Client, place: Workpl
     assert proposals.hunk_title(after.files[1].hunks[0]) == "whole file: fits"
     author.apply([replace("a", "#7\n", "#VII\n"), write("new", "one\n")], propose=True)
     assert proposals.subject(reviewer.proposal_get(2)) == "a and 1 more"
+
+
+def test_a_check_without_a_result_runs_or_waits() -> None:
+    assert proposals.running_text(RunningCheck(name="make", seconds=4.4)) == "running for 4 s"
+    assert proposals.running_text(RunningCheck(name="make", seconds=None)) == "waits for its turn"
 
 
 def test_the_list_follows_events(author: Client, reviewer: Client) -> None:

@@ -223,13 +223,26 @@ def test_no_check_is_left_when_the_daemon_ends_and_the_next_one_runs_it(
         assert os.listdir(place.state / "checks") == []
 
 
-def test_two_checks_run_at_once(place: Workplace, author: Client, tmp_path: Path) -> None:
+def test_two_checks_run_at_once_and_the_others_wait_for_their_turn(
+    place: Workplace, author: Client, tmp_path: Path
+) -> None:
     """Each run notes its begin and its end; there are never three begun and not ended."""
-    note = tmp_path / "runs"
-    configure(place, author, f"echo + >>{note}; sleep 0.5; echo - >>{note}")
-    numbers = [propose(author, write(f"{name}.txt", name)) for name in "vwxyz"]
+    note, gate = tmp_path / "runs", tmp_path / "gate"
+    script = f"echo + >>{note}; while [ ! -e {gate} ]; do sleep 0.02; done; sleep 0.1; echo - >>{note}"
+    configure(place, author, script)
+    numbers = [propose(author, write(f"{name}.txt", name)) for name in "wxyz"]
+    until = time.monotonic() + SECONDS_MAX
+    under_way: list[messages.RunningCheck] = []
+    while len(under_way) < len(numbers) or sum(one.seconds is not None for one in under_way) < 2:
+        assert time.monotonic() < until, under_way
+        time.sleep(0.05)
+        under_way = [one for number in numbers for one in author.proposal_get(number).running]
+    assert {one.name for one in under_way} == {"tests"}
+    assert sum(one.seconds is None for one in under_way) == 2
+    gate.touch()
     for number in numbers:
         checked(author, number)
+        assert author.proposal_get(number).running == []
     running = most = 0
     for sign in note.read_text().split():
         running += 1 if sign == "+" else -1

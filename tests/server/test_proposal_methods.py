@@ -508,6 +508,31 @@ def test_a_collected_changeset_is_a_draft_until_its_session_submits_it(
     assert place.files()["n"] == b"333\n"
 
 
+def test_a_session_can_collect_its_edits_in_a_draft(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    assert author.status().state == "ready"
+    with place.client() as other:
+        token = other.session_open("careful", batch="draft").token
+        for content in ("1\n", "22\n"):
+            made = other.apply([write("n", content)])
+            assert isinstance(made.proposal, messages.ProposedResult)
+            assert (made.proposal.proposal, made.proposal.state) == (1, "draft")
+    place.kill()
+    with place.start(), place.client() as other:
+        other.hello("claude", "careful", token)
+        assert other.read("n").content == "22\n"
+        assert other.proposal_submit(1).proposal.state == "open"
+        other.apply([write("n", "333\n")])
+        shown = other.proposal_get(1)
+        assert (shown.state, shown.revision) == ("open", 3)
+        other.proposal_withdraw(1)
+        again = other.apply([write("n", "4\n")])
+        assert isinstance(again.proposal, messages.ProposedResult)
+        assert (again.proposal.proposal, again.proposal.state) == (2, "draft")
+    assert "n" not in place.files()
+
+
 RULES = """
 [[review.rule]]
 name = "locks"

@@ -15,6 +15,7 @@ import click
 from editd.config.load import (
     ConfigError,
     LoadedConfig,
+    check_draft,
     check_text,
     config_path,
     keys,
@@ -105,7 +106,7 @@ def check(invocation: Invocation, file: str | None) -> int:
         if file is None:
             read_config(invocation.workspace.id)
         else:
-            check_text(read_text(file), file)
+            check_draft(read_text(file), file)
     except ConfigError as wrong:
         if not invocation.say_json({"ok": False, **wrong.data}):
             for problem in wrong.problems:
@@ -160,6 +161,7 @@ def set_key(invocation: Invocation, here: bool, key: str, value: str) -> int:
     path = _path(invocation, here=here)
     try:
         changed = with_key(read_text(path), key, value, path)
+        check_draft(changed, path, invocation.workspace.id)
     except ConfigError as wrong:
         return _refuse(invocation, wrong)
     write_text(path, changed)
@@ -182,7 +184,7 @@ def edit(invocation: Invocation, here: bool) -> int:
     while True:
         text = _edited(text)
         try:
-            check_text(text, path)
+            check_draft(text, path, invocation.workspace.id)
         except ConfigError as wrong:
             code = _refuse(invocation, wrong)
             if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):

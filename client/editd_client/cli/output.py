@@ -133,6 +133,9 @@ def print_keys(meanings: Mapping[str, str]) -> None:
 def _waits(proposal: Any) -> str:
     """Return the line of an edit that has become a proposal."""
     name, rule = paint(f"P{proposal.proposal}", "yellow"), plain(proposal.rule)
+    if proposal.state == "draft":
+        submit = f"`editctl proposal submit {proposal.proposal}` opens it for review"
+        return f"[{name}] is a draft; nothing was changed. {submit}."
     if proposal.lands_after:
         checks = plain(", ".join(proposal.lands_after))
         return f"[{name}] lands by itself once {checks} has passed (rule: {rule}); nothing was changed yet"

@@ -9,7 +9,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.review.patch import parts_of, rows_of
-from editd_client.review.proposals import MARKS, check_text, subject
+from editd_client.review.proposals import MARKS, check_text, running_text, subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +45,8 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
     for check in shown.checks:
         result = check_text(check, is_open=shown.state == "open")
         yield output.plain(f"check {check.name}: {result}")
+    for running in shown.running:
+        yield output.plain(f"check {running.name}: {running_text(running)}")
     for file in shown.files:
         yield ""
         yield output.paint(file_name(file), None, bold=True)

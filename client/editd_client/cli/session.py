@@ -56,6 +56,7 @@ def session_verb() -> None:
 @click.option("--must-read", is_flag=True, help="Refuse its edits of files that it has not read.")
 @click.option("--propose", is_flag=True, help="Have each of its edits wait for a reviewer.")
 @click.option("--collect", is_flag=True, help="Collect all its edits in one proposal, and read through it.")
+@click.option("--draft", is_flag=True, help="As --collect, as a draft until `proposal submit`.")
 @click.option("--ttl", type=float, metavar="SECONDS", help="Life without use (default: a week).")
 @as_json
 @click.pass_obj
@@ -69,6 +70,7 @@ def open_session(
     must_read: bool,
     propose: bool,
     collect: bool,
+    draft: bool,
     ttl: float | None,
 ) -> None:
     """Open a session, and print the shell commands that select it."""
@@ -83,7 +85,7 @@ def open_session(
             unread="reject" if must_read else "allow",
             ttl=ttl,
             propose="always" if propose else "policy",
-            batch="session" if collect else "each",
+            batch="draft" if draft else "session" if collect else "each",
         )
     text = f"export EDITD_SESSION={shlex.quote(opened.session)} EDITD_TOKEN={opened.token}"
     invocation.say(opened, text)

@@ -7,10 +7,14 @@ browser that has been let in.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import secrets
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from editd_client.web.announcement import web_address
 
@@ -18,18 +22,29 @@ if TYPE_CHECKING:
     from editd_client.mcp.conversion import ToolResult
 
 
-def link_of(found: ToolResult, state_folder: str) -> tuple[int, str] | None:
-    """Return the number and the page of the proposal that an edit became; None if no page runs."""
+def waiting_number(found: ToolResult) -> int | None:
+    """Return the number of the proposal that an edit became, if it waits for a decision."""
     number = found.data.get("proposal")
     is_waiting = found.data.get("state") == "open" and found.data.get("transaction") is None
-    if not isinstance(number, int) or not is_waiting:
-        return None
+    return number if isinstance(number, int) and is_waiting else None
+
+
+def page_of(number: int, state_folder: str) -> str | None:
+    """Return the page of a proposal; None if no page runs."""
     address = web_address(state_folder)
-    return None if address is None else (number, f"{address}/proposals/{number}")
+    return None if address is None else f"{address}/proposals/{number}"
+
+
+class CallState(Struct, frozen=True):
+    """A call that the client sends again: the id of its request, and the view that a form has shown."""
+
+    request_id: str
+    number: int | None = None
+    view: str = ""
 
 
 class CallStates:
-    """The signed states of calls that a client sends again, while it opens a page.
+    """The signed states of calls that a client sends again, while it opens a page or a form.
 
     A state has the id of the first request: sent again, it finds its proposal, and makes no second one.
     """
@@ -37,15 +52,16 @@ class CallStates:
     def __init__(self) -> None:
         self._key = secrets.token_bytes()
 
-    def seal(self, request_id: str) -> str:
-        return f"{request_id}.{self._signature(request_id)}"
+    def seal(self, state: CallState) -> str:
+        text = base64.urlsafe_b64encode(msgspec.json.encode(state)).decode()
+        return f"{text}.{self._signature(text)}"
 
-    def open(self, state: str | None) -> str | None:
-        """Return the request id of a state that this process has sealed; None for any other text."""
-        request_id, _, signature = (state or "").rpartition(".")
-        expected = self._signature(request_id)
-        is_ours = hmac.compare_digest(signature.encode(), expected.encode())
-        return request_id if request_id and is_ours else None
+    def open(self, sealed: str | None) -> CallState | None:
+        """Return a state that this process has sealed; None for any other text."""
+        text, _, signature = (sealed or "").rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+            return None
+        return msgspec.json.decode(base64.urlsafe_b64decode(text), type=CallState)
 
-    def _signature(self, request_id: str) -> str:
-        return hmac.new(self._key, request_id.encode(), hashlib.sha256).hexdigest()
+    def _signature(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()

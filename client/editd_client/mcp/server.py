@@ -28,7 +28,9 @@ from editd_client.mcp.client_sessions import session_id_in
 from editd_client.mcp.connection_pool import CallStream
 from editd_client.mcp.conversion import unknown_name
 from editd_client.mcp.handshake import INSTRUCTIONS, NAME
-from editd_client.mcp.review_link import CallStates, link_of
+from editd_client.mcp.review_form import SCHEMA as FORM
+from editd_client.mcp.review_form import ReviewForm, decide, form_of
+from editd_client.mcp.review_link import CallState, CallStates, page_of, waiting_number
 from editd_client.mcp.tools import ToolCall, listed, offered_tools
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ GEMINI = "gemini-cli-mcp-client"
 RESOURCE_MISSING = -32002
 MISSING = ("file_missing", "unknown_transaction")
 ALLOW = "allow"
-REVIEW = "review"  # the name of the request to open the page of a proposal
+REVIEW = "review"  # the name of the request to open the page of a proposal, or a form
 PERMISSION: dict[str, Any] = {
     "type": "object",
     "properties": {ALLOW: {"type": "boolean", "title": "Allow it", "default": False}},
@@ -136,35 +138,75 @@ class ToolServer:
         tool: McpTool,
         arguments: dict[str, Any],
     ) -> ToolResult | types.InputRequiredResult:
-        """Run the tool. If its edit waits for a reviewer, let the client open the page of the proposal.
+        """Run the tool. If its edit waits for a reviewer, let the client ask its user, and wait.
 
-        The client's answer does not matter: the decision is made on the page, and the call waits for it. A
-        client of the modern era opens the page when it gets this result, and sends the call again to wait.
+        The client opens the page of the proposal, and what it answers does not matter: the decision is made
+        on the page. Without a page, it shows a form if the user trusts its answer. A client of the modern era
+        asks when it gets this result, and sends the call again to wait.
         """
         wait, request_id = self._options.wait, str(uuid.uuid4())
-        if known := self._states.open(params.request_state):
-            return await self._run(ctx, tool, arguments, known, wait)
-        if tool.is_read_only or not wait or not _opens_pages(ctx):
+        if state := self._states.open(params.request_state):
+            await self._take_answer(ctx, state, (params.input_responses or {}).get(REVIEW))
+            return await self._run(ctx, tool, arguments, state.request_id, wait)
+        if tool.is_read_only or not wait or not _asks_somehow(ctx):
             return await self._run(ctx, tool, arguments, request_id, wait)
         found = await self._run(ctx, tool, arguments, request_id, 0.0)
         if found.data.get("state") != "open":
             return found
-        link = link_of(found, self._sessions.pool(session_id_in(ctx.meta)).workspace.state_folder)
-        if link is None:
+        asked, form = await self._question(ctx, found)
+        if asked is None:
             return await self._run(ctx, tool, arguments, request_id, wait)
-        asked = types.ElicitRequestURLParams(
-            message=f"Proposal {link[0]} of the agent waits for your review.", url=link[1]
-        )
+        state = CallState(request_id) if form is None else CallState(request_id, form.number, form.view)
         if not ctx.session.can_send_request:
             return types.InputRequiredResult(
                 input_requests={REVIEW: types.ElicitRequest(params=asked)},
-                request_state=self._states.seal(request_id),
+                request_state=self._states.seal(state),
             )
-        opening = asyncio.create_task(_open(ctx, asked, request_id))
+        asking = asyncio.create_task(self._ask_user(ctx, asked, state))
         try:
             return await self._run(ctx, tool, arguments, request_id, wait)
         finally:
-            opening.cancel()
+            asking.cancel()
+
+    async def _question(
+        self, ctx: ServerRequestContext[Any], found: ToolResult
+    ) -> tuple[types.ElicitRequestParams | None, ReviewForm | None]:
+        """Return the request to the client's user about an edit that waits, and the form in it, if any."""
+        workspace = self._sessions.pool(session_id_in(ctx.meta)).workspace
+        number = waiting_number(found)
+        if number is None:
+            return None, None
+        address = page_of(number, workspace.state_folder) if _opens_pages(ctx) else None
+        if address is not None:
+            message = f"Proposal {number} of the agent waits for your review."
+            return types.ElicitRequestURLParams(message=message, url=address), None
+        if not may_ask(ctx.session.client_capabilities):
+            return None, None
+        form = await anyio.to_thread.run_sync(form_of, workspace, number, limiter=self._threads)
+        if form is None:
+            return None, None
+        return types.ElicitRequestFormParams(message=form.message, requested_schema=FORM), form
+
+    async def _ask_user(
+        self, ctx: ServerRequestContext[Any], asked: types.ElicitRequestParams, state: CallState
+    ) -> None:
+        """Ask the client to open a page or a form; one that fails to leaves the call waiting all the same."""
+        with contextlib.suppress(MCPError):
+            if isinstance(asked, types.ElicitRequestURLParams):
+                await ctx.session.elicit_url(asked.message, asked.url, state.request_id, ctx.request_id)
+            else:
+                answer = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
+                await self._take_answer(ctx, state, answer)
+
+    async def _take_answer(self, ctx: ServerRequestContext[Any], state: CallState, answer: object) -> None:
+        """Decide as the user has answered in a form. An answer that the daemon refuses decides nothing."""
+        if state.number is None or not isinstance(answer, types.ElicitResult) or answer.action != "accept":
+            return
+        await self._find_workspace(ctx)
+        workspace = self._sessions.pool(session_id_in(ctx.meta)).workspace
+        form, content = ReviewForm(state.number, state.view), answer.content or {}
+        with contextlib.suppress(EditdError, Unreachable):
+            await anyio.to_thread.run_sync(decide, workspace, form, content, limiter=self._threads)
 
     async def _run(
         self,
@@ -338,17 +380,16 @@ def may_ask(capabilities: types.ClientCapabilities | None) -> bool:
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
+def _asks_somehow(ctx: ServerRequestContext[Any]) -> bool:
+    """Return whether the client can open an address, or a form, for its user."""
+    return _opens_pages(ctx) or may_ask(ctx.session.client_capabilities)
+
+
 def _opens_pages(ctx: ServerRequestContext[Any]) -> bool:
     """Return whether the client can open an address for its user."""
     capabilities = ctx.session.client_capabilities
     asking = None if capabilities is None else capabilities.elicitation
     return asking is not None and asking.url is not None
-
-
-async def _open(ctx: ServerRequestContext[Any], asked: types.ElicitRequestURLParams, ident: str) -> None:
-    """Ask the client to open a page; one that fails to leaves the call waiting all the same."""
-    with contextlib.suppress(MCPError):
-        await ctx.session.elicit_url(asked.message, asked.url, ident, ctx.request_id)
 
 
 async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ProposalGetResult,
         ProposalHunk,
         ReviewComment,
+        RunningCheck,
     )
     from editd_client.review.patch import Row
     from editd_client.review.query import TransactionQuery
@@ -144,6 +145,11 @@ def check_text(check: CheckReport, *, is_open: bool) -> str:
     by = "run by the daemon" if check.by.via == "rule" else f"as {check.by.actor} claims"
     old = ", on an earlier view" if is_open and not check.is_current else ""
     return f"{result} in {check.seconds:.1f} s, {by}{old}"
+
+
+def running_text(check: RunningCheck) -> str:
+    """Return the state of a check that has no result yet."""
+    return "waits for its turn" if check.seconds is None else f"running for {check.seconds:.0f} s"
 
 
 # ── The list ──────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable
 
-_HIDDEN = re.compile(
+HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
 )
 _VOID = frozenset(("input", "link", "meta", "br"))
@@ -28,7 +28,7 @@ DOCTYPE = Html("<!doctype html>")
 def text(content: str) -> Html:
     """Return plain text as markup, with hidden characters shown by their code points."""
     readable = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    shown = _HIDDEN.sub(lambda match: f"\0{ord(match[0]):04X}\0", readable)
+    shown = HIDDEN.sub(lambda match: f"\0{ord(match[0]):04X}\0", readable)
     parts = html.escape(shown).split("\0")
     for at in range(1, len(parts), 2):
         parts[at] = f'<span class="hidden-character">U+{parts[at]}</span>'

@@ -162,13 +162,50 @@ def workspace_config_path(workspace: str) -> str:
 
 def read_config(workspace: str | None = None) -> LoadedConfig:
     """Read both files, with defaults for missing ones. Raises ConfigError with all errors."""
-    paths = [config_path()] + ([] if workspace is None else [workspace_config_path(workspace)])
+    return _read_all(_paths(workspace))
+
+
+def check_draft(text: str, path: str, workspace: str | None = None) -> None:
+    """Raise ConfigError if `text` is wrong, or if the configuration would be wrong with it at `path`.
+
+    A file that is neither the user's nor the workspace's is checked alone. Errors that the other file has
+    by itself do not count.
+    """
+    check_text(text, path)
+    both = _paths(workspace)
+    alone = [] if path == both[-1] and workspace is not None else [path]
+    for paths in filter(None, (alone, both if path in both else [])):
+        try:
+            _read_all(paths, {path: text})
+        except ConfigError as after:
+            if any(problem not in _own_problems(paths, path) for problem in after.problems):
+                raise
+
+
+def _own_problems(paths: list[str], but: str) -> list[ConfigProblem]:
+    """Return the errors of each of these files by itself, except `but`."""
+    problems: list[ConfigProblem] = []
+    for path in paths:
+        try:
+            check_text(_read(path) if path != but else "", path)
+        except ConfigError as wrong:
+            problems += wrong.problems
+    return problems
+
+
+def _paths(workspace: str | None) -> list[str]:
+    return [config_path()] + ([] if workspace is None else [workspace_config_path(workspace)])
+
+
+def _read_all(paths: list[str], drafts: Mapping[str, str] | None = None) -> LoadedConfig:
+    """Read these files, later ones over earlier ones. `drafts` has texts to take in place of a file's."""
     values: dict[str, Any] = {}
     sources: dict[str, ConfigSource] = {}
     problems: list[ConfigProblem] = []
     for path in paths:
         try:
-            read, text = _read(path)
+            text = drafts[path] if drafts and path in drafts else _read(path)
+            read = check_text(text, path)
         except ConfigError as wrong:
             problems += wrong.problems
             continue
@@ -250,22 +287,22 @@ def _unknown_checks(config: Config, sources: Mapping[str, ConfigSource]) -> Iter
         )
 
 
-def _read(path: str) -> tuple[dict[str, Any], str]:
+def _read(path: str) -> str:
+    """Return the text of a file, empty for a missing one. Raises ConfigError."""
     try:
         with open(path, "rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        return {}, ""
+        return ""
     except OSError as error:
         raise ConfigError([ConfigProblem(path, None, None, error.strerror or str(error))]) from None
     if len(raw) > FILE_BYTES_MAX:
         raise ConfigError([ConfigProblem(path, None, None, f"is larger than {FILE_BYTES_MAX} bytes")])
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError([ConfigProblem(path, line, None, "is not UTF-8, as TOML requires")]) from None
-    return check_text(text, path), text
 
 
 def _check(

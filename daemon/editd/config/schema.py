@@ -467,6 +467,15 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
             extra=RESTART,
         ),
     ] = "shared"
+    elicitation: Annotated[
+        Literal["ignored", "trusted"],
+        Meta(
+            description=(
+                "`trusted`: an MCP client may ask you with a form of its own whether an edit lands, and your "
+                "answer decides. Then any program that can reach the socket can claim such an answer."
+            ),
+        ),
+    ] = "ignored"
 
 
 class AgentKeys(ConfigSection, frozen=True, kw_only=True):

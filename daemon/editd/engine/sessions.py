@@ -222,6 +222,7 @@ class Sessions:
         now_us: int,
         always_proposes: bool = False,
         is_collected: bool = False,
+        is_draft: bool = False,
     ) -> tuple[Session, str]:
         """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
         if name in self._open:
@@ -238,7 +239,7 @@ class Sessions:
         token = secrets.token_urlsafe(24)
         session = Session(
             name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us,
-            always_proposes=always_proposes, is_collected=is_collected,
+            always_proposes=always_proposes, is_collected=is_collected, is_draft=is_draft,
         )  # fmt: skip
         self._registry.put_session(session)
         self._open[name] = OpenSession(session, now_us)

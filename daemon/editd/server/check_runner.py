@@ -61,6 +61,7 @@ class _Run(Struct):
 
     task: asyncio.Task[None]
     job: _Job | None = None
+    began: float = 0.0  # the loop's time, once it has a job
 
 
 class CheckRunner:
@@ -96,6 +97,14 @@ class CheckRunner:
         self._unseen.add(number)
         if self._looks is None:
             self._looks = asyncio.get_running_loop().create_task(self._look_until_done())
+
+    def under_way(self, number: int) -> list[tuple[str, float | None]]:
+        """Return the checks of a proposal that run, with the seconds since then, or that wait for a turn."""
+        now = asyncio.get_running_loop().time()
+        runs = {name: run for (of, name), run in self._runs.items() if of == number}
+        begun = [(name, now - run.began if run.job is not None else None) for name, run in runs.items()]
+        waiting = [name for of, name in self._pending if of == number and name not in runs]
+        return [*begun, *((name, None) for name in waiting)]
 
     async def close(self) -> None:
         """End all runs, with all processes that they have started."""
@@ -181,7 +190,8 @@ class CheckRunner:
             job = await self._queue.run(partial(self._job_of, key))
             if job is None:
                 return
-            self._runs[key].job = job
+            run = self._runs[key]
+            run.job, run.began = job, asyncio.get_running_loop().time()
             answer = await self._answer(job)
             await self._queue.run(partial(self._note, job, answer))
         except Refused as refusal:

@@ -53,6 +53,7 @@ class ProposalNotes(Struct, frozen=True):
     decisions: Sequence[Decision] = ()
     comments: Sequence[Comment] = ()
     checks: Sequence[TrialResult] = ()
+    running: Sequence[tuple[str, float | None]] = ()  # checks, with the seconds since each began
     waiting: int = 0
 
 
@@ -140,6 +141,7 @@ def entry(proposal: Proposal, shown: ProposalSummary, notes: ProposalNotes) -> m
         decisions=[_decision(one) for one in notes.decisions],
         comments=comments(notes.comments),
         checks=[_check(one, shown.token) for one in notes.checks],
+        running=[messages.RunningCheck(name=name, seconds=seconds) for name, seconds in notes.running],
         waiting=notes.waiting,
         lands_after=list(proposal.lands_after),
     )

@@ -345,6 +345,7 @@ class Daemon:
         proposals = open_proposals(state, engine, queue, subscriptions, sessions)
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
+        proposals.running = checks.under_way
         proposals.review_socket = self._review_socket
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)

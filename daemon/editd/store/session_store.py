@@ -37,6 +37,7 @@ class Session(Struct, frozen=True):
     is_in_doubt: bool = False  # the daemon was killed since then, and may have lost some of its reads
     always_proposes: bool = False  # each of its edits waits for a reviewer
     is_collected: bool = False  # all its edits are one proposal, and it reads through that
+    is_draft: bool = False  # that is a draft at first, which the session submits
 
 
 # A lease: a session's claim on paths, which ends by itself at a stated time.
@@ -90,8 +91,9 @@ class _Session(msgspec.Struct, frozen=True):
     ttl: float
     created_us: int
     is_in_doubt: bool
-    always_proposes: bool = False  # this and the next are not in those of older versions
+    always_proposes: bool = False  # this and the next two are not in those of older versions
     is_collected: bool = False
+    is_draft: bool = False
 
 
 class _Lease(msgspec.Struct, frozen=True):
@@ -137,7 +139,7 @@ class SessionStore:
         written = _Session(
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
-            session.always_proposes, session.is_collected,
+            session.always_proposes, session.is_collected, session.is_draft,
         )  # fmt: skip
         self._write("insert or replace into session values (?, ?)", session.name, sqlite.encoded(written))
 
@@ -200,7 +202,7 @@ def _session(name: str, written: bytes) -> Session:
     return Session(
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
-        kept.is_in_doubt, kept.always_proposes, kept.is_collected,
+        kept.is_in_doubt, kept.always_proposes, kept.is_collected, kept.is_draft,
     )  # fmt: skip
 
 

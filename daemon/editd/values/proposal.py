@@ -36,7 +36,7 @@ ProposalNumber = NewType("ProposalNumber", int)
 ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
 ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
 DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
-Via = Literal["socket", "review socket", "web", "rule", "log"]  # `log`: on another host
+Via = Literal["socket", "review socket", "elicitation", "rule", "log"]  # `log`: on another host
 
 TRANSITIONS: Mapping[ProposalState, frozenset[ProposalState]] = {
     "draft": frozenset({"draft", "open", "withdrawn", "expired"}),

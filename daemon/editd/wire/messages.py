@@ -34,7 +34,7 @@ HunkState = Literal["fits", "there", "conflict", "landed", "rejected"]
 RestOfHunks = Literal["keep", "reject"]  # what becomes of the hunks that a decision does not name
 Verdict = Literal["approve", "reject"]
 Proposes = Literal["always", "policy"]  # which edits of a session wait for a reviewer
-Batch = Literal["each", "session"]  # a proposal for each edit of a session, or one for all of them
+Batch = Literal["each", "session", "draft"]  # a proposal for each edit, or one for all, perhaps a draft
 WaitFor = Literal["settled", "any"]
 By = Literal["path", "time"]  # the evidence for the author of a change that a tool or command made
 DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
@@ -604,6 +604,7 @@ class ProposalDecide(Params):
     proposals: list[ProposalView]
     what: Verdict
     comment: str | None = None
+    elicited: bool = False  # an MCP client gave this answer for its user, which counts only if that is trusted
 
 
 class ProposalWait(Params):
@@ -1289,6 +1290,11 @@ class CheckReport(Result):
     is_current: bool
 
 
+class RunningCheck(Result):
+    name: str
+    seconds: float | None  # since it began; None while it waits for its turn
+
+
 class LineCount(Result):
     added: int
     deleted: int
@@ -1319,6 +1325,7 @@ class ProposalEntry(Result):
     decisions: list[DecisionEntry]
     comments: list[ReviewComment]
     checks: list[CheckReport]
+    running: list[RunningCheck]
     waiting: int
     lands_after: list[str]  # the checks after which it lands by itself
 

@@ -1,7 +1,8 @@
 """The methods `proposal.*` and `review.*`: reviewers and their permission, views, decisions, and waiting.
 
 An author may not decide about its own proposals, on any connection. The kin of its process needs the user's
-PIN for that (`engine.reviewers`). The store has the line of processes of each author.
+PIN for that (`engine.reviewers`), or the user's trust in the answers that an MCP client gives. The store has
+the line of processes of each author.
 """
 
 from __future__ import annotations
@@ -93,8 +94,10 @@ class ProposalMethods:
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
+        self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
         self._is_closing = False
         self.review_socket: str | None = None  # that of reviewers, if they have their own
+        self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
         proposals.on_changed = self._changed
         sessions.withdraw_all = self.withdraw_all
@@ -140,6 +143,7 @@ class ProposalMethods:
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
         self.may_ask = not self._engine.review.never_asks
+        self.trusts_elicitation = review.elicitation == "trusted"
         self._proposals.lifetime_us = int(review.expire * 1_000_000)
 
     def marked(self, request: Marked, params: Proposing, caller: ClientState) -> Marked:
@@ -436,7 +440,9 @@ class ProposalMethods:
             data={"review_socket": self.review_socket},
         )
 
-    def _reviewer(self, number: ProposalNumber, caller: ClientState) -> Reviewer:
+    def _reviewer(
+        self, number: ProposalNumber, caller: ClientState, *, is_elicited: bool = False
+    ) -> Reviewer:
         """Return the reviewer, who may decide about the proposal. Raises PermissionDenied."""
         self._check_socket(caller, f"decide about proposal {number}")
         author = self._proposals.get(number).authorship.session
@@ -453,8 +459,17 @@ class ProposalMethods:
                 hint="Decide on a connection of your own.",
                 data=data,
             )
-        self._check_kin(self._proposals.store.lines(number), caller, f"decide about proposal {number}")
-        return self._by(caller)
+        lines = [] if is_elicited else self._proposals.store.lines(number)  # an MCP client is kin
+        self._check_kin(lines, caller, f"decide about proposal {number}")
+        if not is_elicited:
+            return self._by(caller)
+        if not self.trusts_elicitation:
+            raise PermissionDenied(
+                "An answer that an MCP client gives for its user decides nothing.",
+                hint='`review.elicitation = "trusted"` in your configuration changes that.',
+                data=data,
+            )
+        return replace(self._by(caller), via="elicitation")
 
     def _check_author(self, number: ProposalNumber, caller: ClientState) -> None:
         session = self._proposals.get(number).authorship.session
@@ -517,7 +532,7 @@ class ProposalMethods:
     def _notes(self, proposal: Proposal) -> wire.ProposalNotes:
         store, number = self._proposals.store, proposal.number
         return wire.ProposalNotes(
-            store.decisions(number), store.comments(number), store.checks(number),
+            store.decisions(number), store.comments(number), store.checks(number), self.running(int(number)),
             len(self._waiting.get(number, ())),
         )  # fmt: skip
 
@@ -546,9 +561,11 @@ class ProposalMethods:
 
     # ── deciding ──
 
-    def _landing(self, params: messages.ProposalApprove, caller: ClientState) -> Land:
+    def _landing(
+        self, params: messages.ProposalApprove, caller: ClientState, *, is_elicited: bool = False
+    ) -> Land:
         number = convert.proposal_number(params.proposal)
-        by = self._by(caller) if params.dry_run else self._reviewer(number, caller)
+        by = self._by(caller) if params.dry_run else self._reviewer(number, caller, is_elicited=is_elicited)
         authorship = convert.authorship_of_reviewer(params, by)
         request = wire.landing(params, authorship, caller.reader(caller.session), by)
         return replace(request, unsaved=UnsavedRule(caller.number))
@@ -560,12 +577,12 @@ class ProposalMethods:
         number = convert.proposal_number(one.proposal)
         approval = messages.ProposalApprove(proposal=one.proposal, view=one.view, comment=params.comment)
         if params.what == "approve":
-            request = await self._queue.run(partial(self._landing, approval, caller))
-            outcome = await self._queue.result_of(request)
+            landing = partial(self._landing, approval, caller, is_elicited=params.elicited)
+            outcome = await self._queue.result_of(await self._queue.run(landing))
             return None if outcome.transaction is None else int(outcome.transaction.seq)
 
         def reject() -> None:
-            by = self._reviewer(number, caller)
+            by = self._reviewer(number, caller, is_elicited=params.elicited)
             check_view(self._view(number), one.view)
             self._proposals.reject(number, by, None, params.comment or "")
 
@@ -708,6 +725,11 @@ def open_proposals(
 
 def _ignore(_number: int) -> None:
     """Serve as `on_moved` until there is one."""
+
+
+def _none(_number: int) -> tuple[tuple[str, float | None], ...]:
+    """Serve as `running` until checks can run."""
+    return ()
 
 
 def _line_of(caller: ClientState) -> tuple[Process, ...]:

@@ -124,7 +124,9 @@ class SessionMethods:
             return request
         if session.on_stale is not None and request.on_stale is None:
             request = replace(request, on_stale=session.on_stale)
-        return replace(request, is_collected=True) if session.is_collected else request
+        if not session.is_collected:
+            return request
+        return replace(request, is_collected=True, is_draft=request.is_draft or session.is_draft)
 
     def is_collected(self, name: str | None, caller: ClientState) -> bool:
         """Return whether all edits of the session of a request are one proposal."""
@@ -157,7 +159,8 @@ class SessionMethods:
             ttl=params.ttl,
             now_us=self._now_us(),
             always_proposes=params.propose == "always",
-            is_collected=params.batch == "session",
+            is_collected=params.batch != "each",
+            is_draft=params.batch == "draft",
         )
         self._sessions.join(session.name, caller.number)
         caller.session = session.name
