@@ -513,6 +513,7 @@ def log(
     since: str | None = None,
     until: str | None = None,
     grep: str | None = None,
+    unreviewed: bool = False,
     brief: bool = False,
     stat: bool = False,
 ) -> PreparedCall[messages.LogResult]:
@@ -520,7 +521,8 @@ def log(
 
     Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
     `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
-    the message, in either case of ASCII letters. With `brief`, each transaction has `files_count` and the
+    the message, in either case of ASCII letters. `unreviewed` leaves the work of sessions that no person has
+    approved or marked (`review_mark`). With `brief`, each transaction has `files_count` and the
     first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
     counting took too long); `limit` is 200 at most then.
     """
@@ -535,6 +537,7 @@ def log(
         since=since,
         until=until,
         grep=grep,
+        unreviewed=unreviewed,
         brief=brief,
         stat=stat,
     )
@@ -552,6 +555,7 @@ def log_count(
     since: str | None = None,
     until: str | None = None,
     grep: str | None = None,
+    unreviewed: bool = False,
 ) -> PreparedCall[messages.LogCountResult]:
     """Return the number of transactions that `log` would list without a limit, and the newest one."""
     asked = messages.LogCount(
@@ -564,8 +568,16 @@ def log_count(
         since=since,
         until=until,
         grep=grep,
+        unreviewed=unreviewed,
     )
     return call(asked, messages.LogCountResult)
+
+
+def log_refusals(
+    *, session: str | None = None, after: int | None = None, limit: int = 50
+) -> PreparedCall[messages.LogRefusalsResult]:
+    """Return the latest refusals of edits, newest first; with `after`, only those after that number."""
+    return call(messages.LogRefusals(session=session, after=after, limit=limit), messages.LogRefusalsResult)
 
 
 def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> PreparedCall[messages.ShowResult]:
@@ -680,6 +692,26 @@ def session_list(
     extra = None if stat or activity else 0.0
     asked = messages.SessionList(all=all, stat=stat, activity=activity, closed=closed)
     return call(asked, messages.SessionListResult, extra=extra)
+
+
+def session_pause(
+    session: str,
+    *,
+    action: messages.PauseAction = "refuse",
+    reason: str = "",
+    end_leases: bool = False,
+) -> PreparedCall[messages.SessionPauseResult]:
+    """Refuse the edits of a session until `session_resume`, or make them proposals (`"propose"`).
+
+    The refusal has the `reason`. With `end_leases`, its leases end too.
+    """
+    asked = messages.SessionPause(session=session, action=action, reason=reason, end_leases=end_leases)
+    return call(asked, messages.SessionPauseResult)
+
+
+def session_resume(session: str) -> PreparedCall[None]:
+    """End the pause of a session."""
+    return call_without_result(messages.SessionResume(session=session))
 
 
 def lease_acquire(
@@ -911,9 +943,7 @@ def proposal_decide(
 
     `elicited` says that an MCP client gave this answer for its user, see docs/reviewing.md.
     """
-    asked = messages.ProposalDecide(
-        proposals=list(proposals), what=what, comment=comment, elicited=elicited
-    )
+    asked = messages.ProposalDecide(proposals=list(proposals), what=what, comment=comment, elicited=elicited)
     return call(asked, messages.ProposalDecideResult, extra=None)
 
 
@@ -998,6 +1028,14 @@ def review_grants() -> PreparedCall[messages.ReviewGrantsResult]:
 def review_revoke(grant: int) -> PreparedCall[None]:
     """End a grant."""
     return call_without_result(messages.ReviewRevoke(grant=grant))
+
+
+def review_mark(
+    transactions: Sequence[int], *, reviewed: bool = True
+) -> PreparedCall[messages.ReviewMarkResult]:
+    """Mark transactions as reviewed, or take the marks back. Refused with `permission_denied` to authors."""
+    asked = messages.ReviewMark(transactions=list(transactions), reviewed=reviewed)
+    return call(asked, messages.ReviewMarkResult)
 
 
 def review_unlock(pin: str) -> PreparedCall[None]:
@@ -1113,12 +1151,15 @@ class RequestMethods:
     restore = request_method(restore)
     log = request_method(log)
     log_count = request_method(log_count)
+    log_refusals = request_method(log_refusals)
     show = request_method(show)
     diff = request_method(diff)
     publish = request_method(publish)
     session_open = request_method(session_open)
     session_close = request_method(session_close)
     session_list = request_method(session_list)
+    session_pause = request_method(session_pause)
+    session_resume = request_method(session_resume)
     lease_acquire = request_method(lease_acquire)
     lease_renew = request_method(lease_renew)
     lease_release = request_method(lease_release)
@@ -1158,6 +1199,7 @@ class RequestMethods:
     review_allow = request_method(review_allow)
     review_grants = request_method(review_grants)
     review_revoke = request_method(review_revoke)
+    review_mark = request_method(review_mark)
     review_unlock = request_method(review_unlock)
 
 
@@ -1170,6 +1212,7 @@ UNKNOWN: Mapping[type[messages.Params], str] = {
     messages.Publish: "whether the commit was made: `git log` shows it",
     messages.SessionOpen: "whether the session was opened: `session_list` shows it, and its token is lost",
     messages.SessionClose: "whether the session was closed: `session_list` shows it",
+    messages.SessionResume: "whether the session was resumed: `session_list` shows it",
     messages.LeaseAcquire: "whether the lease was granted: `lease_list` shows it",
     messages.LeaseRelease: "whether the lease was released: `lease_list` shows it",
     messages.ProposalDecide: "which of the proposals were decided: `proposal_list` shows it",

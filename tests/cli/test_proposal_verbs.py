@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,16 @@ import pytest
 
 from editd.config.pin import PinHash, hash_pin
 from editd_client.cli.proposal_text import marked_words
+from editd_client.locate import current_actor
 from reviewers import author_of
-from workplace import replace
+from workplace import replace, write
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from editd.wire.messages import AnyEdit
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -61,10 +62,11 @@ def on_terminal(
 ) -> str:
     """Run `editctl` on a terminal; type each answer once its question is there. Return what it printed."""
     environment = {**place.environment, "TERM": "xterm", "PAGER": "cat"}
+    editctl = place.provide_editctl() / "editctl"
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(place.root)
-        os.execve(sys.executable, [sys.executable, "-P", "-m", "editd_client", *words], environment)
+        os.execve(editctl, [str(editctl), *words], environment)
     printed, until, seen = "", time.monotonic() + SECONDS_MAX, 0
     waiting = list(answers)
     while time.monotonic() < until:
@@ -111,32 +113,70 @@ def test_an_edit_is_proposed_listed_and_shown(place: Workplace, author: Client, 
     assert editctl("proposal", "list", "--state", "landed").stdout == "no proposals\n"
 
 
-def test_an_approval_shows_asks_and_lands(place: Workplace, author: Client, editctl: Run) -> None:
-    propose(author)
+def test_each_verb_on_a_terminal(place: Workplace, author: Client, tmp_path: Path) -> None:
+    """The questions, the marks and the colours, as a reviewer meets them one after the other."""
     set_pin(place)
-    printed = on_terminal(
-        place, ["proposal", "approve", "1"], [("Land this proposal?", "y\n"), ("PIN:", f"{PIN}\n")]
-    )
-    assert "#\x1b[7mfive" in printed or "#five" in printed
-    assert b"#five" in place.files()["a"]
-    assert "P1" in editctl("proposal", "list", "--all").stdout
-    assert author.log(limit=1).transactions[0].session == "agent"
+    pin = ("PIN:", f"{PIN}\n")
 
+    def on(*words: str, answers: Sequence[tuple[str, str]] = (), code: int = 0) -> str:
+        printed = on_terminal(place, ["proposal", *words], answers, code)
+        assert "\x1b[0m\x1b[0m" not in printed
+        return printed.replace("\r\n", "\n")
 
-def test_no_is_an_answer(place: Workplace, author: Client, editctl: Run) -> None:
-    propose(author)
-    printed = on_terminal(place, ["proposal", "approve", "1"], [("Land this proposal?", "n\n")])
-    assert "Nothing was landed." in printed
-    assert "P1 open" in editctl("proposal", "list").stdout
-
-
-def test_hunks_are_chosen_one_by_one(place: Workplace, author: Client, editctl: Run) -> None:
-    propose(author)
-    set_pin(place)
-    answers = [("(1/2) Land this hunk", "?\n"), ("(1/2)", "n\n"), ("(2/2)", "y\n"), ("PIN:", f"{PIN}\n")]
-    on_terminal(place, ["proposal", "approve", "1", "-i", "--reject-rest"], answers)
+    edits: list[AnyEdit] = [
+        replace("a", "#5\n", "# 5 five\n"),
+        replace("a", "#20\n", "#twenty\n"),
+        write("n", "\u202ex\x1b\n"),
+    ]
+    author.apply(edits, propose=True, message="Words\n\nand a body")
+    assert "\x1b[33mP1\x1b[0m \x1b[33mopen\x1b[0m \x1b[36mclaude in agent\x1b[0m" in on("list")
+    shown = on("show", "1")
+    assert "\x1b[1mM a\x1b[0m\n\x1b[1m  hunk 1\x1b[0m\n\x1b[36m@@ -2,7 +2,7 @@\x1b[0m\n #2\n" in shown
+    words = on("show", "1", "--path", "a", "-U", "0")
+    assert "\x1b[32m+#\x1b[7m \x1b[27m5\x1b[7m five\x1b[27m\x1b[0m\n" in words, words
+    assert "\x1b[32m+\\u202ex\\x1b\x1b[0m\n" in shown
+    assert "\n    Words\n    \n    and a body\n" in shown
+    on("comment", "1", "why twenty?", "--hunk", "2")
+    assert "dry run: nothing was changed" in on("approve", "1", "--dry-run")
+    no = on("approve", "1", answers=[("Land this proposal? [y/N]:", "n\n")])
+    assert no.endswith("Nothing was landed.\n")
+    wrong = [("Land this proposal?", "y\n"), ("PIN:", "0000\n")]
+    assert "not the PIN" in on("approve", "1", answers=wrong, code=1)
+    assert place.files()["a"].decode() == LINES
+    answers = [("(1/3) Land this hunk", "?\n"), ("(1/3)", "n\n"), ("(2/3)", "y\n"), ("(3/3)", "q\n"), pin]
+    asked = on("approve", "1", "-i", answers=answers)
+    assert "\x1b[31my - land this hunk\x1b[0m\n" in asked
     assert place.files()["a"].decode() == LINES.replace("#20\n", "#twenty\n")
-    assert "P1 partly" in editctl("proposal", "list", "--state", "partly").stdout
+    shown = on("show", "1")
+    assert "\x1b[32m\x1b[1m✓ hunk 2 (landed)\x1b[0m\n" in shown
+    assert f"\n{current_actor()} about hunk 2: why twenty?\n" in shown
+    assert on("try", "1", "--", "wc", "-c", "n").endswith("\n6 n\n")
+    on("checkout", "1", str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "n").exists()
+    rejected = on("reject", "1", "-m", "no", answers=[pin])
+    assert "\x1b[33mP1\x1b[0m \x1b[36mpartly\x1b[0m" in rejected
+    assert author.proposal_get(1).decisions[0].by.actor == current_actor()
+    decided = on("approve", "1", code=1)
+    assert "\x1b[31m\x1b[1meditctl: \x1b[0mP1 is partly." in decided
+    assert "Land" not in decided
+    assert "PIN" not in on("reject", "1", code=1)
+    assert "P2" in on("reopen", "1")
+    assert "Proposal 2 is not of this session." in on("withdraw", "2", code=1)
+    assert "why twenty?" in on("wait", "1")
+
+
+def test_a_draft_is_submitted_and_withdrawn_by_its_session(
+    place: Workplace, author: Client, editctl: Run
+) -> None:
+    opened = editctl("session", "open", "d", "--draft").stdout
+    place.variables |= dict(word.split("=", 1) for word in opened.split()[1:])
+    said = editctl("replace", "a", "#5", "#five").stdout
+    assert "[P1] is a draft; nothing was changed. `editctl proposal submit 1` opens it" in said
+    editctl("replace", "a", "#five", "#V")
+    assert "P1 is a draft." in editctl("proposal", "reject", "1", code=1).stderr
+    assert "P1 open" in editctl("proposal", "submit", "1").stdout
+    assert "+#V" in editctl("proposal", "show", "1").stdout
+    assert "P1 withdrawn" in editctl("proposal", "withdraw", "1").stdout
 
 
 def test_without_a_terminal_a_view_is_named_and_kin_are_refused(
@@ -151,27 +191,12 @@ def test_without_a_terminal_a_view_is_named_and_kin_are_refused(
     assert place.files()["a"].decode() == LINES
 
 
-def test_a_wrong_pin_lands_nothing(place: Workplace, author: Client, editctl: Run) -> None:
+def test_a_hunk_or_a_proposal_that_is_not_there_is_refused(
+    place: Workplace, author: Client, editctl: Run
+) -> None:
     propose(author)
-    set_pin(place)
-    answers = [("Land this proposal?", "y\n"), ("PIN:", "0000\n")]
-    assert "not the PIN" in on_terminal(place, ["proposal", "approve", "1"], answers, code=1)
-    assert "P1 open" in editctl("proposal", "list").stdout
-
-
-def test_reject_comment_reopen_and_wait(place: Workplace, author: Client, editctl: Run) -> None:
-    propose(author)
-    set_pin(place)
-    assert "P1 open" in editctl("proposal", "comment", "1", "why?", "--hunk", "2").stdout
-    assert "why?" in editctl("proposal", "show", "1").stdout
     assert "P1 open" in editctl("proposal", "wait", "1", "--timeout", "0", code=1).stdout
-    on_terminal(place, ["proposal", "reject", "1", "-m", "no"], [("PIN:", f"{PIN}\n")])
-    assert "P1 rejected" in editctl("proposal", "list", "--all").stdout
-    assert "P2 open" in editctl("proposal", "reopen", "1").stdout
-    withdrawn = editctl("proposal", "withdraw", "2", code=1).stderr
-    assert "Proposal 2 is not of this session." in withdrawn
-    assert "`editctl proposal reject`" in withdrawn
-    assert "no hunk 9" in editctl("proposal", "comment", "2", "x", "--hunk", "9", code=1).stderr
+    assert "no hunk 9" in editctl("proposal", "comment", "1", "x", "--hunk", "9", code=1).stderr
     assert "not a proposal" in editctl("proposal", "show", "x", code=2).stderr
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent import LEGACY, MODERN, User, agent, text_of
 from editd.wire.messages import ProposalView
+from editd_client.mcp.review_form import VERDICTS
 from reviewers import config_folder
 from workplace import write
 
@@ -74,8 +75,8 @@ def test_an_answer_is_refused_where_nobody_trusts_it(trusting: Workplace) -> Non
         client.config_reload()
         assert "waits for review" in text_of(made.call("apply_edits", edits=[EDIT]))
         shown = [ProposalView(proposal=1, view=client.proposal_get(1).view)]
-        for verdict in ("approve", "reject"):
-            (left,) = client.proposal_decide(shown, verdict, elicited=True).left  # type: ignore[arg-type]
+        for verdict in VERDICTS.values():
+            (left,) = client.proposal_decide(shown, verdict, elicited=True).left
             assert left.error.name == "permission_denied"
             assert "decides nothing" in left.error.message
     assert user.asked == []

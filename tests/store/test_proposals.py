@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from editd.values.proposal import Proposal
 
-ANN = Reviewer("ann", "ann-1", "web")
+ANN = Reviewer("ann", "ann-1", "review socket")
 NUMBER = ProposalNumber(1)
 
 

@@ -21,6 +21,7 @@ RESULTS: dict[str, type[messages.Message]] = {
     "abort": messages.Empty,
     "unsubscribe": messages.Empty,
     "session.close": messages.Empty,
+    "session.resume": messages.Empty,
     "lease.release": messages.Empty,
     "document.release": messages.Empty,
     "review.revoke": messages.Empty,

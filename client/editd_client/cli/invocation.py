@@ -62,9 +62,15 @@ class Invocation:
             os.environ.pop("EDITD_TOKEN", None)  # it belongs to another session
         os.environ["EDITD_SESSION"] = session
 
-    def reviewer(self) -> Client:
-        """Return a client that may decide: on the reviewers' own socket, if the daemon has one."""
-        return self.client(attach=False, as_reviewer=True)
+    def reviewer(self, *, attach: bool = False) -> Client:
+        """Return a client that may decide, by the name of the person; with `attach` in this shell's session.
+
+        It uses the reviewers' own socket, if the daemon has one.
+        """
+        client = self.client(attach=attach, as_reviewer=True)
+        if not attach:
+            client.hello(current_actor())
+        return client
 
     def client(self, *, start: bool = True, attach: bool = True, as_reviewer: bool = False) -> Client:
         """Return a client of the workspace's daemon. With `start`, start a daemon if none answers.
@@ -85,7 +91,8 @@ class Invocation:
     def _act(self, client: Client) -> None:
         """Act in the session of the environment, otherwise in that of the agent that runs this shell.
 
-        Commands that are run act in it, too. An empty name in the environment means no session.
+        Without one, only introduce the person. Commands that are run act in the session, too. An empty name
+        in the environment means no session.
         """
         from editd_client.handles import find_handles, join, token_of
 
@@ -102,6 +109,8 @@ class Invocation:
                 os.environ["EDITD_SESSION"] = self.session
                 if token:  # The hooks' session has none.
                     os.environ["EDITD_TOKEN"] = token
+            else:
+                client.hello(current_actor())
             if len(handles) > 1:
                 output.print_error(
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."

@@ -70,12 +70,15 @@ class LogCommand(click.Command):
 @click.option("--after", type=int, metavar="SEQ", help="Only transactions after this one.")
 @click.option("--since", metavar="TIME", help="Only transactions of that time or later.")
 @click.option("--until", metavar="TIME", help="Only transactions up to that time.")
+@click.option("--unreviewed", is_flag=True, help="Only work of sessions that no person has reviewed.")
+@click.option("--refused", is_flag=True, help="The latest refusals of edits, in place of transactions.")
 @as_json
 @click.pass_obj
 def log_verb(invocation: Invocation, /, **given: Any) -> None:
     """List the transactions, newest first.
 
-    With PATHs, lists only those that changed one of them.
+    With PATHs, lists only those that changed one of them. With --refused, lists the refused edits since
+    the daemon began, 500 at most.
 
     A TIME is a time ago (90s, 15m, "2 hours ago", 3d, 1w), a day (today, yesterday, "yesterday
     14:30"), or a date or time such as 2026-03-01 or "2026-03-01 14:30". It is in your own time zone
@@ -115,11 +118,16 @@ class LogOptions:
     patch: bool
     stat: bool
     template: str | None
+    unreviewed: bool
+    refused: bool
 
 
 def _log(invocation: Invocation, options: LogOptions) -> None:
     if options.template is not None:
         _check_template(options.template)
+    if options.refused:
+        _list_refusals(invocation, options)
+        return
     asked = {
         "before": options.before,
         "after": options.after,
@@ -129,6 +137,7 @@ def _log(invocation: Invocation, options: LogOptions) -> None:
         "kind": options.kinds or None,
         "since": None if options.since is None else parse_time(options.since),
         "until": None if options.until is None else parse_time(options.until),
+        "unreviewed": options.unreviewed,
     }
     with invocation.client() as client:
         result = _matching(client, asked, options.limit or LIMIT, options.patterns)
@@ -139,6 +148,19 @@ def _log(invocation: Invocation, options: LogOptions) -> None:
             output.page(_lines(client, result, options))
             if result.more and options.limit is None and options.template is None:
                 output.echo(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
+
+
+def _list_refusals(invocation: Invocation, options: LogOptions) -> None:
+    if len(options.sessions) > 1:
+        raise click.UsageError("--refused goes with one --of at most.")
+    with invocation.client() as client:
+        result = client.log_refusals(
+            session=options.sessions[0] if options.sessions else None, limit=options.limit or LIMIT
+        )
+    if invocation.say_json(result):
+        return
+    for entry in result.refusals:
+        output.echo(f"{output.local_time(entry.time)[-8:]}  {output.refused(entry)}")
 
 
 def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple[str, ...]) -> LogResult:
@@ -268,6 +290,13 @@ def _results(client: Client, transactions: tuple[str, ...], *, hunks: bool) -> I
     return itertools.chain([show(named[0])], map(show, named[1:]))
 
 
+def named_transactions(client: Client, transactions: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of the transactions that the arguments name."""
+    for given in transactions:
+        for tx in _named(client, given):
+            yield tx if isinstance(tx, int) else client.show(tx, diff=False).transaction.seq
+
+
 def _named(client: Client, given: str) -> Sequence[Tx]:
     ends = range_named(given)
     if ends is None:
@@ -313,7 +342,7 @@ def watch_verb(
     invocation: Invocation, *, paths: tuple[str, ...], since: int | None, sessions: tuple[str, ...],
     patch: bool, stat: bool, command: str | None,
 ) -> None:  # fmt: skip
-    """Print each transaction as it happens.
+    """Print each transaction as it happens, and each refused edit.
 
     Prints one a line, until Ctrl-C, on a terminal with its time. With PATHs, only transactions that
     touch one of them or a path below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With
@@ -337,7 +366,7 @@ def watch_verb(
         globs = [_glob(invocation, path) for path in paths]
         for happening in _events(client, globs, since, is_gapless=command is not None):
             transaction = happening.transaction
-            if sessions and transaction is not None and transaction.session not in sessions:
+            if sessions and _session_of(happening) not in (None, *sessions):
                 continue
             line = _json(happening) if invocation.json else _line(happening)
             if line is not None:
@@ -348,6 +377,13 @@ def watch_verb(
             if transaction is not None and command is not None:
                 _run(command, transaction.seq, _json(happening))
     output.print_error("editctl: the daemon has ended")
+
+
+def _session_of(happening: Happening) -> str | None:
+    """Return the session that an event of a transaction or a refusal is about; None for any other."""
+    if happening.transaction is not None:
+        return happening.transaction.session or ""
+    return happening.data["refusal"]["session"] or "" if happening.event == "refusal" else None
 
 
 def _events(
@@ -404,9 +440,20 @@ def _line(happening: Happening) -> str | None:
     if (transaction := happening.transaction) is not None:
         line = output.one_line(transaction)
         return f"{output.local_time(transaction.time)[-8:]}  {line}" if sys.stdout.isatty() else line
+    if happening.event == "refusal":
+        return _refusal_line(happening)
     if happening.event == "resync":
         start, head = happening.data.get("from"), happening.data.get("head")
         if happening.data.get("reason") != "behind" or start == head:
             return None
         return output.paint(f"… {start} to {head} went by too fast: editctl log --after {start}", "magenta")
     return None
+
+
+def _refusal_line(happening: Happening) -> str:
+    from editd.wire.codec import convert
+    from editd.wire.messages import RefusalEntry
+
+    entry = convert(happening.data["refusal"], RefusalEntry)
+    line = output.refused(entry)
+    return f"{output.local_time(entry.time)[-8:]}  {line}" if sys.stdout.isatty() else line

@@ -20,13 +20,15 @@ from editd_client.errors import refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from editd.wire.messages import ApplyResult, Change, FileResult, Message, Transaction
+    from editd.wire.messages import ApplyResult, Change, FileResult, Message, RefusalEntry, Transaction
     from editd_client.errors import EditdError, Unreachable
 
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # characters that control a terminal
+# Characters that hide or reorder text: a reviewer approves the text that is there.
+INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # those, and what controls a terminal
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
@@ -86,7 +88,9 @@ def _pager() -> str | None:
 
 def paint(text: str, colour: str | None, *, bold: bool = False, stream: TextIO | None = None) -> str:
     """Return the text in a colour if `stream` (standard output) is a terminal."""
-    return click.style(text, fg=colour, bold=bold or None) if is_coloured(stream or sys.stdout) else text
+    if (colour is None and not bold) or not is_coloured(stream or sys.stdout):
+        return text
+    return click.style(text, fg=colour, bold=bold or None)
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -95,8 +99,12 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def plain(text: str, *, but: str = "") -> str:
-    """Return the text with control characters, except those in `but`, shown as `\\x1b` and the like."""
-    return CONTROL.sub(lambda match: match[0] if match[0] in but else f"\\x{ord(match[0]):02x}", text)
+    """Return the text with control and invisible characters shown as `\\x1b`; those in `but` stay."""
+    return CONTROL.sub(lambda match: match[0] if match[0] in but else _escape(ord(match[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def has_terminal() -> bool:
@@ -180,6 +188,14 @@ def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:
         if file.change == "mode":
             path += " (executable)" if file.mode == "100755" else " (not executable)"
         yield f" {paint(letter, COLOURS[letter])} {path}"
+
+
+def refused(entry: RefusalEntry) -> str:
+    """Return a refused edit as a line of `log --refused`."""
+    who = plain(entry.actor or "unknown") + (f" in {plain(entry.session)}" if entry.session else "")
+    where = f", {plain(' '.join(entry.paths))}" if entry.paths else ""
+    what = paint(f"refused {entry.method} by {who}", "red")
+    return f"{what}{where}: {plain(entry.message.partition(chr(10))[0])}"
 
 
 def one_line(transaction: Transaction, stream: TextIO | None = None) -> str:

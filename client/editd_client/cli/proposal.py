@@ -180,7 +180,7 @@ def approve(
             "Without a terminal to ask on, --view needs the token of `proposal show --json`."
         )
     with invocation.reviewer() as client:
-        shown = client.proposal_get(proposal)
+        shown = _undecided(client, proposal)
         view = given["view"] or shown.view
         chosen = _chosen(shown, hunks)
         if given["interactive"]:
@@ -226,7 +226,7 @@ def reject(
 ) -> None:
     """Reject a proposal, or some of its hunks. `reopen` takes that back."""
     with invocation.reviewer() as client:
-        chosen = _chosen(client.proposal_get(proposal), hunks) if hunks else None
+        chosen = _chosen(_undecided(client, proposal), hunks)
         result = unlocked(
             client,
             lambda: client.proposal_reject(
@@ -251,7 +251,7 @@ def comment(
     if line is not None and path is None:
         raise click.UsageError("--line goes with --path.")
     named = None if path is None else invocation.path(path)
-    with invocation.client(attach=False) as client:
+    with invocation.client() as client:
         found = None if hunk is None else _chosen(client.proposal_get(proposal), ((hunk,),))
         about = found[0] if found else None
         result = client.proposal_comment(proposal, text, hunk=about, path=named, line=line)
@@ -334,7 +334,7 @@ def try_proposal(
 
     from editd_client.trial import TooMuchToCopy, run_trial
 
-    with invocation.client(attach=False) as client:
+    with invocation.client() as client:
         shown = client.proposal_get(proposal, content=True)
         chosen = _chosen(shown, hunks)
         files = list(_trial_files(client, shown, chosen))
@@ -373,6 +373,18 @@ def checkout(invocation: Invocation, proposal: int, folder: str, hunks: tuple[tu
     except TooMuchToCopy:
         raise refusal("too_large", "The workspace is too large to copy.") from None
     output.echo(f"P{proposal} is in {folder}")
+
+
+def _undecided(client: Client, proposal: int) -> ProposalGetResult:
+    """Return a proposal to decide about. Raises EditdError (`decided`), before a question is asked."""
+    shown = client.proposal_get(proposal)
+    if shown.state != "open":
+        what = "a draft" if shown.state == "draft" else shown.state
+        raise refusal(
+            "decided", f"P{proposal} is {what}.", hint=f"`editctl proposal show {proposal}` shows it.",
+            data={"proposal": proposal, "state": shown.state},
+        )  # fmt: skip
+    return shown
 
 
 def _report(invocation: Invocation, result: Any) -> None:

@@ -87,8 +87,8 @@ def marked_words(diff: str) -> Iterator[str]:
             text = output.plain(row.text, but="\t")
             yield output.paint(text, colour, bold=row.kind == "header")
         else:
-            text = row.sign + "".join(map(_marked, parts_of(row)))
-            yield click.style(text, fg=output.DIFF_COLOURS.get(row.sign))
+            text, colour = row.sign + "".join(map(_marked, parts_of(row))), output.DIFF_COLOURS.get(row.sign)
+            yield text if colour is None else click.style(text, fg=colour)
 
 
 def _marked(part: RowPart) -> str:

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from editd_client.client import Client
 
 
+MARKS_MAX = 10_000  # in one request
+
+
 @click.group("review")
 def review_verb() -> None:
-    """Set the reviewers' PIN, and let edits land for a time.
+    """Set the reviewers' PIN, let edits land for a time, and mark work as reviewed.
 
     \b
     Examples:
       editctl review pin
       editctl review allow 'tests/**' --for 1h --of claude --lines 200
-      editctl review grants
+      editctl review mark 24..27
     """
 
 
@@ -131,6 +134,42 @@ def revoke(invocation: Invocation, grant: int) -> None:
         client.review_revoke(grant)
     if not invocation.say_json({}):
         output.echo(f"grant {grant} has ended")
+
+
+@review_verb.command("mark")
+@click.argument("transactions", nargs=-1, metavar="[TX | A..B]...")
+@click.option("--of", "sessions", multiple=True, metavar="SESSION", help="All of this session. Repeatable.")
+@click.option("--unmark", is_flag=True, help="Take the marks back.")
+@as_json
+@click.pass_obj
+def mark(
+    invocation: Invocation, transactions: tuple[str, ...], sessions: tuple[str, ...], unmark: bool
+) -> None:
+    """Mark transactions as reviewed. `editctl log --unreviewed` lists the others.
+
+    That leaves the work of sessions that is in force. A transaction that a person has approved needs no
+    mark. A session may not mark its own work.
+
+    \b
+    Examples:
+      editctl review mark 12
+      editctl review mark 24..27 31
+      editctl review mark --of claude
+    """
+    from editd_client.cli.log import named_transactions
+
+    if not transactions and not sessions:
+        raise click.UsageError("Name the transactions, or a session with --of.")
+    with invocation.reviewer(attach=True) as client:
+        seqs = list(named_transactions(client, transactions))
+        if sessions:
+            found = client.log(session=sessions, unreviewed=not unmark, limit=MARKS_MAX)
+            seqs += [one.seq for one in found.transactions]
+        marked = 0
+        if seqs:
+            marked = unlocked(client, lambda: client.review_mark(seqs, reviewed=not unmark)).marked
+    if not invocation.say_json({"marked": marked}):
+        output.echo(f"{marked} {'unmarked' if unmark else 'marked as reviewed'}")
 
 
 def unlocked(client: Client, decide: Callable[[], Any]) -> Any:

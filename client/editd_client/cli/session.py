@@ -43,6 +43,7 @@ def session_verb() -> None:
     Examples:
       eval "$(editctl session open refactoring --write 'src/**' --merge)"
       editctl session list
+      editctl session pause claude -m "Wait for the release" --end-leases
       editctl session close refactoring
     """
 
@@ -123,13 +124,60 @@ def close_session(invocation: Invocation, name: str | None, force: bool, withdra
     invocation.say_json({})
 
 
+@session_verb.command("pause")
+@click.argument("name")
+@click.option("-m", "--reason", default="", metavar="TEXT", help="Reason, which the agent is told.")
+@click.option("--propose", is_flag=True, help="Make its edits proposals, in place of refusing them.")
+@click.option("--end-leases", is_flag=True, help="Also end its leases.")
+@as_json
+@click.pass_obj
+def pause_session(invocation: Invocation, name: str, reason: str, propose: bool, end_leases: bool) -> None:
+    """Refuse the edits of a session until `resume`, also after a restart.
+
+    The session can still read. What it runs in a shell of its own can still write.
+    """
+    with invocation.reviewer(attach=True) as client:
+        result = client.session_pause(
+            name, action="propose" if propose else "refuse", reason=reason, end_leases=end_leases
+        )
+    if not invocation.say_json(result):
+        output.echo(
+            f"the edits of {output.plain(name)} {'wait for a reviewer' if propose else 'are refused'}"
+        )
+        if result.leases:
+            output.echo(f"leases that have ended: {len(result.leases)}")
+
+
+@session_verb.command("resume")
+@click.argument("name")
+@as_json
+@click.pass_obj
+def resume_session(invocation: Invocation, name: str) -> None:
+    """End the pause of a session. The session itself may not do that."""
+    from editd_client.cli.review import unlocked
+
+    with invocation.reviewer(attach=True) as client:
+        unlocked(client, lambda: client.session_resume(name))
+    if not invocation.say_json({}):
+        output.echo(f"{output.plain(name)} is not paused any more")
+
+
 def _line(entry: SessionEntry) -> str:
-    facts = [f"by {output.plain(entry.actor)}"] if entry.actor else []
+    facts = [_paused(entry)] if entry.paused is not None else []
+    facts += [f"by {output.plain(entry.actor)}"] if entry.actor else []
     facts += [f"{verb_} {' '.join(map(output.plain, globs))}" for verb_, globs in _globs(entry)]
     facts += ["merges"] if entry.on_stale == "merge" else []
     facts += ["must read"] if entry.unread == "reject" or entry.in_doubt else []
     facts.append("connected" if entry.connections else f"last used {output.local_time(entry.used)}")
     return f"{output.paint(output.plain(entry.session), 'cyan')} {', '.join(facts)}"
+
+
+def _paused(entry: SessionEntry) -> str:
+    pause = entry.paused
+    assert pause is not None, "callers have looked"
+    what = "paused" if pause.action == "refuse" else "paused, proposes"
+    reason = f": {pause.reason}" if pause.reason else ""
+    return output.plain(f"{what} by {pause.by}{reason}")
 
 
 def _globs(entry: SessionEntry) -> list[tuple[str, list[str]]]:
@@ -177,7 +225,7 @@ def _table(sessions: Sequence[SessionEntry]) -> Iterator[str]:
 def _row(entry: SessionEntry) -> tuple[str, ...]:
     is_counted = isinstance(entry.added, int) and isinstance(entry.removed, int)
     published = entry.published if isinstance(entry.published, list) else []
-    state = str(entry.state)
+    state = str(entry.state) + (f", {_paused(entry)}" if entry.paused is not None else "")
     if published:
         commits = ", ".join(f"{one.commit[: output.ID_DIGITS]} on {one.branch}" for one in published)
         state += f", published as {commits}"

@@ -440,6 +440,7 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
             yield f"This would wait for review (rule: {result.would_propose.rule})."
     elif waiting is not None and result.transaction is None:
         yield _waits(waiting)
+        yield from _spoken(warnings)
         return
     elif result.transaction is None:
         yield "Nothing to change."

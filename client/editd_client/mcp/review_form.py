@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 8_000  # of a difference that a person reads in a form
 DECISION, COMMENT = "decision", "comment"
-VERDICTS: tuple[Verdict, ...] = ("approve", "reject")
+VERDICTS: Mapping[object, Verdict] = {"approve": "approve", "reject": "reject"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -62,9 +62,8 @@ def form_of(workspace: Workspace, number: int) -> ReviewForm | None:
 
 
 def decide(workspace: Workspace, form: ReviewForm, answer: Mapping[str, Any]) -> None:
-    """Decide as the user has answered. What has changed since the question is left as it is."""
-    verdict = next((verdict for verdict in VERDICTS if answer.get(DECISION) == verdict), None)
-    if verdict is None:
+    """Decide as the user has answered. The daemon refuses that if the view has changed since the question."""
+    if (verdict := VERDICTS.get(answer.get(DECISION))) is None:
         return
     comment = answer.get(COMMENT)
     with _client(workspace) as client:

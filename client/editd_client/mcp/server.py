@@ -140,8 +140,8 @@ class ToolServer:
     ) -> ToolResult | types.InputRequiredResult:
         """Run the tool. If its edit waits for a reviewer, let the client ask its user, and wait.
 
-        The client opens the page of the proposal, and what it answers does not matter: the decision is made
-        on the page. Without a page, it shows a form if the user trusts its answer. A client of the modern era
+        The client opens the page of the proposal, and its answer does not matter: the decision is made on the
+        page. Without a page, it shows a form if the user trusts its answer. A client of the modern era
         asks when it gets this result, and sends the call again to wait.
         """
         wait, request_id = self._options.wait, str(uuid.uuid4())

@@ -10,9 +10,9 @@ import html
 import re
 from collections.abc import Iterable
 
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
-)
+from editd_client.cli.output import INVISIBLE
+
+HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]")
 _VOID = frozenset(("input", "link", "meta", "br"))
 
 

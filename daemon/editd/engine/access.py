@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from editd.engine.commands import Apply
+from editd.engine.commands import Apply, Land
 from editd.engine.leases import leased
 from editd.engine.queries import format_ranges
+from editd.engine.sessions import refused_by
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
 from editd.engine.undo_selection import BySession, batches_of, spare_by_time, without_effect
@@ -128,6 +129,8 @@ class AccessControl(Struct, frozen=True):
         Unread.
         """
         changes, name = outcome.changes, request.authorship.session
+        if self.sessions.paused:
+            self._check_paused(request, name)
         session = None if name is None else self.sessions.get(name)
         if session is not None:
             self._check_bounds(session, changes)
@@ -258,6 +261,13 @@ class AccessControl(Struct, frozen=True):
                 refusal.message = f"{refusal.message[:-1]}, which a lease of {glob.text} would cover."
                 refusal.data["glob"] = glob.text
                 raise refusal
+
+    def _check_paused(self, request: Write, name: str | None) -> None:
+        """Raise PermissionDenied if the session is paused, unless a reviewer lands its work."""
+        if not isinstance(request, Land):
+            self.sessions.check_not_paused(name)
+        elif request.passed is not None and name in self.sessions.paused:
+            raise refused_by(self.sessions.paused[name])
 
     def _check_bounds(self, session: Session, changes: Sequence[Change[FileState]]) -> None:
         for change in changes:

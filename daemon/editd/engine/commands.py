@@ -31,8 +31,8 @@ def reader_of(session: str) -> Reader:
     return f"session {session}"
 
 
-Wish = Literal["request", "session"]
-"""The source of a wish for a review: the request itself, or its session. It is noted as the rule."""
+Wish = Literal["request", "session", "pause"]
+"""The source of a wish for a review: the request itself, its session, or a pause. It is noted as the rule."""
 
 
 class Sender(Struct, frozen=True):

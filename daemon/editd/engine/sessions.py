@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from editd.engine.commands import reader_of
-from editd.errors import InvalidParams, Overloaded, Refused, UnknownSession
+from editd.errors import InvalidParams, Overloaded, PermissionDenied, Refused, UnknownSession
 from editd.store.session_store import Session
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from editd.engine.commands import Reader
-    from editd.store.session_store import ReadVersionStore, SessionStore
+    from editd.store.session_store import Pause, ReadVersionStore, SessionStore
     from editd.values.content import Change, FileState
     from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
@@ -200,6 +200,7 @@ class Sessions:
         self._seen = seen
         self._open: dict[str, OpenSession] = {}
         self._used: dict[str, int] = {}  # unsaved times of last use
+        self.paused = {pause.session: pause for pause in registry.pauses}
         self.is_closed = False
         self._was_lost = False  # whether a write failed
         is_in_doubt = not registry.was_ended_cleanly or not sights.is_whole
@@ -246,6 +247,26 @@ class Sessions:
         self._forget(name)  # read versions of an earlier session of this name
         self._seen.keep(reader_of(name), ())
         return session, token
+
+    def pause(self, pause: Pause) -> None:
+        """Pause a session, which need not be open; durable on return. Raises Overloaded or IoError."""
+        if len(self.paused) >= SESSIONS_MAX and pause.session not in self.paused:
+            raise Overloaded(f"{SESSIONS_MAX} sessions are paused.", hint="Resume some of them first.")
+        self._registry.put_pause(pause)
+        self.paused[pause.session] = pause
+
+    def resume(self, name: str) -> None:
+        """End the pause of a session. Raises InvalidParams if it is not paused, and IoError."""
+        if name not in self.paused:
+            raise InvalidParams(f"The session {name!r} is not paused.", data={"session": name})
+        self._registry.drop_pause(name)
+        del self.paused[name]
+
+    def check_not_paused(self, name: str | None) -> None:
+        """Raise PermissionDenied if the edits of a session are refused."""
+        pause = None if name is None else self.paused.get(name)
+        if pause is not None and pause.action == "refuse":
+            raise refused_by(pause)
 
     def close(self, name: str) -> Session:
         """End a session and return it. Raises UnknownSession."""
@@ -388,3 +409,12 @@ class Sessions:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def refused_by(pause: Pause) -> PermissionDenied:
+    """Return the refusal of an edit by a paused session."""
+    return PermissionDenied(
+        pause.text,
+        hint="Change nothing until a person resumes it. Reading still works.",
+        data={"session": pause.session, "paused_by": pause.by, "reason": pause.reason},
+    )

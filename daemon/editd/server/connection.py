@@ -426,12 +426,14 @@ class MethodCall(Struct, frozen=True):
 
     client: SocketConnection
     request: Request
+    on_refusal: Callable[[Refused], None]
 
     def reply(self, result: messages.Message) -> None:
         self.client.reply(self.request, result)
 
     def refuse(self, refusal: Refused) -> None:
         self.client.refuse(self.request, convert.error(refusal))
+        self.on_refusal(refusal)
 
     def fail(self) -> None:
         """Answer with an internal error; the log has the details."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from editd.store.session_store import Pause, ReviewNote
     from editd.system.process import Process
     from editd.tools.api import Dialect
     from editd.values.content import Change, State, Version
@@ -193,6 +194,7 @@ def wanted(params: messages.LogFilter) -> LogQuery:
         None if params.since is None else time_us(params.since),
         None if params.until is None else time_us(params.until),
         params.grep or None,
+        is_unreviewed=params.unreviewed,
     )
 
 
@@ -308,6 +310,7 @@ def transaction_result(
     given: transaction.Transaction,
     published: transaction.Published | None = None,
     number: int | None = None,
+    reviewed: ReviewNote | None = None,
 ) -> messages.Transaction:
     """Return a transaction; `number` is its entry in the log of all hosts, if this host made it."""
     said = given.authorship
@@ -330,9 +333,18 @@ def transaction_result(
         published=UNSET
         if published is None
         else messages.Published(commit=published.commit, branch=published.branch),
+        reviewed_by=UNSET
+        if reviewed is None
+        else messages.ReviewedBy(actor=reviewed.actor, time=rfc3339(reviewed.time_us)),
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
         **({} if said.arrival is None and number is None else _arrival(said.arrival, number)),
+    )
+
+
+def pause(given: Pause) -> messages.PauseEntry:
+    return messages.PauseEntry(
+        action=given.action, reason=given.reason, by=given.by, since=rfc3339(given.since_us)
     )
 
 

@@ -44,6 +44,7 @@ from editd.server.methods.proposals import open_proposals
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
 from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, unbind, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
+from editd.server.refusals import Refusals
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.shared_log import SharedLog
@@ -374,6 +375,7 @@ class Daemon:
             changesets=Changesets(),
             shared_log=shared_log,
             publishing=asyncio.Lock(),
+            refusals=Refusals(engine.history, engine.clock, sessions, subscriptions),
         )
 
     def _configure(self, config: Config, searcher: RegexPool) -> None:
@@ -513,7 +515,12 @@ class Daemon:
             self._number += 1
             caller = self._callers[client] = ClientState(self._number, client)
         self._activity.note()
-        self._calls.carry_out(MethodCall(client, request), lambda: self._handle(request.params, caller))
+        call = MethodCall(client, request, partial(self._refused, request.params, caller))
+        self._calls.carry_out(call, lambda: self._handle(request.params, caller))
+
+    def _refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
+        if self._dispatch is not None:
+            self._dispatch.refused(params, caller, refusal)
 
     def _handle(self, params: messages.Params, caller: ClientState) -> Answer:
         match params:

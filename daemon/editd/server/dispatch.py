@@ -13,7 +13,7 @@ from editd.engine.review_checks import review_checks_of
 from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
-from editd.server.methods import check, files, history, publish, remote
+from editd.server.methods import check, files, history, oversight, publish, remote
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -44,9 +44,13 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Restore: history.restore,
     messages.Log: history.log,
     messages.LogCount: history.log_count,
+    messages.LogRefusals: lambda services, params, _caller: services.refusals.latest(params),
     messages.Show: history.show,
     messages.Blame: history.blame,
     messages.SessionList: history.session_list,
+    messages.SessionPause: oversight.pause,
+    messages.SessionResume: oversight.resume,
+    messages.ReviewMark: oversight.mark,
     messages.Gc: history.gc,
     messages.Publish: publish.publish,
     messages.Check: check.check,
@@ -136,6 +140,10 @@ class Dispatch:
             raise Refused("The connection is closed.")
         self._services.sessions.admit(params, caller)
         return METHODS[type(params)](self._services, params, caller)
+
+    def refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
+        """Note the refusal of a request."""
+        self._services.refusals.note(params, caller, refusal)
 
     def leave(self, caller: ClientState) -> None:
         """End the state that belongs to a closed connection."""

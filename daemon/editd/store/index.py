@@ -72,6 +72,7 @@ class Index:
         self._requests: dict[_Request, int] = {}
         self._touched: set[bytes] = set()  # a cache, so that an edit needs no query
         self._recent = RecentTransactions()
+        self.knows_marks = False  # whether `mark` has had the transactions that are marked as reviewed
         self.flaw: Refused | None = None  # the last failure; new transactions wait in memory meanwhile
 
     def close(self) -> None:
@@ -97,6 +98,16 @@ class Index:
         if len(self._waiting) >= WAITING_MAX and self.flaw is None:
             with contextlib.suppress(Refused):  # they wait on; the history does not need the index
                 self.write_some()
+
+    def mark(self, seqs: Iterable[int], *, is_reviewed: bool = True) -> None:
+        """Note for `LogQuery.is_unreviewed` which transactions are marked, until the index is closed."""
+        with self._writing():
+            self._database.execute("create temp table if not exists reviewed (seq integer primary key)")
+            change = "insert or ignore into temp.reviewed values (?)"
+            if not is_reviewed:
+                change = "delete from temp.reviewed where seq = ?"
+            self._database.executemany(change, [(seq,) for seq in seqs])
+        self.knows_marks = True
 
     @property
     def is_waiting(self) -> bool:
@@ -357,6 +368,15 @@ class Index:
                 return False
             self._touched.add(raw)
         return True
+
+    def authors(self, seqs: Sequence[int]) -> dict[int, str | None]:
+        """Return the session of each of these transactions that the index has."""
+        rows: dict[int, str | None] = {}
+        for start in range(0, len(seqs), ASKED_AT_ONCE):
+            few = seqs[start : start + ASKED_AT_ONCE]
+            query = f"select seq, session from tx where seq in ({marks(few)})"  # noqa: S608  # marks only
+            rows |= {seq: unstored(session) for seq, session in self._all(query, few)}
+        return rows
 
     def touched_paths(self) -> list[bytes]:
         """Return each path that any transaction touched."""

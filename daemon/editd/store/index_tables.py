@@ -89,6 +89,7 @@ class LogQuery(Struct, frozen=True):
     until_us: int | None = None
     grep: str | None = None  # text in the message; the case of ASCII letters does not matter
     is_in_force: bool = False  # only those that are not undone
+    is_unreviewed: bool = False  # only work of sessions, in force, that no person has approved or marked
 
 
 class TransactionInfo(Struct, frozen=True):
@@ -247,6 +248,12 @@ def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+UNREVIEWED = (
+    "tx.session is not null", "tx.kind != 'claim'", "tx.seq not in (select seq from temp.reviewed)",
+    "(tx.approval is null or json_extract(cast(tx.approval as text), '$.rule') is not null)",
+)  # fmt: skip
+
+
 def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple[str, list[Any]]:
     """Return what follows `from` in a query of the matching transactions, and its values.
 
@@ -266,8 +273,10 @@ def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple
         if names:
             conditions.append(f"tx.{column} in ({marks(names)})")
             values += map(stored, names)
-    if wanted.is_in_force:
+    if wanted.is_in_force or wanted.is_unreviewed:
         conditions.append("tx.undone_by is null")
+    if wanted.is_unreviewed:
+        conditions += UNREVIEWED
     if wanted.grep is not None:
         conditions.append("instr(lower(tx.message), lower(?))")
         values.append(stored(wanted.grep))

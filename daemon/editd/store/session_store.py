@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from editd.values.transaction import Base, Published, ReadMark
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from editd.wire.messages import OnStale, Unread
@@ -38,6 +38,29 @@ class Session(Struct, frozen=True):
     always_proposes: bool = False  # each of its edits waits for a reviewer
     is_collected: bool = False  # all its edits are one proposal, and it reads through that
     is_draft: bool = False  # that is a draft at first, which the session submits
+
+
+class Pause(Struct, frozen=True):
+    """The word of a person that the edits of a session are refused, or wait for a reviewer."""
+
+    session: str
+    action: Literal["refuse", "propose"]
+    reason: str
+    by: str  # an actor
+    since_us: int
+
+    @property
+    def text(self) -> str:
+        """The fact in one sentence."""
+        reason = self.reason.rstrip(".")
+        return f"The session {self.session!r} is paused by {self.by}{f': {reason}' if reason else ''}."
+
+
+class ReviewNote(Struct, frozen=True):
+    """The person who has looked at a transaction, and the time."""
+
+    actor: str
+    time_us: int
 
 
 # A lease: a session's claim on paths, which ends by itself at a stated time.
@@ -76,6 +99,8 @@ create table if not exists session (name text primary key, written blob not null
 create table if not exists lease (id text primary key, written blob not null);
 create table if not exists fact (name text primary key, value integer not null);
 create table if not exists published (seq integer primary key, oid text not null, branch text not null);
+create table if not exists pause (session text primary key, written blob not null);
+create table if not exists reviewed (seq integer primary key, actor text not null, time_us integer not null);
 """
 
 
@@ -114,6 +139,7 @@ class SessionStore:
         self.was_ended_cleanly = False
         self.sessions: list[Session] = []
         self.leases: list[Lease] = []
+        self.pauses: list[Pause] = []
         self.last_token = 0
         with sqlite.refusing(f"The registry of sessions, {self._path}, cannot be read"):
             self._database, is_whole = sqlite.open_or_replace(
@@ -121,7 +147,7 @@ class SessionStore:
             )
             if not is_whole:
                 self.was_ended_cleanly = False
-                self.sessions, self.leases = [], []
+                self.sessions, self.leases, self.pauses = [], [], []
                 self.last_token = now_us // 1_000_000
             self.was_ended_cleanly |= is_new
             self._write("insert or replace into fact values ('running', 1)")
@@ -131,6 +157,7 @@ class SessionStore:
         self.was_ended_cleanly = _fact(database, "running") == 0
         self.sessions = [_session(*row) for row in database.execute("select * from session")]
         self.leases = [_lease(*row) for row in database.execute("select * from lease")]
+        self.pauses = [sqlite.decoded(row[0], Pause) for row in database.execute("select written from pause")]
         self.last_token = _fact(database, "token")
         sqlite.verify_pages(database, "integrity_check")
 
@@ -166,15 +193,50 @@ class SessionStore:
 
     def published(self, seqs: Collection[int]) -> dict[int, Published]:
         """Return the git commits of the published ones of these transactions. Raises IoError."""
-        ordered, commits = sorted(seqs), dict[int, Published]()
+        return {seq: Published(oid, branch) for seq, oid, branch in self._of("published", seqs)}
+
+    def _of(self, table: str, seqs: Collection[int]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of these transactions. Raises IoError."""
+        ordered = sorted(seqs)
         for start in range(0, len(ordered), ASKED_AT_ONCE):
             few = ordered[start : start + ASKED_AT_ONCE]
             marks = ", ".join("?" * len(few))
-            query = f"select * from published where seq in ({marks})"  # noqa: S608  # marks only
+            query = f"select * from {table} where seq in ({marks})"  # noqa: S608  # ours, and marks only
             with sqlite.refusing("The registry of sessions cannot be read"):
                 rows = self._database.execute(query, few).fetchall()
-            commits |= {seq: Published(oid, branch) for seq, oid, branch in rows}
-        return commits
+            yield from rows
+
+    def put_pause(self, pause: Pause) -> None:
+        """Store a pause in place of an earlier one of its session; durable on return. Raises IoError."""
+        self._write("insert or replace into pause values (?, ?)", pause.session, sqlite.encoded(pause))
+
+    def drop_pause(self, session: str) -> None:
+        self._write("delete from pause where session = ?", session)
+
+    def mark(self, seqs: Collection[int], mark: ReviewNote | None) -> list[int]:
+        """Mark transactions as reviewed, or take the marks back; durable on return. Raises IoError.
+
+        Return those whose mark has changed: an earlier mark stays.
+        """
+        marked = self.marked(seqs).keys()
+        changed = sorted(marked if mark is None else set(seqs) - marked)
+        with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
+            if mark is None:
+                self._database.executemany("delete from reviewed where seq = ?", [(seq,) for seq in changed])
+            else:
+                rows = [(seq, mark.actor, mark.time_us) for seq in changed]
+                self._database.executemany("insert into reviewed values (?, ?, ?)", rows)
+        return changed
+
+    def marked(self, seqs: Collection[int]) -> dict[int, ReviewNote]:
+        """Return the marks of those of these transactions that have one. Raises IoError."""
+        rows = self._of("reviewed", seqs)
+        return {seq: ReviewNote(actor, time_us) for seq, actor, time_us in rows}
+
+    def all_marked(self) -> list[int]:
+        """Return every transaction that has a mark. Raises IoError."""
+        with sqlite.refusing("The registry of sessions cannot be read"):
+            return [row[0] for row in self._database.execute("select seq from reviewed")]
 
     def close(self, *, is_clean: bool) -> None:
         """Close the file. `is_clean`: all read marks of the sessions were written before."""

@@ -25,7 +25,8 @@ Unread = Literal["allow", "reject"]
 Mode = Literal["100644", "100755", "120000"]
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
 EventKind = Literal[
-    "transaction", "session", "lease", "proposal", "document", "landed", "remote", "resync", "shutdown"
+    "transaction", "session", "lease", "proposal", "review", "refusal", "document", "landed", "remote",
+    "resync", "shutdown",
 ]  # fmt: skip
 ProposalState = Literal["draft", "open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
 ProposalKind = Literal["edit", "undo", "redo", "rollback", "restore"]
@@ -33,6 +34,7 @@ HunkKind = Literal["lines", "file", "mode", "move"]
 HunkState = Literal["fits", "there", "conflict", "landed", "rejected"]
 RestOfHunks = Literal["keep", "reject"]  # what becomes of the hunks that a decision does not name
 Verdict = Literal["approve", "reject"]
+PauseAction = Literal["refuse", "propose"]  # what happens to the edits of a paused session
 Proposes = Literal["always", "policy"]  # which edits of a session wait for a reviewer
 Batch = Literal["each", "session", "draft"]  # a proposal for each edit, or one for all, perhaps a draft
 WaitFor = Literal["settled", "any"]
@@ -387,6 +389,7 @@ class LogFilter(Params):
     since: str | None = None  # RFC 3339
     until: str | None = None
     grep: str | None = None  # text in the message
+    unreviewed: bool = False  # work of sessions, in force, that no person has approved or marked
 
 
 class Log(LogFilter):
@@ -398,6 +401,15 @@ class Log(LogFilter):
 
 class LogCount(LogFilter):
     method: ClassVar[str] = "log.count"
+
+
+class LogRefusals(Params):
+    """The refusals of edits since the daemon began, newest first."""
+
+    method: ClassVar[str] = "log.refusals"
+    session: str | None = None
+    after: int | None = None  # the number of a refusal
+    limit: int = 50
 
 
 class Show(Params):
@@ -466,6 +478,21 @@ class SessionList(Params):
     closed: str | None = (
         None  # also sessions that were closed, and were used at this time (RFC 3339) or later
     )
+
+
+class SessionPause(Params):
+    """Refuse the edits of a session, or make them proposals, until `session.resume`."""
+
+    method: ClassVar[str] = "session.pause"
+    session: str
+    action: PauseAction = "refuse"
+    reason: str = ""  # which the refusal has
+    end_leases: bool = False
+
+
+class SessionResume(Params):
+    method: ClassVar[str] = "session.resume"
+    session: str
 
 
 class LeaseAcquire(Params):
@@ -604,7 +631,7 @@ class ProposalDecide(Params):
     proposals: list[ProposalView]
     what: Verdict
     comment: str | None = None
-    elicited: bool = False  # an MCP client gave this answer for its user, which counts only if that is trusted
+    elicited: bool = False  # an MCP client gave this answer for its user; it counts only if that is trusted
 
 
 class ProposalWait(Params):
@@ -669,6 +696,14 @@ class ReviewGrants(Params):
 class ReviewRevoke(Params):
     method: ClassVar[str] = "review.revoke"
     grant: int
+
+
+class ReviewMark(Params):
+    """Mark transactions as reviewed, or take the marks back."""
+
+    method: ClassVar[str] = "review.mark"
+    transactions: list[int]
+    reviewed: bool = True
 
 
 class ReviewUnlock(Params):
@@ -764,14 +799,14 @@ REQUESTS: dict[str, type[Params]] = {
     kind.method: kind
     for kind in (
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, LogCount, Show, Diff, Publish, SessionOpen, SessionClose,
-        SessionList, LeaseAcquire, LeaseRenew, LeaseRelease, LeaseList, DocumentHold, DocumentRelease,
-        DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame, Subscribe, Unsubscribe, Gc, RemoteInit,
-        RemoteJoin, RemoteStatus, RemoteNow, RemoteLand, RemotePause, RemoteResume, RemoteRepair,
-        RemoteLeave, ConfigReload,
-        HooksRun, ProposalList, ProposalGet, ProposalApprove,
+        Undo, Redo, Rollback, Restore, Log, LogCount, LogRefusals, Show, Diff, Publish, SessionOpen,
+        SessionClose, SessionList, SessionPause, SessionResume, LeaseAcquire, LeaseRenew, LeaseRelease,
+        LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame,
+        Subscribe, Unsubscribe, Gc, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow, RemoteLand, RemotePause,
+        RemoteResume, RemoteRepair, RemoteLeave, ConfigReload, HooksRun, ProposalList, ProposalGet,
+        ProposalApprove, 
         ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
-        ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewUnlock,
+        ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark, ReviewUnlock,
     )
 }  # fmt: skip
 
@@ -949,6 +984,13 @@ class Published(Result):
     branch: str
 
 
+class ReviewedBy(Result):
+    """The person who marked a transaction as reviewed."""
+
+    actor: str
+    time: str
+
+
 class BriefTransaction(Result):
     """A transaction without its files."""
 
@@ -968,6 +1010,7 @@ class BriefTransaction(Result):
     claims: list[int] | UnsetType = UNSET  # of a `claim`: the transactions that are its author's
     claimed_by: int | UnsetType = UNSET  # of such a transaction
     published: Published | UnsetType = UNSET  # in `log` and `show`
+    reviewed_by: ReviewedBy | UnsetType = UNSET  # in `log` and `show`, if a person has marked it
     proposal: int | UnsetType = UNSET  # this and the following if it was approved
     approved_by: ApprovedBy | UnsetType = UNSET
     modified: bool | UnsetType = UNSET  # by the reviewer
@@ -1095,6 +1138,24 @@ class LogCountResult(Result):
     head: int
 
 
+class RefusalEntry(Result):
+    """The refusal of a request that would have changed files."""
+
+    number: int  # from 1 since the daemon began
+    time: str
+    method: str
+    error: str  # its name
+    message: str
+    session: str | None
+    actor: str | None
+    paths: list[str]
+    head: int  # the newest transaction then
+
+
+class LogRefusalsResult(Result):
+    refusals: list[RefusalEntry]
+
+
 class Hunk(Result):
     """A hunk of a transaction's change to a file; an undo names it by its path and number."""
 
@@ -1161,6 +1222,20 @@ class SessionActivity(Result):
     waits_for: Literal["review", "lease"] | None
 
 
+class PauseEntry(Result):
+    """The pause of a session."""
+
+    action: PauseAction
+    reason: str
+    by: str  # an actor
+    since: str
+
+
+class SessionPauseResult(Result):
+    paused: PauseEntry
+    leases: list[str]  # that have ended
+
+
 class SessionEntry(Result):
     session: str
     actor: str | None
@@ -1179,6 +1254,7 @@ class SessionEntry(Result):
     removed: int | UnsetType | None = UNSET
     published: list[Published] | UnsetType = UNSET
     activity: SessionActivity | UnsetType = UNSET
+    paused: PauseEntry | None = None
 
 
 class SessionListResult(Result):
@@ -1394,6 +1470,10 @@ class ReviewAllowResult(Result):
 
 class ReviewGrantsResult(Result):
     grants: list[GrantEntry]
+
+
+class ReviewMarkResult(Result):
+    marked: int  # transactions whose mark has changed
 
 
 class GcResult(Result):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from editd.server.methods.proposals import ProposalMethods
     from editd.server.methods.sessions import SessionMethods
     from editd.server.plan_workers import HookRunner, RegexPool
+    from editd.server.refusals import Refusals
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner
     from editd.server.shared_log import SharedLog
@@ -135,3 +136,4 @@ class Services(Struct):
     spans: ExecMethods
     changesets: Changesets
     publishing: asyncio.Lock  # one publish at a time
+    refusals: Refusals

@@ -131,6 +131,7 @@ class ExecMethods:
 
     def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
         session = caller.session_of(params.session)
+        self._guard.sessions.check_not_paused(session)
         actor = self._sessions.actor(params.session, caller) or convert.ANYBODY
         reader = caller.reader(session)
         places = self._places(params)

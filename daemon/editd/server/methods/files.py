@@ -224,7 +224,7 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
     proposals = services.proposals
     is_plain = params.propose is UNSET and params.proposal is UNSET and params.wait is UNSET
-    may_wait = proposals.may_ask or services.sessions.always_proposes(request.authorship.session)
+    may_wait = proposals.may_ask or services.sessions.wish_of(request.authorship.session) is not None
     if is_plain and not may_wait and not request.is_collected:
         return services.queue.submit(request, render)
     return proposals.queued(proposals.marked(request, params, caller), render, params, caller)

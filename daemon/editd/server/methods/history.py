@@ -26,18 +26,18 @@ from editd.engine.undo_selection import (
 )
 from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout
 from editd.server import convert
-from editd.store.index_tables import LogQuery, UndoQuery
+from editd.server.methods.oversight import know_marks
+from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
     from editd.engine.commands import UndoKind
     from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
-    from editd.store.index_tables import SessionWork
     from editd.values.content import Entry, Version
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
@@ -61,14 +61,15 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
             hint="`before` continues the list.",
         )
     found, more = services.queries.transactions(
-        convert.wanted(params), params.limit, files=params.stat or not params.brief
+        _wanted(services, params), params.limit, files=params.stat or not params.brief
     )
     seqs = [int(transaction.seq) for transaction in found]
-    published = services.guard.registry.published(seqs)
-    landed = services.engine.history.index.landed_of(seqs) if services.shared_log.is_joined else {}
+    registry, index = services.guard.registry, services.engine.history.index
+    published, marked = registry.published(seqs), registry.marked(seqs)
+    landed = index.landed_of(seqs) if services.shared_log.is_joined else {}
     shown = [
-        convert.transaction_result(one, published.get(int(one.seq)), landed.get(int(one.seq)))
-        for one in found
+        convert.transaction_result(one, published.get(seq), landed.get(seq), marked.get(seq))
+        for seq, one in zip(seqs, found, strict=True)
     ]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
     return _with_lines(services, found, shown, files, more=more) if params.stat else _log(shown, files, more)
@@ -115,16 +116,24 @@ async def _with_lines(
 def log_count(services: Services, params: messages.LogCount, _caller: ClientState) -> messages.LogCountResult:
     history = services.engine.history
     return messages.LogCountResult(
-        count=history.index.count_matching(convert.wanted(params)), head=history.head
+        count=history.index.count_matching(_wanted(services, params)), head=history.head
     )
+
+
+def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
+    if params.unreviewed:
+        know_marks(services)
+    return convert.wanted(params)
 
 
 def show(services: Services, params: messages.Show, _caller: ClientState) -> messages.ShowResult:
     found = services.engine.history.find(params.tx)
     diff = convert.diff_of(changes_of(found, services.engine.history)) if params.diff else None
-    published = services.guard.registry.published([int(found.seq)]).get(int(found.seq))
-    landed = services.engine.history.index.landed_of([int(found.seq)])
-    shown = convert.transaction_result(found, published, landed.get(int(found.seq)))
+    seq, registry = int(found.seq), services.guard.registry
+    shown = convert.transaction_result(
+        found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
+        registry.marked([seq]).get(seq),
+    )  # fmt: skip
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (numbered_hunks(services.engine.history, found) if params.hunks else ())
@@ -198,6 +207,7 @@ def _blame_lines(services: Services, lines: LineBlame) -> list[messages.BlameLin
 
 def session_list(services: Services, params: messages.SessionList, _caller: ClientState) -> Answer:
     entries = [_entry(session) for session in services.guard.sessions]
+    entries += _paused_names(services, {entry.session for entry in entries})
     if params.all or params.closed is not None:
         since_us = 0 if params.closed is None else convert.time_us(params.closed)
         known = {entry.session for entry in entries}
@@ -207,9 +217,27 @@ def session_list(services: Services, params: messages.SessionList, _caller: Clie
             if work.name not in known and work.last_us >= since_us
         ]
         entries.sort(key=lambda entry: entry.used, reverse=True)
+    pauses = services.guard.sessions.paused
+    entries = [
+        replace(entry, paused=convert.pause(pauses[entry.session])) if entry.session in pauses else entry
+        for entry in entries
+    ]
     if params.stat or params.activity:
         return _all_with_counts(services, params, entries)
     return messages.SessionListResult(sessions=entries)
+
+
+def _paused_names(services: Services, known: Collection[str]) -> list[messages.SessionEntry]:
+    """Return the paused sessions that are not open: the word of a person about them holds even so."""
+    pauses = services.guard.sessions.paused
+    names = pauses.keys() - known
+    if not names:
+        return []
+    works = {work.name: work for work in services.engine.history.index.sessions()}
+    since = {name: pauses[name].since_us for name in names}
+    return [
+        _closed(works.get(name, SessionWork(name, name, since[name], since[name]))) for name in sorted(names)
+    ]
 
 
 async def _all_with_counts(

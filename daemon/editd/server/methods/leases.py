@@ -79,6 +79,7 @@ class LeaseMethods:
         self, params: messages.LeaseAcquire, caller: ClientState
     ) -> messages.LeaseAcquireResult | WaitingLease:
         session = self._sessions.named(params.session, caller)
+        self._guard.sessions.check_not_paused(session)
         paths = convert.globs(params.paths, "A lease")
         seconds = 0.0 if params.wait is None else params.wait
         if not 0 <= seconds <= WAIT_SECONDS_MAX:
@@ -184,13 +185,18 @@ class LeaseMethods:
     # ── end of leases and the next holder ──
 
     def _end_session(self, name: str) -> None:
-        """End the leases and the waiting requests of a session that has ended."""
+        self.end_of(name, UnknownSession(f"The session {name!r} ended while it waited for its lease."))
+
+    def end_of(self, name: str, refusal: Refused) -> list[str]:
+        """End the leases of a session, which are returned, and refuse its waiting requests."""
         for wait in [wait for wait in self._waiting if wait.session == name]:
             waiting = self._waiting.pop(wait)
             waiting.timer.cancel()
-            waiting.call.refuse(UnknownSession(f"The session {name!r} ended while it waited for its lease."))
-        self._say_ended("released", self._leases.end_session(name))
+            waiting.call.refuse(refusal)
+        ended = self._leases.end_session(name)
+        self._say_ended("released", ended)
         self._pass_on()
+        return [lease.id for lease in ended]
 
     def _pass_on(self) -> None:
         """Expire leases, grant free ones to waiting clients, and schedule the next expiry."""

@@ -153,8 +153,8 @@ class ProposalMethods:
         request = replace(request, sender=sender)
         if isinstance(params.propose, bool) and params.propose:
             request = replace(request, propose="request")
-        elif request.propose is None and self._sessions.always_proposes(request.authorship.session):
-            request = replace(request, propose="session")
+        elif request.propose is None and (wish := self._sessions.wish_of(request.authorship.session)):
+            request = replace(request, propose=wish)
         number = getattr(params, "proposal", UNSET)
         return request if number is UNSET else replace(request, proposal=convert.proposal_number(number))
 
@@ -201,8 +201,10 @@ class ProposalMethods:
             self._keep_answers(proposal.number, answers)
             said = review_answers.waiting(proposal.number, proposal.rule)
             answers = [None if one is None else said for one in answers]
+        pause = self._sessions.pause_of(proposal.authorship.session)
+        warnings = [*answer.warnings, pause.text] if pause is not None and proposal.rule == "pause" else None
         shown = wire.reply_of(proposal, self._summary(proposal))
-        return replace(answer, proposal=shown, answers=answers)
+        return replace(answer, proposal=shown, answers=answers, warnings=warnings or answer.warnings)
 
     def changes_of(self, given: int) -> list[Change[FileState]]:
         """Return the changes that the hunks which fit would make. Raises UnknownProposal."""
@@ -376,14 +378,14 @@ class ProposalMethods:
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
-        self._check_socket(caller, "let edits through")
+        self.check_socket(caller, "let edits through")
         if caller.session is not None and params.session in (None, caller.session):
             raise PermissionDenied(
                 "A session may not let its own edits through.",
                 hint="Ask a reviewer.",
                 data={"session": caller.session},
             )
-        self._check_kin(self._lines_of(params.session), caller, "let edits of it through")
+        self.check_kin_of(params.session, caller, "let edits of it through")
         made = self._proposals.allow(
             convert.globs(params.paths, "A grant"), int(params.ttl * 1_000_000), params.session,
             params.uses, params.lines, self._by(caller),
@@ -401,7 +403,7 @@ class ProposalMethods:
         return messages.ReviewGrantsResult(grants=[wire.grant(one) for one in self._proposals.grants()])
 
     def revoke(self, params: messages.ReviewRevoke, caller: ClientState) -> messages.Empty:
-        self._check_socket(caller, "end a grant")
+        self.check_socket(caller, "end a grant")
         self._proposals.revoke(params.grant)
         return messages.Empty()
 
@@ -430,7 +432,7 @@ class ProposalMethods:
         via: Via = "review socket" if caller.listener.is_reviewers else "socket"
         return convert.reviewer(actor, caller.session, via, None if peer is None else process_at(peer.pid))
 
-    def _check_socket(self, caller: ClientState, what: str) -> None:
+    def check_socket(self, caller: ClientState, what: str) -> None:
         """Raise PermissionDenied if only the reviewers' own socket serves for that."""
         if self.review_socket is None or caller.listener.is_reviewers:
             return
@@ -444,7 +446,7 @@ class ProposalMethods:
         self, number: ProposalNumber, caller: ClientState, *, is_elicited: bool = False
     ) -> Reviewer:
         """Return the reviewer, who may decide about the proposal. Raises PermissionDenied."""
-        self._check_socket(caller, f"decide about proposal {number}")
+        self.check_socket(caller, f"decide about proposal {number}")
         author = self._proposals.get(number).authorship.session
         data: dict[str, Any] = {"proposal": number}
         if caller.session is not None and caller.session == author:
@@ -480,6 +482,10 @@ class ProposalMethods:
                 hint="`proposal.reject` decides about the work of others.",
                 data={"proposal": number},
             )
+
+    def check_kin_of(self, session: str | None, caller: ClientState, what: str) -> None:
+        """Do as `_check_kin`, for the authors of what waits of a session; of all sessions, for None."""
+        self._check_kin(self._lines_of(session), caller, what)
 
     def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, what: str) -> None:
         """Raise PermissionDenied if an author's process and the caller's are kin, and the PIN is missing.

@@ -19,12 +19,13 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.engine.commands import Apply
+    from editd.engine.commands import Apply, Wish
     from editd.engine.engine import Engine
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.subscriptions import Subscriptions
     from editd.store.index import Index
+    from editd.store.session_store import Pause
     from editd.values.path import WorkspacePath
     from editd.workspace.reader import WorkspaceReader
 
@@ -133,10 +134,16 @@ class SessionMethods:
         session = self._sessions.get(caller.session_of(name))
         return session is not None and session.is_collected
 
-    def always_proposes(self, name: str | None) -> bool:
-        """Return whether each edit of this session waits for a reviewer."""
+    def wish_of(self, name: str | None) -> Wish | None:
+        """Return the reason for which each edit of this session waits for a reviewer; None if it need not."""
+        if self._sessions.paused and (pause := self.pause_of(name)) and pause.action == "propose":
+            return "pause"
         session = self._sessions.get(name)
-        return session is not None and session.always_proposes
+        return "session" if session is not None and session.always_proposes else None
+
+    def pause_of(self, name: str | None) -> Pause | None:
+        """Return the pause of a session, or None."""
+        return None if name is None else self._sessions.paused.get(name)
 
     def permit_reading(
         self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
