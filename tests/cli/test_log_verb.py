@@ -50,6 +50,22 @@ def seqs(done: subprocess.CompletedProcess[str]) -> list[int]:
     return [int(line.split()[0]) for line in done.stdout.splitlines()]
 
 
+def test_work_that_nobody_has_reviewed_and_refused_edits_are_listed(editctl: Run, client: Client) -> None:
+    assert seqs(editctl("log", "--oneline", "--unreviewed")) == [2, 1]
+    assert editctl("review", "mark", "1..3").stdout == "3 marked as reviewed\n"
+    assert editctl("log", "--unreviewed", "--oneline").stdout == ""
+    assert editctl("review", "mark", "--unmark", "--of", "s2").stdout == "1 unmarked\n"
+    assert seqs(editctl("log", "--oneline", "--unreviewed")) == [2]
+    assert editctl("review", "mark", "--of", "s1", "--of", "s2").stdout == "1 marked as reviewed\n"
+    assert "Name the transactions" in editctl("review", "mark", code=2).stderr
+    editctl("replace", "a", "absent", "x", "--actor", "ann", code=1)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d  refused apply by ann, a: .+\n",
+        editctl("log", "--refused").stdout,
+    )
+    assert editctl("log", "--refused", "--of", "s1").stdout == ""
+
+
 def test_a_repeated_filter_takes_each_of_its_values(editctl: Run) -> None:
     """It kept the last value, and said nothing."""
     assert seqs(editctl("log", "--oneline", "--actor", "ann", "--actor", "cid")) == [3, 1]

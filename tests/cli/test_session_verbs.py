@@ -158,3 +158,29 @@ def test_changes_that_nobody_announced_are_claimed_for_a_session(place: Workplac
     assert made == {"transactions": [1]}, "a second time changes nothing"
     editctl("rollback", "aider-1")
     assert place.files()["app.txt"] == TEXT.encode()
+
+
+def test_a_session_is_paused_and_does_not_resume_itself(editctl: Run) -> None:
+    ours = opened(editctl, "claude")
+    said = editctl("session", "pause", "claude", "-m", "Wait for the release").stdout
+    assert said == "the edits of claude are refused\n"
+    refused = editctl("replace", "app.txt", "one", "1", code=1, **ours).stderr
+    assert "The session 'claude' is paused by " in refused
+    assert ": Wait for the release.\n" in refused
+    assert "one" in editctl("read", "app.txt", **ours).stdout
+    assert "may not resume itself" in editctl("session", "resume", "claude", code=1, **ours).stderr
+    assert re.search(r"claude paused by \S+: Wait for the release, ", editctl("session", "list").stdout)
+    editctl("session", "pause", "claude", "--propose", "-m", "Show me")
+    waits = editctl("replace", "app.txt", "one", "1", **ours).stdout
+    assert "[P1] waits for a reviewer (rule: pause)" in waits
+    assert ": Show me." in waits
+    assert "paused, proposes by" in editctl("sessions").stdout
+    assert editctl("session", "pause", "cluade", code=1).stderr.startswith(
+        "editctl: There is no session 'cluade'."
+    )
+    assert "only with the PIN" in editctl("session", "resume", "claude", code=1).stderr, (
+        "it is kin of P1's author"
+    )
+    editctl("proposal", "withdraw", "1", **ours)
+    editctl("session", "resume", "claude")
+    assert "paused" not in editctl("session", "list").stdout

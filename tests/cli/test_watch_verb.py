@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd_client.errors import EditdError
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ def test_a_transaction_is_printed_with_its_counts_and_its_diff(client: Client, w
     assert total.split()[:3] == ["1", "file", "changed,"]
     assert diff[0] == "diff --git a/a b/a"
     assert diff[-2:] == ["-one", "+1"]
+
+
+def test_a_refused_edit_is_printed(client: Client, watch: Watch) -> None:
+    process = watch("a", "--of", "s")
+    client.apply([replace("a", "one", "1")], session="other")
+    client.apply([replace("a", "1", "2")], session="s", message="First")
+    assert lines(process, 1)[0].endswith(": First")
+    for session in ("other", "s"):
+        with pytest.raises(EditdError):
+            client.apply([replace("a", "absent", "x")], actor="ann", session=session)
+    assert lines(process, 1)[0].startswith("refused apply by ann in s, a: ")
 
 
 def test_a_command_runs_on_each_transaction_in_order_and_a_failure_does_not_end_the_watch(
