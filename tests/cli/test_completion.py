@@ -71,6 +71,7 @@ def busy(place: Workplace) -> None:
         client.apply([write("a.txt", "a\n")], message="the first\nand more")
         client.apply([write("b.txt", "b\n")], message="the second")
         client.session_open("fixing-the-tests", actor="ann")
+        client.apply([write("c.txt", "c\n")], propose=True)
         client.dialects()  # The first call loads their modules, for which completion does not wait.
 
 
@@ -87,6 +88,8 @@ def test_bash_completes_verbs_options_and_what_the_daemon_knows(shell: Workplace
     assert bash(shell, "read", "a.txt", "--at", "1") == ["1"]
     assert bash(shell, "rollback", "") == ["fixing-the-tests"]
     assert bash(shell, "--session", "fix") == ["fixing-the-tests"]
+    assert bash(shell, "proposal", "approve", "") == ["1"]
+    assert bash(shell, "proposal", "reopen", "") == [""]
     assert bash(shell, "session", "open", "fix") == [""]
     assert bash(shell, "tool", "cli") == ["cline"]
     assert "replace_in_file" in bash(shell, "tool", "cline", "")

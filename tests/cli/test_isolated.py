@@ -79,6 +79,14 @@ def test_a_conflict_keeps_its_files(place: Workplace, client: Client) -> None:
     assert [one.session for one in client.log(after=0).transactions] == ["other"]
 
 
+def test_its_changes_can_wait_for_a_reviewer(place: Workplace, client: Client) -> None:
+    done = place.editctl("exec", "--isolated", "--propose", "--", "sed", "-i", "s/one/1/", "a.txt")
+    assert "[P1] waits for a reviewer" in done.stderr
+    assert place.files()["a.txt"] == TEXT.encode()
+    assert [one.paths for one in client.proposal_list().proposals] == [["a.txt"]]
+    assert "--propose needs --isolated" in place.editctl("exec", "--propose", "--", "true").stderr
+
+
 def test_a_command_that_changes_nothing_is_no_edit(place: Workplace, client: Client) -> None:
     done = place.editctl("exec", "--isolated", "--", "cat", "a.txt")
     assert (done.returncode, done.stdout) == (0, TEXT)

@@ -508,6 +508,25 @@ def test_a_collected_changeset_is_a_draft_until_its_session_submits_it(
     assert place.files()["n"] == b"333\n"
 
 
+def test_subscribers_hear_that_a_view_has_moved_and_that_a_grant_would_let_it_land(
+    author: Client, reviewer: Client
+) -> None:
+    with reviewer.subscribe(events=["proposal"]) as events:
+        number = propose(author, replace("a.txt", "5\n6", "five\n6"))
+        opened = events.wait(10)
+        for old, new in (("\n29\n", "\nXXIX\n"), ("\nXXIX\n", "\n29!\n")):
+            reviewer.apply([replace("a.txt", old, new)])
+        moved = events.wait(10)
+        reviewer.review_allow(["a.txt"], 60)
+        allowed = events.wait(10)
+    assert opened is not None
+    assert moved is not None
+    assert allowed is not None
+    assert [one.data["what"] for one in (opened, moved, allowed)] == ["opened", "moved", "allowed"]
+    assert moved.data["proposal"]["view"] == reviewer.proposal_get(number).view
+    assert moved.data["proposal"]["view"] != opened.data["proposal"]["view"]
+
+
 def test_a_session_can_collect_its_edits_in_a_draft(
     place: Workplace, author: Client, reviewer: Client
 ) -> None:

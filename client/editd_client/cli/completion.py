@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Values = Callable[[Ask, click.Context], Iterable[tuple[str, str]]]
 
 
-# Completion of values: transactions, sessions, leases, dialects and tools, from the running daemon.
+# Completion of values, such as transactions, sessions, proposals and tools, from the running daemon.
 #
 # The shell asks at each press of a key, so a daemon is never started, and a busy one is not waited for: the
 # list is then empty. Prints nothing on standard error, which shows the line being typed.
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 0.4
 TRANSACTIONS_MAX = 50
 SUBJECT_LENGTH_MAX = 60  # characters
+REOPENED = ("rejected", "withdrawn", "expired", "partly")  # the states that `proposal reopen` takes
 
 
 class DaemonValueArgument(StringParamType):
@@ -126,6 +127,19 @@ def _leases(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
         yield lease["lease"], _plain(", ".join(map(str, lease["paths"])))
 
 
+def _proposals(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    wanted = REOPENED if ctx.info_name == "reopen" else ("draft", "open")
+    for one in ask("proposal.list", state=list(wanted))["proposals"]:
+        subject = (one["message"] or " ".join(one["paths"])).partition("\n")[0][:SUBJECT_LENGTH_MAX]
+        yield str(one["proposal"]), _plain(f"{one['state']} by {one['session'] or one['actor']}: {subject}")
+
+
+def _grants(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    del ctx
+    for grant in ask("review.grants")["grants"]:
+        yield str(grant["grant"]), _plain(" ".join(grant["paths"]))
+
+
 def _dialects(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
     del ctx
     for dialect in ask("dialects")["dialects"]:
@@ -146,6 +160,7 @@ FILES = PathArgument("file")
 
 ARGUMENTS: dict[str, StringParamType] = {
     "transaction": TRANSACTIONS,
+    "transactions": TRANSACTIONS,
     "when": TRANSACTIONS,
     "words": DaemonValueArgument(_transactions, or_files=True),
     "path": FILES,
@@ -155,6 +170,8 @@ ARGUMENTS: dict[str, StringParamType] = {
     "session": SESSIONS,
     "name": SESSIONS,
     "lease": DaemonValueArgument(_leases),
+    "proposal": DaemonValueArgument(_proposals),
+    "grant": DaemonValueArgument(_grants),
     "dialect": DIALECTS,
     "tool": DaemonValueArgument(_tools),
 }
@@ -212,7 +229,8 @@ def completion_verb(context: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
     Completes verbs, options, paths, and values from the running daemon: transactions, sessions,
-    leases, dialects and their tools. Never starts a daemon. docs/shell.md has a line to install it.
+    leases, proposals, dialects and their tools. Never starts a daemon. docs/shell.md has a line to
+    install it.
 
     \b
     Examples:

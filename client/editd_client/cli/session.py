@@ -325,10 +325,11 @@ REFUSED, UNREACHABLE = 1, 3  # exit codes of `editctl`
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--isolated", is_flag=True, help="Run it in an overlay, and apply its changes as an edit.")
+@click.option("--propose", is_flag=True, help="With --isolated: its changes wait for a reviewer.")
 @as_json
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.pass_obj
-def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool) -> int:
+def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, propose: bool) -> int:
     """Run a command, and record its changes as one transaction.
 
     The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
@@ -351,8 +352,10 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool) 
       editctl exec -- sh -c 'sed -i s/old/new/ *.txt' && editctl undo
       editctl exec --isolated -- npm run codegen
     """
+    if propose and not isolated:
+        raise click.UsageError("--propose needs --isolated: otherwise the changes are in the files already.")
     if isolated:
-        return _exec_isolated(invocation, command)
+        return _exec_isolated(invocation, command, propose=propose)
     with invocation.client() as client:
         if not invocation.session:
             client.hello(current_actor())
@@ -368,7 +371,7 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool) 
     return status
 
 
-def _exec_isolated(invocation: Invocation, command: Sequence[str]) -> int:
+def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: bool) -> int:
     from editd_client.isolated import edits_of
     from editd_client.trial import NoOverlay, run_in_overlay
 
@@ -383,7 +386,8 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str]) -> int:
             edits, left_out = edits_of(client, root, upper, head)
             message = f"{shlex.join(command)} (exit status {status})"
             if edits:
-                _report_edit(invocation, client.apply(edits, message=message, on_stale="merge"))
+                applied = client.apply(edits, message=message, on_stale="merge", propose=propose or None)
+                _report_edit(invocation, applied)
         except NoOverlay:
             shutil.rmtree(scratch, ignore_errors=True)
             output.print_error("editctl: this system has no overlay for an unprivileged user")

@@ -62,6 +62,7 @@ BLAME_SECONDS_MAX = 0.05  # for the transactions in the way of one conflict
 BLOCKING_MAX = 10  # transactions in the way that are named, the newest
 GRANT_SECONDS_MAX = 86400.0
 CLOSED = ("withdrawn", "expired")
+MOVED_SECONDS = 0.25  # between two events that say so of one proposal
 RULES = "review rules"  # the reader of a landing that a rule decides
 
 Marked = TypeVar("Marked", Apply, Undo, Restore)
@@ -93,6 +94,7 @@ class ProposalMethods:
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._moved: set[int] = set()  # whose subscribers are to be told that the view has moved
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
         self._is_closing = False
@@ -136,9 +138,12 @@ class ProposalMethods:
 
     def recorded(self, transaction: Transaction) -> None:
         """Forget the summaries of proposals that change a path of the transaction. From any thread."""
+        approval = transaction.authorship.approval
         for touch in transaction.touches:
             for number in self._summaries.forget_path(touch.path):
                 self._loop.call_soon_threadsafe(self.on_moved, number)
+                if approval is None or approval.proposal != number:  # a landing has its own event
+                    self._loop.call_soon_threadsafe(self._say_moved, number)
 
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
@@ -395,6 +400,8 @@ class ProposalMethods:
             for one in self._proposals.waiting()
             if all(made.fits(path, one.authorship.session) for path in self._summary(one).paths)
         ]
+        for number in matching:
+            self._changed(self._proposals.get(convert.proposal_number(number)), "allowed")
         return messages.ReviewAllowResult(
             grant=made.number, expires=rfc3339(made.expires_us), matching=matching
         )
@@ -706,6 +713,19 @@ class ProposalMethods:
 
     def _tell(self, proposal: Proposal, what: str) -> None:
         self._queue.when_idle(partial(self._tell_now, proposal, what))
+
+    def _say_moved(self, number: int) -> None:
+        """Tell subscribers soon that somebody has changed a file of an open proposal."""
+        if number in self._moved or self._is_closing or not len(self._subscriptions):
+            return
+        self._moved.add(number)
+        self._loop.call_later(MOVED_SECONDS, self._queue.when_idle, partial(self._tell_moved, number))
+
+    def _tell_moved(self, number: int) -> None:
+        self._moved.discard(number)
+        proposal = self._proposals.store.open.get(convert.proposal_number(number))
+        if proposal is not None and proposal.state == "open" and not self._is_closing:
+            self._tell_now(proposal, "moved")
 
     def _tell_now(self, proposal: Proposal, what: str) -> None:
         for event in self._waiting.get(proposal.number, ()):
