@@ -25,7 +25,7 @@ MARKS_MAX = 10_000  # in one request
 
 @click.group("review")
 def review_verb() -> None:
-    """Set the reviewers' PIN, let edits land for a time, and mark work as reviewed.
+    """Set the reviewers' PIN, make grants, and mark work as reviewed.
 
     \b
     Examples:

@@ -804,9 +804,9 @@ REQUESTS: dict[str, type[Params]] = {
         LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame,
         Subscribe, Unsubscribe, Gc, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow, RemoteLand, RemotePause,
         RemoteResume, RemoteRepair, RemoteLeave, ConfigReload, HooksRun, ProposalList, ProposalGet,
-        ProposalApprove, 
-        ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit, ProposalWithdraw,
-        ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark, ReviewUnlock,
+        ProposalApprove, ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit,
+        ProposalWithdraw, ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark,
+        ReviewUnlock,
     )
 }  # fmt: skip
 

@@ -94,7 +94,7 @@ class ProposalMethods:
         self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
-        self._moved: set[int] = set()  # whose subscribers are to be told that the view has moved
+        self._moved: set[int] = set()  # whose subscribers get an event soon
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
         self._is_closing = False
@@ -491,7 +491,7 @@ class ProposalMethods:
             )
 
     def check_kin_of(self, session: str | None, caller: ClientState, what: str) -> None:
-        """Do as `_check_kin`, for the authors of what waits of a session; of all sessions, for None."""
+        """Do as `_check_kin`, for the authors of a session's open proposals; of all sessions, for None."""
         self._check_kin(self._lines_of(session), caller, what)
 
     def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, what: str) -> None:
