@@ -417,7 +417,7 @@ def test_what_is_not_utf8_is_told_as_bytes(shared: Workplace, client: Client) ->
 def test_an_edit_that_is_refused_or_changes_nothing_is_not_told(shared: Workplace, client: Client) -> None:
     made_by(client, "same", "same\n")
     with Ear(shared) as ear:
-        ear.ask("subscribe")
+        ear.ask("subscribe", events=["transaction"])
         client.apply([write("same", "same\n")])
         with pytest.raises(EditdError):
             client.apply([replace("same", "other", "text")])
