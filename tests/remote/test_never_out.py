@@ -1,0 +1,62 @@
+"""The files that never leave their host: their bytes are in no object of the server (L9)."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from hosts import exchange, hosts, until
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "do not send this"
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+FILES = {"a.txt": LINES, ".env": f"{SECRET}: from the beginning\n", "keys/id_rsa": f"{SECRET}: a key\n"}
+
+
+def objects_of(server: Path) -> bytes:
+    """Return all objects of a repository, those too that no ref needs."""
+    return subprocess.run(
+        ["git", "--git-dir", server, "cat-file", "--batch", "--batch-all-objects", "--unordered"],
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def test_no_object_of_the_server_has_a_byte_that_stays_on_its_host(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        # Beside a file that is sent, as the only file, moved from and to such a path, and taken back.
+        one.apply([write(".env", f"{SECRET}: edited\n"), write("b.txt", "sent\n")])
+        made = one.apply([write("sub/.env.local", f"{SECRET}: new\n")]).transaction
+        assert made is not None
+        one.undo(made.seq)
+        places[0].write({"keys/server.pem": f"{SECRET}: by another program\n"})
+        one.settle()
+        # In a transaction that is set aside, which the log has whole.
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 5\n", "five\n")])
+        exchange(one)
+        other.apply([replace("a.txt", "line 5\n", "FIVE\n"), write(".env", f"{SECRET}: of another host\n")])
+        other.remote_resume()
+        exchange(one, other)
+        # At a path that git ignores there, and not here.
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build.log\n", "build.log": f"{SECRET}: ignored\n"})
+        one.apply([write("build.log", "theirs\n")])
+        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
+        other.apply([write("build.log", f"{SECRET}: of a held path\n"), write("c.txt", "c\n")])
+        exchange(one, other)
+
+        known = objects_of(server)
+        assert b"FIVE" in known, "the test looks at the wrong objects"
+        assert SECRET.encode() not in known
+        assert places[0].files()[".env"] == f"{SECRET}: edited\n".encode()
+        assert places[1].files()[".env"] == f"{SECRET}: of another host\n".encode()
+        assert places[1].files()["build.log"] == f"{SECRET}: of a held path\n".encode()
+        assert places[0].files()["build.log"] == b"theirs\n"
+        for client in (one, other):
+            (proposal,) = client.proposal_list().proposals
+            assert client.proposal_get(proposal.proposal).paths == (
+                ["a.txt"] if client is one else [".env", "a.txt"]
+            )
