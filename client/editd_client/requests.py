@@ -1055,10 +1055,10 @@ def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
 
 
 def remote_init(
-    url: str, *, ref: str | None = None, dry_run: bool = False
+    url: str, *, ref: str | None = None, host: str | None = None, dry_run: bool = False
 ) -> PreparedCall[messages.RemoteResult]:
     """Begin a log of this workspace in a git repository. A dry run counts the files that would be sent."""
-    asked = messages.RemoteInit(url=url, ref=ref, dry_run=dry_run)
+    asked = messages.RemoteInit(url=url, ref=ref, host=host, dry_run=dry_run)
     return call(asked, messages.RemoteResult, extra=None)
 
 
@@ -1066,6 +1066,7 @@ def remote_join(
     url: str,
     *,
     ref: str | None = None,
+    host: str | None = None,
     take: Literal["log"] | None = None,
     keep: Literal["mine"] | None = None,
 ) -> PreparedCall[messages.RemoteResult]:
@@ -1074,7 +1075,7 @@ def remote_join(
     With `take="log"`, files that differ are replaced or deleted. The history keeps them. With
     `keep="mine"`, they become an edit of this host.
     """
-    asked = messages.RemoteJoin(url=url, ref=ref, take=take, keep=keep)
+    asked = messages.RemoteJoin(url=url, ref=ref, host=host, take=take, keep=keep)
     return call(asked, messages.RemoteResult, extra=None)
 
 

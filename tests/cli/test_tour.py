@@ -49,6 +49,23 @@ def test_in_an_empty_folder_it_shows_an_example(place: Workplace, temporary: Pat
     assert daemons(temporary) == []
 
 
+@pytest.mark.long
+def test_three_hosts_leave_nothing_behind(place: Workplace, temporary: Path) -> None:
+    done = subprocess.run(
+        [*TOUR, "--hosts"],
+        cwd=place.root,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the runner has the decision" in done.stdout
+    assert "@1 of laptop" in done.stdout
+    assert list(temporary.iterdir()) == []
+    assert daemons(temporary) == []
+
+
 def test_in_a_project_it_shows_the_projects_files_and_touches_none(place: Workplace, temporary: Path) -> None:
     place.write({"first.txt": TEXT, "deep/second.txt": TEXT, "it's odd.txt": b"\xff", ".env": "secret"})
     place.git("init", "-q")

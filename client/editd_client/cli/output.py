@@ -274,6 +274,10 @@ def _about_plainly(transaction: Transaction) -> str:
         about += f", undone by {transaction.undone_by}"
     elif by := sorted({file.undone_by for file in transaction.files if isinstance(file.undone_by, int)}):
         about += f", undone in part by {', '.join(map(str, by))}"
+    if isinstance(transaction.number, int):
+        about += f", @{transaction.number}"
+        if isinstance(transaction.host, str):
+            about += f" of {plain(transaction.host)}"
     if commit := getattr(transaction.published, "commit", ""):
         about += f", published as {commit[:ID_DIGITS]}"
     return about

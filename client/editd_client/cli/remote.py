@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 ref = click.option("--ref", metavar="REF", help="The ref of the log (default: the only one that there is).")
 
+host_option = click.option(
+    "--host", metavar="NAME", help="The name of this host in the log (default: the machine's)."
+)
+
 
 @click.group("remote")
 def remote_verb() -> None:
@@ -40,10 +44,11 @@ def remote_verb() -> None:
 @remote_verb.command("init")
 @click.argument("url")
 @click.option("--ref", metavar="REF", help="The ref of the log (default: a branch with a name of its own).")
+@host_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json
 @click.pass_obj
-def init(invocation: Invocation, url: str, ref: str | None, yes: bool) -> None:
+def init(invocation: Invocation, url: str, ref: str | None, host: str | None, yes: bool) -> None:
     """Begin a log of this workspace in an empty git repository.
 
     Sends all files that the history knows, and from then on all changes. Files that match
@@ -67,13 +72,14 @@ def init(invocation: Invocation, url: str, ref: str | None, yes: bool) -> None:
             output.echo(f"{size} and all later changes go to {output.plain(url)}.")
             output.echo("`editctl config show remote.exclude` prints the globs of the files that stay here.")
             click.confirm("Send them?", abort=True, err=True)
-        result = client.remote_init(url, ref=ref)
+        result = client.remote_init(url, ref=ref, host=host)
     invocation.say(result, f"the log {result.ref} begins with {counted.files} files of {result.host}")
 
 
 @remote_verb.command("join")
 @click.argument("url")
 @ref
+@host_option
 @click.option(
     "--take", type=click.Choice(["log"]),
     help="Replace or delete files that differ. The history keeps them.",
@@ -81,7 +87,9 @@ def init(invocation: Invocation, url: str, ref: str | None, yes: bool) -> None:
 @click.option("--keep", type=click.Choice(["mine"]), help="Make the files that differ an edit of this host.")
 @as_json
 @click.pass_obj
-def join(invocation: Invocation, url: str, ref: str | None, take: str | None, keep: str | None) -> None:
+def join(
+    invocation: Invocation, url: str, ref: str | None, host: str | None, take: str | None, keep: str | None
+) -> None:
     """Take the files of a log, and exchange with its hosts from then on.
 
     The folder is empty, or its files are those of the log. Otherwise the differing files are
@@ -94,7 +102,7 @@ def join(invocation: Invocation, url: str, ref: str | None, take: str | None, ke
     """
     with invocation.client() as client:
         result = client.remote_join(
-            _as_url(url), ref=ref, take="log" if take else None, keep="mine" if keep else None
+            _as_url(url), ref=ref, host=host, take="log" if take else None, keep="mine" if keep else None
         )
     invocation.say(result, f"this host is {result.host} in {result.ref}, at entry {result.number}")
 

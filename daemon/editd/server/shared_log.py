@@ -132,7 +132,9 @@ class SharedLog:
 
     # ── joining and leaving ──
 
-    async def init(self, url: str, ref: str | None, *, is_dry: bool = False) -> dict[str, Any]:
+    async def init(
+        self, url: str, ref: str | None, host: str | None, *, is_dry: bool = False
+    ) -> dict[str, Any]:
         """Make the log on the server, with this host's files as its beginning. Raises Refused.
 
         A dry run only counts the files.
@@ -141,14 +143,16 @@ class SharedLog:
             self._check_free()
             ref = ref or f"refs/heads/editd/{os.urandom(4).hex()}"
             head, seq = await self._packed()
-            asked = self._asked(url, ref, head) | {"do": "init", "time_us": self._engine.clock.now_us()}
+            asked = self._asked(url, ref, host, head) | {"do": "init", "time_us": self._engine.clock.now_us()}
             if is_dry:
                 return self.status() | await self._ask(asked | {"do": "count"})
             answer = await self._ask(asked)
             await self._settle(asked, answer, seq)
             return self.status()
 
-    async def join(self, url: str, ref: str | None, take: str | None, keep: str | None) -> dict[str, Any]:
+    async def join(
+        self, url: str, ref: str | None, host: str | None, take: str | None, keep: str | None
+    ) -> dict[str, Any]:
         """Take the files of the log, and exchange from then on.
 
         Raises Conflict if files of this host differ, unless `take` is `log` or `keep` is `mine`.
@@ -158,7 +162,7 @@ class SharedLog:
         async with self._changing:
             self._check_free()
             head, seq = await self._packed()
-            asked = self._asked(url, ref or "", head) | {"do": "join"}
+            asked = self._asked(url, ref or "", host, head) | {"do": "join"}
             answer = await self._ask(asked)
             differing = answer["differs"]
             if differing and take is None and keep is None:
@@ -278,12 +282,12 @@ class SharedLog:
             raise IoError(error, "The place in the log cannot be written") from error
         self._place = place
 
-    def _asked(self, url: str, ref: str, head: str) -> dict[str, Any]:
+    def _asked(self, url: str, ref: str, host: str | None, head: str) -> dict[str, Any]:
         """Return the frame of a request to the child, for a host that has not joined."""
         assert self._keys is not None, "not configured"
         if not url or url.startswith("-"):
             raise InvalidParams(f"{url!r} is not the URL of a repository.")
-        host = self._keys.host or socket.gethostname().partition(".")[0] or "host"
+        host = host or self._keys.host or socket.gethostname().partition(".")[0] or "host"
         return {
             "url": url,
             "ref": ref,

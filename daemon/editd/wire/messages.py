@@ -743,6 +743,7 @@ class RemoteInit(Params):
     method: ClassVar[str] = "remote.init"
     url: str
     ref: str | None = None
+    host: str | None = None
     dry_run: bool = False
 
 
@@ -750,6 +751,7 @@ class RemoteJoin(Params):
     method: ClassVar[str] = "remote.join"
     url: str
     ref: str | None = None
+    host: str | None = None
     take: Literal["log"] | None = None
     keep: Literal["mine"] | None = None
 

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 async def init(
     services: Services, params: messages.RemoteInit, _caller: ClientState
 ) -> messages.RemoteResult:
-    return _result(await services.shared_log.init(params.url, params.ref, is_dry=params.dry_run))
+    return _result(await services.shared_log.init(params.url, params.ref, params.host, is_dry=params.dry_run))
 
 
 async def join(
     services: Services, params: messages.RemoteJoin, _caller: ClientState
 ) -> messages.RemoteResult:
-    return _result(await services.shared_log.join(params.url, params.ref, params.take, params.keep))
+    joined = await services.shared_log.join(params.url, params.ref, params.host, params.take, params.keep)
+    return _result(joined)
 
 
 def status(services: Services, _params: messages.RemoteStatus, _caller: ClientState) -> messages.RemoteResult:
