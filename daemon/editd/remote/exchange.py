@@ -98,6 +98,7 @@ class Place(Struct, frozen=True):
     ref: str
     host: str
     exclude: tuple[str, ...]
+    sockets: str  # a folder for the connection that ssh keeps
 
     @property
     def queues(self) -> str:
@@ -118,7 +119,7 @@ class Exchange:
         self._place = place
         self._path = os.path.join(folder, "remote", "taken.json")
         self.objects = LogObjects(shared_of(folder), store_of(folder))
-        self._transport = Transport(self.objects.shared, place.url)
+        self._transport = Transport(self.objects.shared, place.url, place.sockets)
         self._landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
         self._chain: dict[Oid, int] = {}  # all entries of the log
         self._hosts: dict[str, int] = {}  # the last entry of each

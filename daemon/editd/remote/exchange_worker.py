@@ -1,4 +1,4 @@
-"""The process of the exchange: `python -m editd.remote.exchange_worker STATE_FOLDER`.
+"""The process of the exchange: `python -m editd.remote.exchange_worker STATE_FOLDER SOCKET_FOLDER`.
 
 Framed messages on stdin and stdout (`system.process`). The daemon asks for one round at a time, and carries
 out the steps of the answer.
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 class Worker:
     """The process of one daemon. The exchange is opened by its first round."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, sockets: str) -> None:
         self._folder = folder
+        self._sockets = sockets
         self._exchange: Exchange | None = None
 
     def answer(self, asked: Frame) -> Frame:
         """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
-        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]))
+        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets)
         head = oid_of(asked["head"])
         try:
             match asked["do"]:
@@ -78,7 +79,7 @@ def _known(asked: Frame, host: str) -> Known:
 
 
 def main(arguments: Sequence[str]) -> None:
-    worker = Worker(arguments[0])
+    worker = Worker(*arguments)
     while (asked := read_frame(sys.stdin.buffer)) is not None:
         try:
             write_frame(sys.stdout.buffer, worker.answer(asked))

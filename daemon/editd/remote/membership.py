@@ -40,7 +40,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         objects.share_all(tree)
         commit = write_baseline(objects, tree, place.host, time_us)
         objects.write()
-        transport = Transport(objects.shared, place.url)
+        transport = Transport(objects.shared, place.url, place.sockets)
         transport.push(commit, place.ref, None)
         host = _claim(objects, transport, place)
         return {"taken": commit.hex(), "ref": place.ref, "host": host, "number": 0}
@@ -72,7 +72,7 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        transport = Transport(objects.shared, place.url)
+        transport = Transport(objects.shared, place.url, place.sockets)
         refs = transport.heads(place.ref or LOGS + "*")
         if len(refs) != 1:
             known = ", ".join(sorted(refs)) or "none"
@@ -105,7 +105,7 @@ def claim_name(folder: str, place: Place) -> Frame:
     """Take a name in the log that no other host has. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        return {"host": _claim(objects, Transport(objects.shared, place.url), place)}
+        return {"host": _claim(objects, Transport(objects.shared, place.url, place.sockets), place)}
     finally:
         objects.close()
 

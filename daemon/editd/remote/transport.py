@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -19,9 +20,12 @@ from editd.errors import Refused
 from editd.store.git_objects import Oid, oid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 GIT_SECONDS_MAX = 120.0  # of one call; then it is killed, and tried again later
+ASK_SECONDS_MAX = 10.0  # of a question about the user's configuration
+SOCKET_BYTES_MAX = 108  # of the path of a socket: unix(7)
+SOCKET_BYTES_MORE = 40 - len("%C") + len(".") + 16  # the hash in its name, and ssh's temporary suffix
 WORDS_MAX = 400  # characters of git's own words
 _SETTINGS = (
     ("gc.auto", "0"),
@@ -31,6 +35,9 @@ _SETTINGS = (
     ("fetch.fsckObjects", "true"),
     ("pack.threads", "1"),
     ("core.hooksPath", os.devnull),
+)
+_OF_A_REPOSITORY = frozenset(
+    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
 )
 
 
@@ -43,9 +50,12 @@ class Offline(Refused):
 class Transport:
     """One repository on a server, reached from the repository of the log."""
 
-    def __init__(self, shared: str, url: str) -> None:
+    def __init__(self, shared: str, url: str, sockets: str) -> None:
+        """`sockets` is a folder with a short path, for the connection that ssh keeps."""
         self._shared = shared
         self.url = url
+        self._sockets = sockets
+        self._ssh = ""  # the command for ssh, once it is known
 
     def heads(self, *patterns: str) -> dict[str, Oid]:
         """Return the refs on the server that match. Raises Offline.
@@ -82,7 +92,7 @@ class Transport:
         argv = ["git", "--git-dir", self._shared, *arguments]
         try:
             done = subprocess.run(
-                argv, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                argv, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True,
                 timeout=GIT_SECONDS_MAX, check=False,
             )  # fmt: skip
         except FileNotFoundError:
@@ -96,6 +106,56 @@ class Transport:
             raise Offline(f"git {arguments[0]} failed: {words[-WORDS_MAX:] or done.returncode}")
         return done.stdout.decode("utf-8", "surrogateescape")
 
+    def _environment(self) -> dict[str, str]:
+        """Return the user's environment without the variables that name a repository."""
+        kept = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
+        kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
+        first = int(kept.get("GIT_CONFIG_COUNT", "0"))
+        for number, (key, value) in enumerate(_SETTINGS, first):
+            kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
+        kept["GIT_CONFIG_COUNT"] = str(first + len(_SETTINGS))
+        if not kept.keys() & {"GIT_SSH_COMMAND", "GIT_SSH"} and (host := ssh_host(self.url)):
+            self._ssh = self._ssh or self._ssh_command(host, kept)
+            kept["GIT_SSH_COMMAND"] = self._ssh
+        return kept
+
+    def _ssh_command(self, host: str, environment: Mapping[str, str]) -> str:
+        """Return the user's command for ssh, which asks nothing and keeps its connection for a minute.
+
+        The user's own `core.sshCommand` and `ControlMaster` have precedence.
+        """
+        own = _output_of(["git", "--git-dir", self._shared, "config", "core.sshCommand"], environment)
+        if own.strip():
+            return own.strip()
+        words = ["ssh", "-o", "BatchMode=yes"]
+        known = _output_of(["ssh", "-G", host], environment).split("\n")
+        socket = os.path.join(self._sockets, "ssh-%C")
+        is_set_up = any(line.startswith(("controlpath /", "controlmaster auto")) for line in known)
+        if not is_set_up and len(os.fsencode(socket)) + SOCKET_BYTES_MORE < SOCKET_BYTES_MAX:
+            words += ["-o", "ControlMaster=auto", "-o", f"ControlPath={socket}", "-o", "ControlPersist=60"]
+        return shlex.join(words)
+
+
+def ssh_host(url: str) -> str | None:
+    """Return the host of a URL that git reaches by ssh, with the user; None for any other URL."""
+    for scheme in ("ssh://", "git+ssh://", "ssh+git://"):
+        if url.startswith(scheme):
+            return url.removeprefix(scheme).partition("/")[0].partition(":")[0] or None
+    host, colon, _ = url.partition(":")
+    is_short_form = colon and "/" not in host and not url.startswith(f"{host}://")
+    return host if is_short_form else None
+
+
+def _output_of(argv: list[str], environment: Mapping[str, str]) -> str:
+    """Return the output of a program; nothing if it fails."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=ASK_SECONDS_MAX, check=False,
+        )  # fmt: skip
+        return done.stdout if done.returncode == 0 else ""
+    return ""
+
 
 def _refs_of(folder: str, patterns: Sequence[str]) -> dict[str, Oid]:
     """Read the refs of a repository in a folder. Raises pygit2.GitError."""
@@ -108,18 +168,3 @@ def _refs_of(folder: str, patterns: Sequence[str]) -> dict[str, Oid]:
         }
     finally:
         repository.free()
-
-
-def _environment() -> dict[str, str]:
-    """Return the user's environment without the variables that name a repository."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name
-        not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
-    }
-    kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
-    first = int(kept.get("GIT_CONFIG_COUNT", "0"))
-    for number, (key, value) in enumerate(_SETTINGS, first):
-        kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
-    return kept | {"GIT_CONFIG_COUNT": str(first + len(_SETTINGS))}

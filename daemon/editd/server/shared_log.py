@@ -18,6 +18,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, kept
 from editd.engine.set_aside import SetAside
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout
@@ -72,7 +73,8 @@ class SharedLog:
         self._background = background
         self._folder = folder
         self._path = os.path.join(folder, "remote.json")
-        self._child = RequestProcess([*PYTHON, "editd.remote.exchange_worker", folder], nice=CHILD_NICE)
+        argv = [*PYTHON, "editd.remote.exchange_worker", folder, socket_folder()]
+        self._child = RequestProcess(argv, nice=CHILD_NICE)
         self._place: dict[str, Any] | None = None
         self._keys: RemoteKeys | None = None
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
