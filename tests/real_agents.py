@@ -151,29 +151,20 @@ class RealAgent:
         return output
 
 
-def install(agent: str) -> None:
-    """Install the agent, if this version of it is not there."""
-    folder = FOLDER / agent
+def install(name: str, package: str) -> None:
+    """Install a package of npm in a folder of this name, if this version of it is not there."""
+    folder = FOLDER / name
     version = folder / "version"
-    if version.exists() and version.read_text() == PACKAGES[agent]:
+    if version.exists() and version.read_text() == package:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    words = [
-        "npm",
-        "install",
-        "--silent",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        str(folder),
-        PACKAGES[agent],
-    ]
+    words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), package]
     if subprocess.run(words, check=False).returncode:
-        sys.exit(f"npm could not install {PACKAGES[agent]}")
-    version.write_text(PACKAGES[agent])
+        sys.exit(f"npm could not install {package}")
+    version.write_text(package)
 
 
 if __name__ == "__main__":
     for named in sys.argv[1:]:
-        install(named)
+        install(named, PACKAGES[named])

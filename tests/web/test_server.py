@@ -91,6 +91,20 @@ def test_a_stream_names_a_daemon_that_is_gone_and_goes_on_with_the_next(
         place.stop()
 
 
+def test_a_daemon_that_is_back_sends_the_page_again_although_nothing_has_changed(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    with page.opened("GET", events_at(page, "/", "")) as stream:
+        names = [next_event(stream)[0] for _ in range(4)]
+        assert names == ["part"] * 4
+        place.stop()
+        place.root.rename(place.folder / "elsewhere")
+        assert next_event(stream)[0] == "gone"
+        (place.folder / "elsewhere").rename(place.root)
+        while next_event(stream)[0] != "part":
+            continue
+
+
 def test_a_server_ends_while_a_stream_is_open(page: WebPage) -> None:
     """The fixture interrupts it, and waits for its exit status."""
     with page.opened("GET", events_at(page, "/", "")) as stream:

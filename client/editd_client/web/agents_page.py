@@ -196,8 +196,8 @@ def _grant(grant: GrantEntry) -> Html:
             "form",
             hidden([("grant", grant.grant)]),
             element(
-                "button", "End it", name="do", value="revoke", data_does="revoke",
-                aria_label=f"End grant {grant.grant}", id=f"revoke-{grant.grant}",
+                "button", f"End grant {grant.grant}", name="do", value="revoke", data_does="revoke",
+                id=f"revoke-{grant.grant}",
             ),
             method="post",
             action="/allow",

@@ -206,6 +206,7 @@ class ReviewServer:
                     page = await page_at(target.path, query, visitor, self._name)
                 except (EditdError, NoSuchPage, Unreachable):
                     yield b"event: gone\ndata: {}\n\n"
+                    sent, last = {}, ""  # every part again, so that the page sees that it is back
                     await self._changes.rest(RETRY_SECONDS)
                     continue
                 now = version(page)

@@ -92,13 +92,18 @@ const follow = (page, version) => {
   if (!page) return;
   stream = new EventSource(`/events?${new URLSearchParams({ page, version })}`);
   stream.addEventListener('part', event => {
-    document.body.classList.remove('away');
+    isAway(false);
     const part = JSON.parse(event.data);
     put(part.id, part.html);
   });
-  stream.addEventListener('gone', () => document.body.classList.add('away'));
-  stream.onerror = () => document.body.classList.add('away');
-  stream.onopen = () => document.body.classList.remove('away');
+  stream.addEventListener('gone', () => isAway(true));
+  stream.onerror = () => isAway(true);
+  stream.onopen = () => isAway(false);
+};
+const AWAY = 'No answer: this is the last state.';
+const isAway = is => {
+  if (document.body.classList.toggle('away', is)) say(AWAY, true);
+  else if ($('said').textContent === AWAY) say('', false);
 };
 
 const answered = async (request, isNew, isPost) => {
