@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PROGRAM = shutil.which("chromium")
 SECONDS_MAX = 60.0
@@ -214,9 +213,9 @@ class Tab:
             if not node.get("ignored")
         ]
 
-    def screenshot(self, path: Path) -> None:
-        data = self.call("Page.captureScreenshot", {"format": "png"})["data"]
-        path.write_bytes(base64.b64decode(data))
+    def screenshot(self) -> bytes:
+        """Return a picture of the window, as PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot", {"format": "png"})["data"])
 
     def close(self) -> None:
         self._browser.call("Target.disposeBrowserContext", {"browserContextId": self._context})

@@ -75,12 +75,13 @@ def tab(browser: Chromium, address: str) -> Iterator[Tab]:
         yield made
 
 
-def test_every_text_has_contrast_and_no_page_is_wider_than_its_window(look: Tab) -> None:
+def test_every_text_has_contrast_and_no_page_is_larger_than_its_window(look: Tab) -> None:
     origin = look.run("location.origin")
     for path in PAGES:
         look.go(f"{origin}{path}")
         assert look.run(CONTRAST) == [], path
-        assert look.run("document.documentElement.scrollWidth <= innerWidth"), path
+        root = "document.documentElement"
+        assert look.run(f"{root}.scrollWidth <= innerWidth && {root}.scrollHeight <= innerHeight"), path
     is_white = look.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert is_white != look.run("matchMedia('(prefers-color-scheme: dark)').matches")
 

@@ -76,6 +76,7 @@ def test_a_proposal_appears_is_decided_by_keys_and_the_pin_is_asked_for(
     tab.key("]")
     tab.key(" ")  # the first hunk: reject
     assert tab.run("document.querySelectorAll('input[value=reject]:checked').length") == 1
+    assert "1 of 2 hunks chosen" in tab.text("#detail")
     tab.key("c")
     tab.type("not this one")
     tab.key("Escape")

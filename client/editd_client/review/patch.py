@@ -21,6 +21,7 @@ RowKind = Literal["header", "place", "context", "removed", "added", "note"]
 Role = Literal["", "keyword", "name", "string", "number", "comment"]
 
 SIGNS: dict[RowKind, str] = {"context": " ", "removed": "-", "added": "+"}
+REPEATED = ("diff --git ", "index ", "--- ", "+++ ")  # headers
 TOKENS_MAX = 400  # in a pair of lines: comparing takes the square of it, 2.4 s for two lines of 4 kB
 ALIKE_MIN = 0.3  # of the characters; lines with less in common are two lines, not one that was changed
 SYNTAX_CHARACTERS_MAX = 500_000  # of a file; Pygments takes 0.1 to 0.2 s for 1,000 lines
@@ -69,6 +70,11 @@ def rows_of(diff: str) -> Iterator[Row]:
             if row.kind != "removed":
                 yield row
     yield from _with_words(old, new)
+
+
+def is_news(row: Row) -> bool:
+    """Whether a row of one hunk shows more than its numbers and its file's name do."""
+    return row.kind != "place" and not (row.kind == "header" and row.text.startswith(REPEATED))
 
 
 def parts_of(row: Row, roles: Sequence[tuple[int, int, Role]] = ()) -> Iterator[RowPart]:

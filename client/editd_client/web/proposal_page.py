@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
-from editd_client.review.patch import Syntax
+from editd_client.review.patch import Syntax, is_news
 from editd_client.web.agents_page import session_path
 from editd_client.web.layout import (
     button,
@@ -169,10 +169,14 @@ def _file(file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoic
     texts = [text if isinstance(text, str) else None for text in (file.file.old, file.file.new)]
     syntax = Syntax(file.file.path, *texts)
     chosen, decidable = choices.count(file.file.path)
-    count = f" · {chosen} of {counted(decidable, 'hunk')} chosen" if decidable else ""
+    count = element("span", f"{chosen} of {counted(decidable, 'hunk')} chosen", class_="chosen")
     return element(
         "section",
-        element("h3", element("span", file.title, class_="path"), meta(f" {file.file.change}{count}")),
+        element(
+            "h3",
+            element("span", file.title, class_="path"),
+            meta(f" {file.file.change}", [" · ", count] if decidable else None),
+        ),
         table(f"Changes of {file.title}", (_hunk(one, choices, shown, syntax) for one in file.hunks)),
         _said(file.comments),
         _own_text(file, at, shown),
@@ -190,7 +194,7 @@ def _hunk(one: ShownHunk, choices: HunkChoices, shown: ProposalGetResult, syntax
             meta(proposals.hunk_title(hunk)),
             _choice(hunk, choices) if shown.kind == "edit" and shown.state == "open" else None,
         ),
-        lines((row for row in one.rows if row.kind != "place"), syntax),
+        lines((row for row in one.rows if is_news(row)), syntax),
         _present(one),
         element("tr", element("td", _said(one.comments), colspan="4")) if one.comments else None,
         id=f"hunk-{hunk.hunk}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from editd_client.review.patch import rows_of
+from editd_client.review.patch import is_news, rows_of
 from editd_client.web.layout import button, detail, hidden, line_counts, listbox, meta, moment, option, search
 from editd_client.web.markup import Html, element
 from editd_client.web.patch_table import heading, lines, table
@@ -63,7 +63,7 @@ def transaction_detail(shown: ShowResult) -> Html:
             element(
                 "tbody",
                 heading(box),
-                lines(row for row in rows_of(one.diff) if row.kind != "place"),
+                lines(filter(is_news, rows_of(one.diff))),
                 id=f"hunk-{len(bodies)}-{one.hunk}",
                 data_hunk=one.hunk,
                 tabindex="-1",

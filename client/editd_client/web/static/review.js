@@ -9,6 +9,7 @@ const $ = id => document.getElementById(id);
 let touched = new Map();   // what the reviewer has chosen and typed, by the id or name of its field
 let hunk = null;           // the id of the current hunk
 let stream = null;
+let newest = 0;            // the number of the last request
 
 // ── Parts ──
 
@@ -69,6 +70,15 @@ const dress = () => {
   for (const one of document.querySelectorAll('#options a')) one.tabIndex = -1;
   $('options')?.setAttribute('aria-activedescendant', selected()?.id ?? '');
   for (const one of hunks()) one.classList.toggle('current', one.id === hunk);
+  count();
+};
+const count = () => {
+  for (const file of document.querySelectorAll('.file')) {
+    const all = [...file.querySelectorAll('.choice input[value=approve]')];
+    const words = file.querySelector('.chosen');
+    const chosen = all.filter(one => one.checked).length;
+    if (words && all.length) words.textContent = `${chosen} of ${all.length} hunk${all.length === 1 ? '' : 's'} chosen`;
+  }
 };
 
 const say = (text, isRefusal) => {
@@ -107,6 +117,7 @@ const isAway = is => {
 };
 
 const answered = async (request, isNew, isPost) => {
+  const mine = ++newest;
   let answer;
   try { answer = await fetch(...request); } catch { say('The server does not answer.', true); return false; }
   if (answer.headers.get('content-type') !== PART) {
@@ -115,6 +126,10 @@ const answered = async (request, isNew, isPost) => {
     return false;
   }
   const parts = await answer.json();
+  if (mine !== newest) {   // a later request has been made: its answer is what is shown
+    if (isPost) say(parts.said, !answer.ok);
+    return false;
+  }
   show(parts, !answer.ok, isNew && answer.ok);
   const isElsewhere = parts.path !== location.pathname + location.search;
   if (isElsewhere && (!isPost || (answer.ok && parts.page))) history.pushState(null, '', parts.path);
@@ -229,6 +244,7 @@ for (const kind of ['input', 'change'])
   document.addEventListener(kind, event => {
     const field = event.target;
     touched.set(field.type === 'radio' ? field.name : key(field), field.type === 'checkbox' ? field.checked : field.value);
+    count();
   });
 
 // The approved hunks, for a trial of some of them: none if all are approved.
