@@ -23,6 +23,7 @@ PLUGIN = Path(__file__).resolve().parent.parent / "client" / "editors" / "neovim
 DRIVER = Path(__file__).resolve().parent / "editors" / "driver.lua"
 PROGRAM = os.environ.get("EDITD_TEST_NVIM") or shutil.which("nvim")
 SECONDS = 20
+TEN = "".join(f"line {number}\n" for number in range(1, 11))
 
 
 class NeovimError(Exception):
@@ -156,3 +157,12 @@ def neovim(place: Workplace, setup: str = "") -> Iterator[Neovim]:
         yield editor
     finally:
         editor.close()
+
+
+def opened(vim: Neovim, place: Workplace, name: str, content: bytes | str = TEN) -> Path:
+    """Edit a new file of that name, which the daemon knows."""
+    place.write({name: content})
+    with place.client() as client:
+        client.settle()
+    vim.edit(name)
+    return place.root / name

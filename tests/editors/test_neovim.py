@@ -14,72 +14,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.locate import Workspace
-from neovim import PLUGIN, PROGRAM, Neovim, NeovimError, environment, neovim
-from workplace import Workplace, replace, workplace, write
+from neovim import PLUGIN, PROGRAM, TEN, Neovim, NeovimError, environment, neovim, opened
+from workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
+    from workplace import Workplace
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)")
-TEN = "".join(f"line {number}\n" for number in range(1, 11))
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """One workspace and daemon for most of what follows: each test has files of its own."""
-    with workplace(tmp_path_factory.mktemp("neovim") / "place", {"README": "read me\n"}) as made:
-        made.git("init", "-q")
-        settings = made.folder / "config" / "editd" / "config.toml"
-        settings.parent.mkdir()
-        settings.write_text(
-            '[[hook]]\nname = "loud"\nglob = ["**/*.loud"]\ncommand = ["tr", "a-z", "A-Z"]\n\n'
-            '[[hook]]\nname = "never"\nglob = ["**/*.never"]\ncommand = ["false"]\nkind = "check"\n'
-        )
-        made.start().close()
-        yield made
-        made.stop()
-
-
-@pytest.fixture(scope="module")
-def running(shared: Workplace) -> Iterator[Neovim]:
-    with neovim(shared) as editor:
-        editor.edit("README")
-        editor.until("require('editd').info().connection == 'ready'")
-        yield editor
-
-
-@pytest.fixture
-def vim(running: Neovim) -> Iterator[Neovim]:
-    """The shared editor, with one empty window and nothing said."""
-    running.command("silent! only!\nenew!")
-    running.choose(None)
-    running.lua("_G.said, _G.asked = {}, {} return true")
-    yield running
-    running.command("silent! only!\nsilent! %bwipeout!")
-
-
-@pytest.fixture
-def other(shared: Workplace) -> Iterator[Client]:
-    """Somebody else."""
-    with shared.client() as client:
-        yield client
 
 
 def marks_of(space: str) -> str:
     """Lua for the marks in the current buffer that are of one name space."""
     number = f"vim.api.nvim_create_namespace('{space}')"
     return f"vim.api.nvim_buf_get_extmarks(0, {number}, 0, -1, {{details = true}})"
-
-
-def opened(vim: Neovim, place: Workplace, name: str, content: bytes | str = TEN) -> Path:
-    place.write({name: content})
-    with place.client() as client:
-        client.settle()
-    vim.edit(name)
-    return place.root / name
 
 
 def test_a_save_is_a_transaction_against_the_version_that_was_read(
@@ -519,7 +470,8 @@ def test_the_help_file_has_the_tags_that_are_spoken_of(vim: Neovim, tmp_path: Pa
 def test_what_a_formatter_of_the_workspace_made_of_it_is_in_the_buffer_and_a_check_refuses(
     vim: Neovim, shared: Workplace
 ) -> None:
-    vim.command("lua require('editd').setup{wait_milliseconds = 15000}")  # a hook is a process, or two
+    # A hook is a process, or two.
+    vim.command("lua require('editd').setup{merge = 'ask', wait_milliseconds = 15000}")
     file = opened(vim, shared, "text.loud")
     vim.command("call setline(1, 'mine')\nwrite")
     assert file.read_text() == TEN.replace("line 1\n", "mine\n").upper()

@@ -41,9 +41,15 @@ function M.all(root, path)
   return found
 end
 
---- Call `listener(buf)` whenever the buffer agrees with its file again.
+--- Call `listener(buf)` whenever the buffer has another base, or is not followed any more.
 function M.on_settled(listener)
   listeners[#listeners + 1] = listener
+end
+
+local function notify(buf)
+  for _, listener in ipairs(listeners) do
+    listener(buf)
+  end
 end
 
 local function lines_of(buf)
@@ -89,6 +95,7 @@ function M.detach(buf)
       vim.cmd('setlocal autoread<')
     end)
   end
+  notify(buf)
 end
 
 --- Return the version that `buf` was read at, and its lines. Return nil if its bytes cannot be
@@ -101,12 +108,7 @@ local function what_was_read(buf, name, is_renamed)
   if is_renamed or vim.bo[buf].modified then -- for example recovered from a swap file
     return blob.version(disk), codec.decode(disk).lines
   end
-  local before = { vim.fn.getpos("'["), vim.fn.getpos("']") }
   local bytes = codec.as_it_is(buf)
-  if buf == api.nvim_get_current_buf() then
-    vim.fn.setpos("'[", before[1])
-    vim.fn.setpos("']", before[2])
-  end
   if bytes ~= disk then
     return nil
   end
@@ -138,9 +140,7 @@ function M.attach(buf, is_renamed)
   else
     daemon:open(true)
   end
-  for _, listener in ipairs(listeners) do
-    listener(buf)
-  end
+  notify(buf)
 end
 
 --- Handle Vim's notice of a changed file; ignore it if editd reports the change.
@@ -217,9 +217,7 @@ function M.settle(buf, version, lines)
   state.base, state.base_lines, state.stale = version, lines, nil
   M.unmark(buf)
   note_time(buf)
-  for _, listener in ipairs(listeners) do
-    listener(buf)
-  end
+  notify(buf)
   vim.cmd('redrawstatus!')
 end
 
@@ -265,6 +263,30 @@ function M.merge_into(buf, bytes, version, theirs)
     vim.fn.setreg('/', '^<<<<<<< ')
   end
   return conflicts
+end
+
+--- End the block of changes that one `undo` takes back.
+local function end_undo_block(buf)
+  api.nvim_buf_call(buf, function()
+    vim.cmd('let &l:undolevels = &l:undolevels')
+  end)
+end
+
+--- Take the file's change into a changed buffer if both merge; return whether they do. One `undo` takes it
+--- out again.
+local function rebase(buf, file, transaction)
+  local state = states[buf]
+  local read = codec.decode(file.content)
+  local lines, conflicts = hunks.merge(state.base_lines, lines_of(buf), read.lines, { mine = '', theirs = '' })
+  if conflicts > 0 then
+    return false
+  end
+  end_undo_block(buf)
+  hunks.put(buf, lines)
+  end_undo_block(buf)
+  M.settle(buf, file.version, read.lines)
+  tell.say(state.path .. ' has taken in ' .. (transaction and tell.author(transaction) or 'the change of its file'))
+  return true
 end
 
 --- Return whether the buffer still has conflicts that a merge has marked.
@@ -329,7 +351,7 @@ function M.refresh(buf, transaction)
     elseif codec.as_it_is(buf) == file.content then
       M.unmodify(buf)
       M.settle(buf, file.version, lines_of(buf))
-    else
+    elseif config.values.merge ~= 'auto' or state.base == vim.NIL or not vim.bo[buf].modified or not rebase(buf, file, transaction) then
       local by = transaction and ' (' .. tell.author(transaction) .. ')' or ''
       M.mark(buf, { what = 'has changed' .. by, version = file.version, hint = ':Editd merge merges it, :Editd reload drops your changes.' })
     end
@@ -374,13 +396,14 @@ connection.on_event(function(daemon, event)
       M.look(buf)
     end
   end
-  if event.event ~= 'session' and event.event ~= 'lease' then
+  if not vim.tbl_contains({ 'session', 'lease', 'document' }, event.event) then
     vim.cmd('redrawstatus!')
   end
 end)
 
 --- Follow the open buffers, and those that will be read.
 function M.start()
+  require('editd.holds')
   local readers = api.nvim_create_augroup('editd', { clear = true })
   api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufFilePost' }, {
     group = readers,

@@ -34,11 +34,26 @@ local function with_options(options, body)
   return result
 end
 
+--- Return the bytes that `:write` would write of `buf`, and leave the marks of the last change as they are.
+function M.unsaved(buf)
+  local marks = {}
+  for _, name in ipairs({ '[', ']' }) do
+    marks[name] = vim.api.nvim_buf_get_mark(buf, name)
+  end
+  local bytes = M.encode(buf)
+  for name, position in pairs(marks) do
+    if position[1] > 0 then
+      pcall(vim.api.nvim_buf_set_mark, buf, name, position[1], position[2], {})
+    end
+  end
+  return bytes
+end
+
 --- Return the unchanged bytes of `buf`, its last line with an end only if it has one.
 function M.as_it_is(buf)
   local fixes = vim.bo[buf].fixendofline
   vim.bo[buf].fixendofline = false
-  local bytes = M.encode(buf)
+  local bytes = M.unsaved(buf)
   vim.bo[buf].fixendofline = fixes
   return bytes
 end

@@ -51,59 +51,106 @@ function M.origins(before, after)
   return origins
 end
 
---- Return the changes of a list that touch each other from `index` on, within one region.
-local function reach(changes, index, to)
-  while changes[index] and changes[index].from <= to do
-    to = math.max(to, changes[index].to)
-    index = index + 1
+--- Return the changes from `base` to `side`, with their new lines. A change that keeps the number of lines
+--- is split into single lines, unless one of `others` inserts lines inside it.
+local function changes_of(base, side, others)
+  local found = {}
+  for _, change in ipairs(M.between(base, side)) do
+    local lines = vim.list_slice(side, change.first, change.last - 1)
+    local is_whole = #lines ~= change.to - change.from
+    for _, other in ipairs(others) do
+      is_whole = is_whole or (other.from == other.to and change.from < other.from and other.from < change.to)
+    end
+    if is_whole then
+      found[#found + 1] = { from = change.from, to = change.to, lines = lines }
+    else
+      for index, line in ipairs(lines) do
+        found[#found + 1] = { from = change.from + index - 1, to = change.from + index, lines = { line } }
+      end
+    end
   end
-  return index, to
+  return found
 end
 
---- Return the lines of `side` for lines `from` up to `to` of the base, with its changes `low` to `high`.
-local function part(side, changes, low, high, from, to)
-  local before, after = changes[low - 1], changes[high - 1]
-  local first = from + (before and before.last - before.to or 0)
-  local last = to + (after and after.last - after.to or 0)
-  return vim.list_slice(side, first, last - 1)
+--- Return whether two changes change the same line, or insert lines at the same point.
+local function collide(one, other)
+  if one.from == one.to and other.from == other.to then
+    return one.from == other.from
+  end
+  return one.from < other.to and other.from < one.to
+end
+
+local function collides_with_any(change, others)
+  for _, other in ipairs(others) do
+    if collide(change, other) then
+      return true
+    end
+  end
+  return false
+end
+
+--- Return both sides' changes in the order of their lines: `{side, change}`.
+local function in_order(mine, theirs)
+  local both = {}
+  for side, changes in ipairs({ mine, theirs }) do
+    for _, change in ipairs(changes) do
+      both[#both + 1] = { side = side, change = change }
+    end
+  end
+  table.sort(both, function(one, other)
+    if one.change.from ~= other.change.from then
+      return one.change.from < other.change.from
+    elseif one.change.to ~= other.change.to then
+      return one.change.to < other.change.to
+    end
+    return one.side < other.side
+  end)
+  return both
+end
+
+--- Return lines `from` up to `to` of the base with `changes` of them made.
+local function changed(base, changes, from, to)
+  local lines = {}
+  for _, change in ipairs(changes) do
+    vim.list_extend(lines, base, from, change.from - 1)
+    vim.list_extend(lines, change.lines)
+    from = change.to
+  end
+  return vim.list_extend(lines, base, from, to - 1)
 end
 
 --- Return the merge of `mine` and `theirs`, both made from `base`, and the number of marked conflicts.
---- `names` are those of the two sides.
+--- `names` are those of the two sides. As in the daemon's trial, only changes of the same line conflict.
 function M.merge(base, mine, theirs, names)
-  local a, b = M.between(base, mine), M.between(base, theirs)
-  local out, conflicts, copied, i, j = {}, 0, 1, 1, 1
-  local function add(lines)
-    vim.list_extend(out, lines)
-  end
-  while a[i] or b[j] do
-    local from = math.min(a[i] and a[i].from or math.huge, b[j] and b[j].from or math.huge)
-    local to, i_end, j_end = from, i, j
+  local others = changes_of(base, theirs, {})
+  local both = in_order(changes_of(base, mine, others), others)
+  local out, conflicts, copied, index = {}, 0, 1, 1
+  while both[index] do
+    local sides, from, to = { {}, {} }, both[index].change.from, 0
     repeat
-      local reached = to
-      i_end, to = reach(a, i_end, to)
-      j_end, to = reach(b, j_end, to)
-    until to == reached
-    add(vim.list_slice(base, copied, from - 1))
-    local ours, others = part(mine, a, i, i_end, from, to), part(theirs, b, j, j_end, from, to)
-    if j_end == j or vim.deep_equal(ours, others) then
-      add(ours)
-    elseif i_end == i then
-      add(others)
+      local one = both[index]
+      table.insert(sides[one.side], one.change)
+      to, index = math.max(to, one.change.to), index + 1
+    until not both[index] or not collides_with_any(both[index].change, sides[3 - both[index].side])
+    vim.list_extend(out, base, copied, from - 1)
+    local ours, yours = changed(base, sides[1], from, to), changed(base, sides[2], from, to)
+    if #sides[2] == 0 or vim.deep_equal(ours, yours) then
+      vim.list_extend(out, ours)
+    elseif #sides[1] == 0 then
+      vim.list_extend(out, yours)
     else
       conflicts = conflicts + 1
-      add({ '<<<<<<< ' .. names.mine })
-      add(ours)
-      add({ '||||||| as it was read' })
-      add(vim.list_slice(base, from, to - 1))
-      add({ '=======' })
-      add(others)
-      add({ '>>>>>>> ' .. names.theirs })
+      out[#out + 1] = '<<<<<<< ' .. names.mine
+      vim.list_extend(out, ours)
+      out[#out + 1] = '||||||| as it was read'
+      vim.list_extend(out, base, from, to - 1)
+      out[#out + 1] = '======='
+      vim.list_extend(out, yours)
+      out[#out + 1] = '>>>>>>> ' .. names.theirs
     end
-    copied, i, j = to, i_end, j_end
+    copied = to
   end
-  add(vim.list_slice(base, copied, #base))
-  return out, conflicts
+  return vim.list_extend(out, base, copied, #base), conflicts
 end
 
 return M

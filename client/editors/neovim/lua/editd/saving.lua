@@ -264,6 +264,7 @@ function submit(buf, save)
   state.saving = save
   local params = { edits = { edit_of(state, save) }, request_id = request_id(), message = 'Save ' .. state.path }
   params.on_stale = save.merge and 'merge' or 'reject'
+  params.on_unsaved = 'ignore' -- the user decides about a save
   params.return_content = true -- a merge or a formatter of the workspace may have changed it
   connection.of(state.root):request('apply', params, function(err, result)
     answered(buf, save, err, result)
