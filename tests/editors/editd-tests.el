@@ -529,6 +529,7 @@
 (ert-deftest a-buffer-with-changes-gets-a-mark-and-merges ()
   (let ((file (tests-file "a\nb\nc\nd\n")))
     (visiting file
+      (setq-local editd-merge-changes 'ask)
       (goto-char (point-min))
       (insert "mine\n")
       (should (equal (editd--lighter) " editd"))
@@ -582,6 +583,7 @@
         (rounds (string-to-number (or (getenv "EDITD_TEST_ROUNDS") "12")))
         (asked 0) (lines nil))
     (visiting file
+      (setq-local editd-merge-changes 'ask)
       (cl-letf (((symbol-function 'read-multiple-choice) (lambda (&rest _) (cl-incf asked) '(?m "merge"))))
         (dotimes (round rounds)
           (goto-char (point-min))
@@ -603,6 +605,87 @@
       (should (= asked (* 3 (/ rounds 4))))
       (dolist (line lines)
         (should (string-match-p (format "^%s$" line) (holds file)))))))
+
+;;; Unsaved text
+
+(defun held (file)
+  "The holds of FILE, as pairs of a base and a version."
+  (let ((path (file-relative-name file tests-root)))
+    (cl-loop for document across (plist-get (their 'document.list nil) :documents)
+             when (equal (plist-get document :path) path)
+             collect (cons (plist-get document :base) (plist-get document :version)))))
+
+(defun held-as-here-p (file)
+  "Does the daemon hold this buffer's text of FILE, on its base?"
+  (equal (held file) (list (cons editd--base (editd--version (car (editd--encoded)))))))
+
+(ert-deftest unsaved-text-takes-in-an-edit-of-other-lines ()
+  (let ((file (tests-file "a\nb\nc\nd\n")))
+    (visiting file
+      (append-text "mine\n")
+      (eventually (held-as-here-p file))
+      (let* ((answer (their 'apply `(:edits [(:op "replace" :path ,editd--path :old "a\n" :new "theirs\n")])))
+             (seq (plist-get (plist-get answer :transaction) :seq)))
+        (should (equal (plist-get (aref (plist-get answer :files) 0) :unsaved) "merged"))
+        (should (string-match-p "Merged the changes by robot in night in .*; it is not saved yet"
+                                (saying (eventually (equal (buffer-string) "theirs\nb\nc\nd\nmine\n")))))
+        (should seq))
+      (should (buffer-modified-p))
+      (eventually (held-as-here-p file))
+      (let ((both (buffer-string)))
+        (undo-only)
+        (should (equal (buffer-string) "a\nb\nc\nd\nmine\n"))
+        (editd--replace both))
+      (answering nil (save-buffer))
+      (should (equal (holds file) "theirs\nb\nc\nd\nmine\n"))
+      (should-not (held file)))))
+
+(ert-deftest unsaved-lines-are-not-for-others ()
+  (let ((file (tests-file "a\nb\nc\n")))
+    (visiting file
+      (goto-char (point-min))
+      (forward-line 1)
+      (insert "mine ")
+      (eventually (held-as-here-p file))
+      (let* ((edit `(:edits [(:op "replace" :path ,editd--path :old "b\n" :new "theirs\n")]))
+             (refusal (should-error (their 'apply edit) :type 'jsonrpc-error))
+             (data (alist-get 'jsonrpc-error-data (cddr refusal))))
+        (should (equal (plist-get data :name) "unsaved"))
+        (should (equal (plist-get (plist-get data :data) :lines) [(:start_line 2 :end_line 2)]))
+        (should (string-match-p "unsaved changes in emacs, in line 2,"
+                                (alist-get 'jsonrpc-error-message (cddr refusal))))
+        (should (equal (holds file) "a\nb\nc\n"))))
+    (eventually (null (held file)))))   ; the buffer was killed
+
+(ert-deftest unsaved-text-of-a-private-file-stays-here ()
+  (let ((file (tests-file "TOKEN=1\n" ".env.local")))
+    (visiting file
+      (setq-local editd-private '("*.env*"))
+      (append-text "TOKEN=2\n")
+      (eventually (held file))
+      (should (equal (held file) (list (cons editd--base nil))))
+      (setq-local editd-share-unsaved nil)
+      (editd--hold)
+      (eventually (null (held file)))
+      (setq-local editd-share-unsaved 'flag editd-private nil)
+      (editd--hold)
+      (eventually (equal (held file) (list (cons editd--base nil)))))))
+
+(ert-deftest unsaved-text-of-one-mebibyte-is-typed-into ()
+  (let ((file (tests-file (mapconcat (lambda (n) (format "%063d\n" n)) (number-sequence 1 16380) "")))
+        (longest 0))
+    (visiting file
+      (dotimes (n 30)
+        (let ((began (float-time)))
+          (goto-char (point-min))
+          (forward-line (* 2 n))
+          (insert "typed ")
+          (setq longest (max longest (- (float-time) began))))
+        (accept-process-output nil 0.05))
+      (should (< longest 1))
+      (eventually (held-as-here-p file))
+      (their 'apply `(:edits [(:op "replace" :path ,editd--path :old ,(format "%063d\n" 9999) :new "theirs\n")]))
+      (eventually (save-excursion (goto-char (point-min)) (search-forward "\ntheirs\n" nil t))))))
 
 ;;; History
 

@@ -13,8 +13,11 @@
 ;; - A save is made for the version of the file that the buffer was read at.
 ;;   If an agent, a shell or another editor has changed the file since,
 ;;   nothing is overwritten: you choose to reload, to merge or to overwrite.
-;; - A buffer without changes follows its file.  A buffer with changes gets a
-;;   mark in the mode line ("editd!"), and `editd-merge' merges the file.
+;; - A buffer without changes follows its file.  A buffer with changes takes in
+;;   a change of its file if both merge.  If not, it gets a mark in the mode
+;;   line ("editd!"), and `editd-merge' marks the conflicts.
+;; - The daemon knows what you have not saved.  An agent's edit that would run
+;;   into it is refused, with the lines.
 ;; - `editd-log', `editd-blame' and `editd-diff' show changes and authors.
 ;;   `editd-undo', `editd-redo' and `editd-rollback' take them back.
 ;;
@@ -87,6 +90,22 @@ The history holds every version, so they are not needed."
 The daemon refuses stale saves, and lock files would enter its history."
   :type 'boolean)
 
+(defcustom editd-merge-changes 'auto
+  "What a buffer with changes does if others have changed its file.
+`auto' takes in a change that merges, and `ask' only marks the buffer."
+  :type '(choice (const auto) (const ask)))
+
+(defcustom editd-share-unsaved 'text
+  "What others learn of your unsaved text.
+`text' sends it to the daemon, which tries the edits of others on it.
+`flag' sends only that there are changes, and nil sends nothing."
+  :type '(choice (const text) (const flag) (const :tag "Nothing" nil)))
+
+(defcustom editd-private '(".env*" "*.pem" "*.key" "id_*" "*.kdbx")
+  "Wildcards for names of files whose unsaved text is never shared.
+For them `editd-share-unsaved' is at most `flag'."
+  :type '(repeat string))
+
 (defcustom editd-diff3-program "diff3"
   "The program that marks conflicts, if both sides changed the same lines."
   :type 'string)
@@ -115,7 +134,12 @@ The daemon refuses stale saves, and lock files would enter its history."
 Nil if there was no file; `editd--unknown' if the version is unknown.")
 (defvar-local editd--theirs nil
   "The version of a later change by others, `gone', or nil.")
-(dolist (variable '(editd-mode editd--root editd--path editd--base editd--theirs))
+(defvar-local editd--held nil
+  "A list of what the daemon holds of this buffer.
+The connection, the path, the base and the buffer's tick; nil for nothing.")
+(defvar-local editd--hold-timer nil "The timer for the next hold, or nil.")
+(dolist (variable '(editd-mode editd--root editd--path editd--base editd--theirs
+                               editd--held editd--hold-timer))
   (put variable 'permanent-local t))    ; a change of the major mode keeps them
 
 (defconst editd--unknown (make-string 40 ?0) "A version that no file has.")
@@ -158,7 +182,9 @@ Nil if there was no file; `editd--unknown' if the version is unknown.")
     (after-save-hook editd--after-save -90)
     (after-revert-hook editd--note-base -90)
     (after-set-visited-file-name-hook editd--enter-again 0)
-    (after-change-major-mode-hook editd--enter-again 0))
+    (after-change-major-mode-hook editd--enter-again 0)
+    (after-change-functions editd--hold-later 0)
+    (kill-buffer-hook editd--release 0))
   "The hooks of a buffer in `editd-mode': functions and depths.")
 (pcase-dolist (`(,_ ,function ,_) editd--hooks)
   (put function 'permanent-local-hook t))
@@ -167,6 +193,7 @@ Nil if there was no file; `editd--unknown' if the version is unknown.")
   "Follow this buffer's file; return nil if it is in no workspace."
   (when-let ((place (editd--place)))
     (unless (equal place (cons editd--root editd--path))
+      (editd--release)
       (setq editd--base editd--unknown editd--theirs nil))
     (setq editd--root (car place) editd--path (cdr place))
     (pcase-dolist (`(,hook ,function ,depth) editd--hooks)
@@ -180,6 +207,7 @@ Nil if there was no file; `editd--unknown' if the version is unknown.")
 
 (defun editd--leave ()
   "Leave this buffer's file to Emacs again."
+  (editd--release)
   (pcase-dolist (`(,hook ,function ,_) editd--hooks)
     (remove-hook hook function t))
   (kill-local-variable 'create-lockfiles)
@@ -287,11 +315,15 @@ Nil if there was no file; `editd--unknown' if the version is unknown.")
 (defun editd--apply (bytes base on-stale &optional dry)
   "Request a write of BYTES over BASE.
 ON-STALE and DRY are those of the protocol."
-  (editd--request
-   'apply
-   `( :edits [(:op "write" :path ,(editd--path-value) :content ,(editd--value bytes) :base ,base)]
-      ,@(when on-stale (list :on_stale on-stale :return_content t))
-      ,@(if dry '(:dry_run t) (list :request_id (editd--request-id))))))
+  (editd--request 'apply (editd--write bytes base on-stale dry)))
+
+(defun editd--write (bytes base on-stale dry)
+  "Return the parameters of a write of BYTES over BASE.
+ON-STALE and DRY are those of the protocol."
+  `( :edits [(:op "write" :path ,(editd--path-value) :content ,(editd--value bytes) :base ,base)]
+     :on_unsaved "ignore"               ; the user decides about a save
+     ,@(when on-stale (list :on_stale on-stale :return_content t))
+     ,@(if dry '(:dry_run t) (list :request_id (editd--request-id)))))
 
 (defun editd--saved (answer bytes coding tick)
   "Handle the daemon's ANSWER to a save of BYTES, encoded by CODING at TICK."
@@ -374,6 +406,73 @@ If the file has changed, ask first."
     (editd--look)))
 
 
+;;; Unsaved text
+
+(defconst editd--pause 0.3 "Seconds from a change to the hold of the text.")
+(defconst editd--pause-max 5 "The longest of these pauses, after a slow hold.")
+(defconst editd--shared-bytes-max (* 1024 1024) "The size of the largest text that is shared.")
+(defvar editd--hold-seconds 0 "The time that the last hold has taken.")
+
+(defun editd--hold-later (&rest _)
+  "Hold this buffer's text after a pause, which is longer for a slow hold."
+  (unless editd--hold-timer
+    (setq editd--hold-timer
+          (run-at-time (min (max editd--pause (* 20 editd--hold-seconds)) editd--pause-max) nil
+                       #'editd--hold-in (current-buffer)))))
+
+(defun editd--hold-in (buffer)
+  "Let the daemon hold the unsaved text of BUFFER, after its pause."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq editd--hold-timer nil)
+      (if (editd--nested-p)
+          (editd--hold-later)
+        (editd--hold)))))
+
+(defun editd--hold ()
+  "Let the daemon hold this buffer's unsaved text, or end its hold."
+  (let* ((workspace (and editd-mode (editd--workspace editd--root)))
+         (connection (and workspace (editd--live-p workspace)
+                          (editd--workspace-connection workspace)))
+         (wanted (list editd--path editd--base (buffer-chars-modified-tick))))
+    (cond ((not (and connection (buffer-modified-p) editd-share-unsaved))
+           (editd--release))
+          ((not (and (eq (car editd--held) connection) (equal (cdr editd--held) wanted)))
+           (let ((began (float-time))
+                 (gc-cons-threshold (max gc-cons-threshold (* 32 editd--shared-bytes-max))))
+             (setq editd--held (cons connection wanted))
+             (editd--send-hold connection (editd--shared-text))
+             (setq editd--hold-seconds (- (float-time) began)))))))
+
+(defun editd--send-hold (connection bytes)
+  "Hold BYTES, or with nil the fact of changes, on CONNECTION."
+  (let ((place (list :path (editd--path-value) :base editd--base)))
+    (ignore-errors                      ; the connection may have just ended
+      (jsonrpc-async-request
+       connection 'document.hold (append place (and bytes (list :content (editd--value bytes))))
+       :success-fn #'ignore :timeout-fn #'ignore
+       :error-fn (lambda (refusal)
+                   (when (and bytes (equal (plist-get (plist-get refusal :data) :name) "too_large"))
+                     (ignore-errors (jsonrpc-notify connection 'document.hold place))))))))
+
+(defun editd--shared-text ()
+  "Return the bytes of this buffer's unsaved text if they may be shared, or nil."
+  (let ((name (file-name-nondirectory editd--path)))
+    (and (eq editd-share-unsaved 'text)
+         (<= (save-restriction (widen) (position-bytes (point-max))) editd--shared-bytes-max)
+         (not (seq-some (lambda (glob) (string-match-p (wildcard-to-regexp glob) name)) editd-private))
+         (editd--encoded-quietly))))
+
+(defun editd--release ()
+  "End the daemon's hold of this buffer's text."
+  (when-let ((connection (car editd--held)))
+    (when (jsonrpc-running-p connection)
+      (ignore-errors
+        (jsonrpc-notify connection 'document.release
+                        (list :path (editd--path-value (nth 1 editd--held)))))))
+  (setq editd--held nil))
+
+
 ;;; The content of the file and of the buffer
 
 (defun editd--note-base ()
@@ -396,6 +495,7 @@ It is the file's version, if Emacs knows of no change since."
                                 -1)) ; as for no file: Emacs sees a change, too
     (setq buffer-file-number (nthcdr 10 (file-attributes buffer-file-name)))
     (set-buffer-modified-p nil)
+    (editd--hold)
     (force-mode-line-update)))
 
 (defun editd--look (&optional transaction)
@@ -412,14 +512,53 @@ It is the file's version, if Emacs knows of no change since."
           ((and now (not (buffer-modified-p)))
            (editd--reload)
            (message "%s was changed%s; reloaded" editd--path (editd--by-whom transaction)))
-          ((not (equal (or version 'gone) editd--theirs))
-           (setq editd--theirs (or version 'gone))
-           (message "%s was %s%s%s" editd--path (if now "changed" "removed") (editd--by-whom transaction)
-                    (cond (now "; merge it with M-x editd-merge")
-                          ((editd--moved-to transaction)
-                           (format ": it is %s now" (editd--moved-to transaction)))
-                          (t "")))))
+          ((and now (eq editd-merge-changes 'auto))
+           (editd--rebase version transaction))
+          (t (editd--mark-changed version transaction)))
     (force-mode-line-update)))
+
+(defun editd--rebase (version transaction)
+  "Take the file's VERSION, made by TRANSACTION if known, into this changed buffer.
+One undo takes it out again.  If both do not merge, mark the buffer.
+Does not wait for the daemon, so that typing goes on."
+  (let* ((buffer (current-buffer))
+         (base editd--base)
+         (tick (buffer-chars-modified-tick))
+         (workspace (editd--workspace editd--root))
+         (bytes (and base (editd--live-p workspace) (editd--encoded-quietly)))
+         (mark (lambda (&rest _)
+                 (when (buffer-live-p buffer)
+                   (with-current-buffer buffer
+                     (when (equal base editd--base)
+                       (editd--mark-changed version transaction)))))))
+    (if (null bytes)
+        (funcall mark)
+      (jsonrpc-async-request
+       (editd--workspace-connection workspace) 'apply (editd--write bytes base "merge" t)
+       :timeout editd-timeout :timeout-fn mark :error-fn mark
+       :success-fn
+       (lambda (answer)
+         (when (buffer-live-p buffer)
+           (with-current-buffer buffer
+             (cond ((not (and editd-mode (equal base editd--base) (buffer-modified-p)))
+                    nil)                ; the buffer was saved or reloaded in the meantime
+                   ((/= tick (buffer-chars-modified-tick))
+                    (editd--rebase version transaction))
+                   (t
+                    (undo-boundary)
+                    (editd--merged answer buffer-file-coding-system (editd--by-whom transaction))
+                    (undo-boundary))))))))))
+
+(defun editd--mark-changed (version transaction)
+  "Mark this buffer: its file has VERSION now, or is gone, by TRANSACTION if known."
+  (unless (equal (or version 'gone) editd--theirs)
+    (setq editd--theirs (or version 'gone))
+    (message "%s was %s%s%s" editd--path (if version "changed" "removed") (editd--by-whom transaction)
+             (cond (version "; merge it with M-x editd-merge")
+                   ((editd--moved-to transaction)
+                    (format ": it is %s now" (editd--moved-to transaction)))
+                   (t ""))))
+  (force-mode-line-update))
 
 (defun editd--left-at (transaction)
   "Return the version of this buffer's file after TRANSACTION, or nil."
@@ -482,6 +621,17 @@ Return nil if that text, encoded, would not be BYTES again."
                        wanted
                      (select-safe-coding-system (point-min) (point-max) wanted nil buffer-file-name))))
       (cons (encode-coding-region (point-min) (point-max) coding t) coding))))
+
+(defun editd--encoded-quietly ()
+  "Return the bytes that Emacs would save, or nil if it would ask for a coding."
+  (save-restriction
+    (widen)
+    (let ((coding (or save-buffer-coding-system buffer-file-coding-system 'no-conversion)))
+      (when (eq (coding-system-type coding) 'undecided)
+        (setq coding (coding-system-change-text-conversion coding 'utf-8)))
+      (unless (and enable-multibyte-characters
+                   (unencodable-char-position (point-min) (point-max) coding))
+        (encode-coding-region (point-min) (point-max) coding t)))))
 
 (defun editd--holds-p (bytes)
   "Return whether this buffer's text is BYTES when encoded."
@@ -564,17 +714,19 @@ If both changed the same lines, mark the conflicts for `smerge-mode'."
            (editd--mark-conflicts (cdr bytes-and-coding))
          (signal (car refusal) (cdr refusal)))))))
 
-(defun editd--merged (answer coding)
-  "Put the merge in ANSWER into this buffer; CODING is the buffer's."
+(defun editd--merged (answer coding &optional by)
+  "Put the merge in ANSWER into this buffer; CODING is the buffer's.
+BY says who has changed the file, as in \" by claude\"."
   (let ((file (aref (plist-get answer :files) 0)))
     (editd--replace (decode-coding-string (editd--bytes (plist-get file :content)) coding))
     (editd--now-based-on (plist-get file :base))
-    (message "Merged the changes of others in %s; it is not saved yet" editd--path)))
+    (message "Merged the changes%s in %s; it is not saved yet" (or by " of others") editd--path)))
 
 (defun editd--now-based-on (version)
   "Make VERSION the base of this buffer's changes."
   (setq editd--base version editd--theirs nil)
   (set-visited-file-modtime)
+  (editd--hold)
   (force-mode-line-update))
 
 (defun editd--mark-conflicts (coding)
@@ -926,16 +1078,28 @@ a prefix argument asks for others."
     (push params (editd--workspace-events workspace))
     (editd--soon workspace)))
 
-(defun editd--soon (workspace)
-  "Handle the events of WORKSPACE when Emacs is idle."
+(defun editd--nested-p ()
+  "Return whether a timer runs while some package waits for an answer.
+That answer would end whatever the timer does, even in the middle."
+  (let ((waits nil))
+    (mapbacktrace (lambda (_evaluated function &rest _)
+                    (when (eq function 'jsonrpc-request) (setq waits t))))
+    waits))
+
+(defun editd--soon (workspace &optional seconds)
+  "Handle the events of WORKSPACE when Emacs is idle, after SECONDS if given."
   (when (and (editd--workspace-events workspace) (not (editd--workspace-timer workspace)))
     (setf (editd--workspace-timer workspace)
-          (run-at-time 0 nil #'editd--take-events workspace))))
+          (run-at-time (or seconds 0) nil #'editd--take-events workspace))))
 
 (defun editd--take-events (workspace)
   "Follow the events of WORKSPACE."
   (setf (editd--workspace-timer workspace) nil)
-  (unless editd--busy
+  (cond
+   (editd--busy)                        ; `editd--request' calls this function later
+   ((editd--nested-p)
+    (editd--soon workspace 0.02))
+   (t
     (let ((events (nreverse (editd--workspace-events workspace)))
           (changed (make-hash-table :test #'equal)))
       (setf (editd--workspace-events workspace) nil)
@@ -946,7 +1110,7 @@ a prefix argument asks for others."
               (when path (puthash (editd--file-name path) transaction changed))))))
       (if (seq-some (lambda (event) (equal (plist-get event :event) "resync")) events)
           (editd--look-everywhere workspace)
-        (editd--look-everywhere workspace changed)))))
+        (editd--look-everywhere workspace changed))))))
 
 (defun editd--look-everywhere (workspace &optional changed)
   "Check the files of all buffers of WORKSPACE.
@@ -957,7 +1121,8 @@ CHANGED, a table from paths to transactions, leaves out the others."
         (let ((transaction (and changed (gethash editd--path changed))))
           (when (or (null changed) transaction)
             (with-demoted-errors "editd: %S"
-              (editd--look transaction))))))))
+              (editd--look transaction)
+              (editd--hold))))))))
 
 
 ;;; The daemon

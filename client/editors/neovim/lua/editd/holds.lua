@@ -14,6 +14,7 @@ local M = {}
 local api = vim.api
 local PAUSE_MILLISECONDS = 300
 local PAUSE_FACTOR = 20 -- a pause is at least this many times as long as the last hold has taken
+local PAUSE_MILLISECONDS_MAX = 5000
 local BYTES_MAX = 1024 * 1024 -- of a text that is shared
 
 local held = {} -- buffer number -> what the daemon holds of it: root, path, base, tick
@@ -93,7 +94,7 @@ local function update_later(buf)
   vim.defer_fn(function()
     waiting[buf] = nil
     M.update(buf)
-  end, math.max(PAUSE_MILLISECONDS, PAUSE_FACTOR * last_milliseconds))
+  end, math.min(math.max(PAUSE_MILLISECONDS, PAUSE_FACTOR * last_milliseconds), PAUSE_MILLISECONDS_MAX))
 end
 
 --- Notice the changes of a buffer, as long as editd follows it.
