@@ -89,6 +89,10 @@ class Told:
         del path, version  # nobody holds anything
         return None
 
+    def note_of_unsaved(self, path: WorkspacePath) -> str | None:
+        del path
+        return None
+
 
 def base_of(content: bytes | None) -> Base:
     return Base(None if content is None else version_of(content))

@@ -181,6 +181,20 @@ def test_content_that_is_not_utf_8_goes_both_ways(shared: Workplace, either: Age
     assert shared.files()["latin.bin"] == b"\xe9"
 
 
+def test_the_model_is_told_what_an_editor_has_not_saved(shared: Workplace, either: Agent) -> None:
+    shared.write({"held.txt": "one\ntwo\nthree\n"})
+    with shared.client() as editor:
+        editor.hello("nvim")
+        editor.document_hold("held.txt", editor.read("held.txt").version, "one\n2\n3\n")
+        read = either.call("read_file", path="held.txt")
+        assert "\nThere are unsaved changes in nvim (lines 2-3); this is the file." in text_of(read)
+        assert read.structured_content["content"] == "one\ntwo\nthree\n"
+        assert read.structured_content["unsaved"][0]["lines"] == [{"start_line": 2, "end_line": 3}]
+        text, data = either.is_refused("apply_edits", edits=[swap("held.txt", "two", "zwei")])
+        assert data["error"] == "unsaved"
+        assert "held.txt has unsaved changes in nvim, in line 2," in text
+
+
 def test_a_large_file_is_read_by_its_lines(shared: Workplace, modern: Agent) -> None:
     shared.write({"large.txt": "line\n" * 100_000})
     text, data = modern.is_refused("read_file", path="large.txt")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -213,6 +218,7 @@ def test_a_read_tells_who_holds_the_file_and_shows_the_text_on_request(agent: Cl
     assert shown.content == TEXT
     assert isinstance(shown.unsaved, list)
     assert [(one.client, one.version) for one in shown.unsaved] == [("vscode", version)]
+    assert shown.unsaved[0].lines == [messages.LineRange(start_line=12, end_line=12)]
     assert editor.read("a.txt").unsaved is UNSET
     text = agent.read("a.txt", unsaved=True)
     assert (text.content, text.version) == (edited(12), version)
@@ -220,6 +226,27 @@ def test_a_read_tells_who_holds_the_file_and_shows_the_text_on_request(agent: Cl
     assert text.unsaved_of.client == "vscode"
     assert agent.read("b.txt", unsaved=True).unsaved_of is UNSET
     assert refused(lambda: agent.read("a.txt", unsaved=True, at=1)).name == "invalid_params"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tool", "arguments"),
+    [
+        ("claude", "str_replace_based_edit_tool", {"command": "view", "path": "/a.txt"}),
+        ("wcgw", "ReadFiles", {"file_paths": ["/a.txt"]}),
+    ],
+)
+def test_a_reading_tool_tells_the_model_of_unsaved_lines(
+    place: Workplace, agent: Client, editor: Client, dialect: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    here = json.loads(json.dumps(arguments).replace("/a.txt", f"{place.root}/a.txt"))
+    call = messages.Tool(dialect=dialect, tool=tool, args=here)
+    note = "There are unsaved changes in vscode (lines 12-13, 20); this is the file."
+    assert note not in str(agent.apply([call]).answers)
+    held(editor, 12, 13, 20)
+    answers = agent.apply([call]).answers
+    assert isinstance(answers, list)
+    assert str(answers[0]).splitlines()[-1] == note
+    assert note not in str(editor.apply([call]).answers), "its own"
 
 
 def test_an_edit_of_the_held_text_is_carried_onto_the_file(
@@ -339,3 +366,108 @@ def test_a_hold_that_races_an_edit_is_before_it_or_after_it(
         assert (place.root / "a.txt").read_text() == base.content.replace(f"line {number}\n", line)
         assert [one.version for one in agent.document_list().documents] == [version_of(changed.encode())]
         editor.document_release("a.txt")
+
+
+@dataclass
+class EditorModel:
+    """An editor as the random test expects it: its connection, and the text that it holds unsaved."""
+
+    client: Client
+    name: str
+    base: list[str] = field(default_factory=list)
+    text: list[str] | None = None  # None: it holds nothing
+
+    def unsaved(self) -> set[int]:
+        assert self.text is not None
+        return {number for number, line in enumerate(self.text) if line != self.base[number]}
+
+    def collisions(self, content: list[str]) -> set[int]:
+        """Return the unsaved lines that `content` changes too. No two changes are the same."""
+        if self.text is None:
+            return set()
+        return {number for number in self.unsaved() if content[number] != self.base[number]}
+
+    def hold(self) -> None:
+        assert self.text is not None
+        held = self.client.document_hold("a.txt", version_of("".join(self.base).encode()), "".join(self.text))
+        assert held.version == version_of("".join(self.text).encode())
+
+    def take_in(self, content: list[str]) -> None:
+        """Merge the file into the text, as an editor does after a transaction."""
+        assert self.text is not None
+        unsaved = self.unsaved()
+        self.text = [self.text[n] if n in unsaved else line for n, line in enumerate(content)]
+        self.base = list(content)
+        self.hold()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_holds_and_edits_are_as_the_model_says(place: Workplace, agent: Client, seed: int) -> None:
+    random, content, serial = Random(seed), list(LINES), count(1)
+    with ExitStack() as stack:
+        editors = [
+            EditorModel(stack.enter_context(place.client()), name) for name in ("nvim", "emacs", "code")
+        ]
+        for editor in editors:
+            editor.client.hello(editor.name)
+        for _ in range(150):
+            editor, number = random.choice(editors), random.randrange(8)
+            new = list(content)
+            new[number] = f"{next(serial)}\n"
+            step = random.choice(["type", "type", "edit", "edit", "take in", "release", "save", "leave"])
+            if step == "type":
+                if editor.text is None:
+                    editor.base, editor.text = list(content), list(content)
+                editor.text[number] = f"{editor.name} {next(serial)}\n"
+                editor.hold()
+            elif step == "edit":
+                on_unsaved: messages.OnUnsaved = random.choice(["merge", "merge", "reject"])
+                holders = [one for one in editors if one.text is not None]
+                colliding = [one for one in holders if one.collisions(new) - one.collisions(content)]
+                blocking = holders if on_unsaved == "reject" else colliding
+                edit = write("a.txt", "".join(new), force=True)
+                if blocking:
+                    error = refused(lambda e=edit, o=on_unsaved: agent.apply([e], on_unsaved=o))  # type: ignore[misc]
+                    assert error.name == "unsaved"
+                    assert {by["client"] for by in error.data["held_by"]} == {one.name for one in blocking}
+                    if on_unsaved == "merge":
+                        assert error.data["lines"] == [{"start_line": number + 1, "end_line": number + 1}]
+                else:
+                    (file,) = agent.apply([edit], on_unsaved=on_unsaved).files
+                    assert file.unsaved == ("merged" if holders else UNSET)
+                    content = new
+            elif editor.text is not None:
+                if step == "take in":
+                    editor.take_in(content)
+                elif step == "save":
+                    editor.text[number] = f"{editor.name} {next(serial)}\n"
+                    editor.take_in(content)
+                    editor.client.apply(
+                        [write("a.txt", "".join(editor.text), force=True)], on_unsaved="ignore"
+                    )
+                    content, editor.text = editor.text, None
+                    for one in editors:  # the user of another editor drops what the save has changed as well
+                        if one.text is not None:
+                            one.text = [
+                                one.base[n] if n in one.collisions(content) else line
+                                for n, line in enumerate(one.text)
+                            ]
+                            one.take_in(content)
+                elif step == "release":
+                    editor.client.document_release("a.txt")
+                    editor.text = None
+                else:
+                    editor.client.close()
+                    editor.client = stack.enter_context(place.client())
+                    editor.client.hello(editor.name)
+                    editor.text = None
+                    holding = sum(one.text is not None for one in editors)
+                    wait_until(lambda n=holding: agent.status().documents == n, "the end of its hold")  # type: ignore[misc]
+            assert (place.root / "a.txt").read_text() == "".join(content)
+            expected = {
+                (one.name, version_of("".join(one.base).encode()), version_of("".join(one.text).encode()))
+                for one in editors
+                if one.text is not None
+            }
+            documents = agent.document_list().documents
+            assert {(one.client, one.base, one.version) for one in documents} == expected

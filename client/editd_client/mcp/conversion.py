@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Change,
         DiffResult,
         FileResult,
+        HeldBy,
         LeaseAcquireResult,
         LeaseListResult,
         LogResult,
@@ -307,7 +308,22 @@ def content(result: ReadResult, start_line: int | None, end_line: int | None) ->
     data = {name: getattr(result, name) for name in ("path", "version", "size", "encoding", "eol", "content")}
     if isinstance(result.lines, int):
         data["lines"] = result.lines
-    return answer(", ".join(facts), result.content, **data)
+    told = ", ".join(facts)
+    if isinstance(result.unsaved, list):
+        data["unsaved"] = result.unsaved
+        told += (
+            f"\nThere are unsaved changes in {' and '.join(map(_holder, result.unsaved))}; this is the file."
+        )
+    return answer(told, result.content, **data)
+
+
+def _holder(held: HeldBy) -> str:
+    """Return who holds a file unsaved, with up to ten ranges of lines."""
+    lines = held.lines if isinstance(held.lines, list) else []
+    ranges = [sorted({one.start_line, one.end_line}) for one in lines[:10]]
+    shown = ", ".join("-".join(map(str, ends)) for ends in ranges)
+    word = "line" if shown.isdigit() else "lines"
+    return f"{held.client} ({word} {shown})" if shown else held.client
 
 
 def _lines(result: ReadResult, first: int, last: int | None) -> str:

@@ -350,6 +350,7 @@ OWN: tuple[McpTool, ...] = (
             path=_of("string"), version=_of("string"), size=_of("integer", "Bytes"), encoding=_TEXT_OR_NULL,
             eol=_of("string"), lines=_of("integer", "Of the whole file, if you read a part"),
             content={"description": "The text; {base64} if it is not UTF-8"},
+            unsaved={**_ITEMS, "description": "Editors with unsaved changes of it, and the lines"},
         ),
     ),
     McpTool(

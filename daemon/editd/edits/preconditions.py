@@ -68,6 +68,10 @@ class BaseSource(Protocol):
         """
         ...
 
+    def note_of_unsaved(self, path: WorkspacePath) -> str | None:
+        """Return a line for the reader of a file that somebody else holds unsaved, or None."""
+        ...
+
 
 class BaseChecker:
     """The versions that the author of a changeset knows of each path in it."""

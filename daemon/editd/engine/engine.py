@@ -70,7 +70,7 @@ from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, by_time
-from editd.engine.unsaved import NOBODY, HeldDocuments, refusal_of
+from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
 from editd.engine.weight import weight_of
 from editd.errors import (
     Broken,
@@ -122,6 +122,7 @@ class _Knowledge(Struct, frozen=True):
     reader: Reader
     expected: Expected  # bases that readers will know after the earlier requests of this turn
     documents: HeldDocuments
+    owner: int  # the connection of the request
 
     def content(self, version: Version) -> bytes | None:
         held = self.documents.text(version) if self.documents.by_path else None
@@ -136,6 +137,9 @@ class _Knowledge(Struct, frozen=True):
     def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
         held = [one for one in self.documents.others(path, NOBODY) if one.version == version]
         return refusal_of(path, held) if held else None
+
+    def note_of_unsaved(self, path: WorkspacePath) -> str | None:
+        return note_of(self.documents.others(path, self.owner), self.history.content)
 
 
 class Engine(Recorder):
@@ -627,7 +631,9 @@ class Engine(Recorder):
         return replace(outcome, unsaved=trial.merged, warnings=outcome.warnings + trial.warnings)
 
     def _plan(self, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})) -> Outcome:
-        knowledge = _Knowledge(self.history, self.seen, request.reader, expected, self.documents)
+        knowledge = _Knowledge(
+            self.history, self.seen, request.reader, expected, self.documents, request.unsaved.owner
+        )
         try:
             return plan(
                 request.edits,

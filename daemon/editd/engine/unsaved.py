@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.edits.line_changes import hunks_between
 from editd.edits.merge import Merged, merge_lines
 from editd.edits.replace import numbered
 from editd.errors import Overloaded, TooLarge, Unsaved
@@ -200,6 +201,29 @@ def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Se
     )
 
 
+def changed_lines(
+    document: HeldDocument, content_of: Callable[[Version], bytes | None]
+) -> list[tuple[int, int]]:
+    """Return the lines of a held text that differ from its base, as their first and last, both included.
+
+    For deleted lines it is the line before. Returns none if a text is not known.
+    """
+    base = b"" if document.base is None else content_of(document.base)
+    return [] if base is None or document.content is None else _ranges(_unsaved(base, document.content))
+
+
+def note_of(documents: Sequence[HeldDocument], content_of: Callable[[Version], bytes | None]) -> str | None:
+    """Return a line for the reader of a file that others hold unsaved, or None if nobody does."""
+    if not documents:
+        return None
+    ranges = [changed_lines(document, content_of)[:10] for document in documents]
+    holders = [
+        f"{document.client} ({numbered(*lines)})" if lines else document.client
+        for document, lines in zip(documents, ranges, strict=True)
+    ]
+    return f"There are unsaved changes in {' and '.join(holders)}; this is the file."
+
+
 def _new_collisions(base: bytes, held: bytes, change: Change[FileState]) -> set[int] | None:
     """Return the held lines that the edit collides with and the file before it did not, or None."""
     after = change.after
@@ -215,11 +239,25 @@ def _new_collisions(base: bytes, held: bytes, change: Change[FileState]) -> set[
 
 
 def _collisions(base: bytes, held: bytes, content: bytes) -> set[int] | None:
-    """Return the held lines that both sides changed: None if they merge, no lines if they have none."""
+    """Return the unsaved lines that `content` changes too: None if they merge, no lines if they have none."""
     result = merge_lines(base, held, content)
     if isinstance(result, Merged):
         return None
-    return {line for one in result.regions for line in range(one.start_line, one.end_line + 1)}
+    lines = {line for one in result.regions for line in range(one.start_line, one.end_line + 1)}
+    return lines.intersection(_unsaved(base, held)) or lines  # a region may have saved lines beside them
+
+
+def _unsaved(base: bytes, held: bytes) -> list[int]:
+    """Return the lines of `held`, from 1, that differ from the base."""
+    if b"\0" in base + held:
+        return []
+    return sorted(
+        {
+            line
+            for change in hunks_between(base, held)
+            for line in range(max(change.first_line, 1), change.first_line + max(len(change.lines), 1))
+        }
+    )
 
 
 def _ranges(lines: Sequence[int]) -> list[tuple[int, int]]:

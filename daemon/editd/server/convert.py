@@ -496,9 +496,18 @@ def unsaved_state(saved: FileState | None, document: HeldDocument) -> FileState:
     return FileState(content) if saved is None else saved.with_content(content)
 
 
-def held_by(document: HeldDocument) -> messages.HeldBy:
+def held_by(
+    document: HeldDocument, changed: Sequence[tuple[int, int]] | UnsetType = UNSET
+) -> messages.HeldBy:
+    lines = (
+        changed if changed is UNSET else [messages.LineRange(start_line=a, end_line=b) for a, b in changed]
+    )
     return messages.HeldBy(
-        client=document.client, session=document.session, base=document.base, version=document.version
+        client=document.client,
+        session=document.session,
+        base=document.base,
+        version=document.version,
+        lines=lines,
     )
 
 

@@ -370,6 +370,10 @@ class ToolApi:
         """Move the file; FileMissing, or FileExists if `to` exists."""
         self._work.move(path, to, self._base)
 
+    def note_of_unsaved(self, path: WorkspacePath) -> str | None:
+        """Return a line about what an editor holds of this file unsaved, for the answer to a reader."""
+        return self._work.knowledge.note_of_unsaved(self._work.resolve(path))
+
     def names(self, given: str) -> list[str] | None:
         """Return the names in a folder on disk, sorted, folders with a final `/`; None if it is no folder.
 

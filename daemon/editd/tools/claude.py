@@ -138,7 +138,9 @@ def _view(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     span = range_of(given.get("view_range"), len(lines))
     api.note(OWN, path, ReadMark(Base(api.version(path)), None if span is None else (span,)))
     first, last = span or (1, len(lines))
-    return f"Here's the result of running `cat -n` on {name}:\n{numbered(lines[first - 1 : last], first)}"
+    note = api.note_of_unsaved(path)
+    shown = numbered(lines[first - 1 : last], first) + (f"{note}\n" if note else "")
+    return f"Here's the result of running `cat -n` on {name}:\n{shown}"
 
 
 def _below(api: ToolApi, folder: str, names: Sequence[str], depth: int = 1) -> list[str]:

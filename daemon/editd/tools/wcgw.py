@@ -64,6 +64,7 @@ def read_files(arguments: Mapping[str, Any], api: ToolApi) -> str:
         name = f"{api.root}/{path}"
         answer.append(f'<file-contents-numbered path="{name}:{_spelled(shown)}">')
         answer += [body, "</file-contents-numbered>"]
+        answer += filter(None, [api.note_of_unsaved(path)])
         if shown[-1][1] < last:
             answer.append(
                 f"This is too long to be shown at once; go on with {name}:{shown[-1][1] + 1}-{last}."

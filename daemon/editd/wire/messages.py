@@ -889,13 +889,14 @@ class CheckResult(Result):
     aside: str | None  # the folder that the damaged files were moved to
 
 
-class HeldBy(Result):
+class HeldBy(Result, kw_only=True):
     """Who holds a file unsaved, and in what version; null without the text."""
 
     client: str
     session: str | None
     base: str | None
     version: str | None
+    lines: list[LineRange] | UnsetType = UNSET  # of its text that are not saved, in the answer to a `read`
 
 
 class DocumentEntry(HeldBy):

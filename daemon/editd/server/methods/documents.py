@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from editd.engine.unsaved import UnsavedRule
+from editd.engine.unsaved import UnsavedRule, changed_lines
 from editd.errors import InvalidParams
 from editd.server import convert
 from editd.wire import messages
@@ -106,4 +106,7 @@ class DocumentMethods:
     ) -> messages.ReadResult:
         """Add to a file that was read the others who hold it unsaved."""
         held = self.held.others(path, caller.number) if self.held.by_path else []
-        return replace(result, unsaved=list(map(convert.held_by, held))) if held else result
+        if not held:
+            return result
+        content_of = self._engine.history.content
+        return replace(result, unsaved=[convert.held_by(one, changed_lines(one, content_of)) for one in held])
