@@ -15,18 +15,24 @@ from editd_client.review.query import QueryError, TransactionQuery
         ("session:a session:b kind:undo", {"session": ["a", "b"], "kind": ["undo"]}),
         ("path:src/ retry loop", {"path": ["src"], "grep": "retry loop"}),
         ("path:'a file.py' actor:ann", {"path": ["a file.py"], "actor": ["ann"]}),
+        ("is:unreviewed session:a", {"session": ["a"], "unreviewed": True}),
         ("http://example.org kind:", {"grep": "http://example.org kind:"}),
     ],
 )
 def test_a_query_asks_the_daemon_for_its_words(text: str, params: dict[str, object]) -> None:
     query = TransactionQuery.parse(text)
-    assert {name: value for name, value in query.params.items() if value is not None} == params
+    assert {name: value for name, value in query.params.items() if value} == params
     assert TransactionQuery.parse(query.text) == query
     assert query.is_empty == (not params)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("kind:edits", "'edits' is not a kind"), ("'a", "not finished")]
+    ("text", "message"),
+    [
+        ("kind:edits", "'edits' is not a kind"),
+        ("'a", "not finished"),
+        ("is:old", "'old' is not a state"),
+    ],
 )
 def test_a_wrong_query_is_refused_with_its_reason(text: str, message: str) -> None:
     with pytest.raises(QueryError, match=message):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import author_of, set_pin
+from editd_client.errors import EditdError, PermissionDenied
+from reviewers import PIN, author_of, set_pin
 from web_page import web_page
-from workplace import replace, workplace
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,72 @@ def test_the_work_of_a_session_is_shown_and_then_published(team: Team) -> None:
     assert team.page.post("/publish", {"session": "agent", "do": "make", "message": "Again"}).status == 400
 
 
+def test_a_paused_session_is_refused_with_the_reason_until_it_is_resumed(team: Team) -> None:
+    with team.place.client() as other:
+        other.session_open("busy", actor="codex")
+        asked = team.page.post("/session", {"session": "busy", "do": "ask-pause"})
+        assert "Pause busy?" in asked.text
+        given = {"session": "busy", "do": "pause-refuse", "reason": "wait for ann", "end-leases": "yes"}
+        assert team.page.post("/session", given).status == 303
+        with pytest.raises(PermissionDenied, match="wait for ann"):
+            other.apply([write("b", "x\n")])
+        shown = team.page.get("/agents?session=busy").text
+        assert "edits are refused: wait for ann" in shown
+        assert team.page.post("/session", {"session": "busy", "do": "resume"}).status == 303
+        other.apply([write("b", "x\n")])
+
+
+def test_the_end_of_a_pause_asks_for_the_pin_while_proposals_wait(team: Team) -> None:
+    with team.place.client() as other:
+        other.session_open("keen", actor="codex")
+        team.page.post("/session", {"session": "keen", "do": "pause-propose"})
+        assert "edits wait for a reviewer" in team.page.get("/agents?session=keen").text
+        assert other.apply([write("e", "y\n")]).transaction is None
+        visitor = team.page.another().enter()
+        resumed = {"session": "keen", "do": "resume"}
+        asked = visitor.post("/session", resumed)
+        assert (asked.status, 'action="/session"' in asked.body) == (403, True)
+        assert 'type="password"' in asked.body
+        assert visitor.post("/session", {**resumed, "pin": "0"}).status == 403
+        assert visitor.post("/session", {**resumed, "pin": PIN}).status == 303
+        assert other.apply([write("e", "y\n")]).transaction is not None
+
+
+def test_unreviewed_work_is_listed_until_it_is_marked(team: Team) -> None:
+    with team.place.client() as other:
+        other.session_open("eager", actor="codex")
+        made = other.apply([write("c", "x\n")], message="Unseen").transaction
+        other.apply([write("d", "x\n")], message="Unseen, too")
+    assert made is not None
+    listed = "/timeline?q=is:unreviewed+session:eager"
+    assert "Unseen, too" in team.page.get(listed).text
+    marked = {"seq": str(made.seq), "do": "mark"}
+    assert team.page.post("/review", marked).status == 303
+    assert f"{made.seq} Unseen" not in team.page.get(listed).text
+    assert "reviewed by" in team.page.get(f"/transactions/{made.seq}").text
+    assert team.page.post("/review", {"session": "eager", "do": "mark"}).status == 303
+    assert "No transaction matches" in team.page.get(listed).text
+    assert team.page.post("/review", {**marked, "do": "unmark"}).status == 303
+    assert f"{made.seq} Unseen" in team.page.get(listed).text
+    assert team.page.post("/review", {**marked, "do": "x"}).status == 400
+
+
+def test_a_refusal_is_in_the_timeline_with_its_reason(team: Team) -> None:
+    with team.place.client() as other:
+        other.session_open("late", actor="codex")
+        with pytest.raises(EditdError):
+            other.apply([replace("a", "nowhere", "x")])
+    (refused,) = team.author.log_refusals(session="late").refusals
+    listed = team.page.get("/timeline").body
+    assert f'id="r{refused.number}"' in listed
+    assert f'id="r{refused.number}"' in team.page.get("/timeline?q=session:late").body
+    assert f'id="r{refused.number}"' not in team.page.get("/timeline?q=session:agent").body
+    shown = team.page.get(f"/refusals/{refused.number}")
+    assert f"Refused: {refused.error}" in shown.text
+    assert refused.message in shown.text
+    assert team.page.get("/refusals/99999").status == 404
+
+
 def test_the_leases_of_a_session_are_ended_after_a_question(team: Team) -> None:
     team.author.lease_acquire(["src/**"], 600)
     assert "lease on src/** until" in team.page.get("/agents?session=agent").text
@@ -87,7 +154,7 @@ def test_a_session_is_closed_after_a_question(team: Team) -> None:
     assert "Close the session done?" in asked.text
     assert team.page.post("/session", {"session": "done", "do": "withdraw"}).status == 303
     assert "done" not in [one.session for one in team.author.session_list().sessions]
-    assert team.author.proposal_get(1).state == "withdrawn"
+    assert [one.session for one in team.author.proposal_list(state=["withdrawn"]).proposals] == ["done"]
     assert team.page.post("/session", {"session": "done", "do": "close"}).status == 400
     assert team.page.post("/session", {"session": "agent", "do": "x"}).status == 400
 

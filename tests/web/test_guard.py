@@ -51,7 +51,7 @@ PATHS = (
 )  # fmt: skip
 FORMS = (
     "/proposals/1/decide", "/proposals/1/comment", "/proposals/1/try", "/undo", "/redo", "/rollback",
-    "/restore", "/publish", "/session", "/allow",
+    "/restore", "/publish", "/session", "/review", "/allow",
 )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import pytest
+
+from editd_client.errors import EditdError
 from reviewers import reviewer_of
 from web_page import PART
 from workplace import TOP, replace
@@ -53,6 +56,21 @@ def test_a_change_comes_as_the_parts_that_differ(page: WebPage, author: Client) 
             assert name == "part"
             found[data["id"]] = data["html"]
     assert "#five" not in found["list"]
+
+
+def test_a_refusal_and_a_mark_are_seen_at_once(page: WebPage, author: Client, place: Workplace) -> None:
+    made = author.apply([replace("a", "#5\n", "#five\n")]).transaction
+    assert made is not None
+    with page.opened("GET", events_at(page, "/timeline")) as stream:
+        with pytest.raises(EditdError):
+            author.apply([replace("a", "nowhere", "x")])
+        while "refused: no_match" not in (html := next_event(stream)[1]["html"]):
+            continue
+        assert "unreviewed" in html
+        with reviewer_of(place) as reviewer:
+            reviewer.review_mark([made.seq])
+        while "unreviewed</span>" in next_event(stream)[1]["html"]:
+            continue
 
 
 def test_another_reviewer_sees_a_decision(page: WebPage, author: Client, place: Workplace) -> None:

@@ -57,6 +57,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("S", "restore", "put the files back to this state…", ("timeline",)),
     Action("b", "blame", "blame the file", ("timeline",)),
     Action("R", "rollback", "roll back the session…", ("timeline", "agents")),
+    Action("M", "review", "mark as reviewed", ("timeline", "agents")),
+    Action("P", "pause", "pause or resume its edits…", ("agents",)),
     Action("m", "publish", "publish its work…", ("agents",)),
     Action("L", "leases", "end its leases…", ("agents",)),
     Action("K", "close", "close the session…", ("agents",)),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LeaseListResult,
         LogCountResult,
         LogResult,
+        PauseEntry,
         ReviewGrantsResult,
         SessionActivity,
         SessionEntry,
@@ -52,6 +53,7 @@ class AgentRow:
     proposals: tuple[int, ...]
     leases: tuple[str, ...]
     is_closed: bool = False
+    pause: PauseEntry | None = None
 
     @classmethod
     def of(cls, entry: SessionEntry) -> Self:
@@ -73,6 +75,7 @@ class AgentRow:
             proposals=() if activity is None else tuple(activity.proposals),
             leases=() if activity is None else tuple(activity.leases),
             is_closed=entry.state == "closed",
+            pause=entry.paused,
         )
 
     @classmethod
@@ -85,6 +88,15 @@ class AgentRow:
             last_time=None if last is None else datetime.fromisoformat(last.time),
             edits=count, undone=0, added=None, deleted=None, proposals=(), leases=(),
         )  # fmt: skip
+
+    @property
+    def pause_text(self) -> str:
+        """The pause in words, or nothing."""
+        if self.pause is None:
+            return ""
+        reason = f": {self.pause.reason}" if self.pause.reason else ""
+        effect = "edits are refused" if self.pause.action == "refuse" else "edits wait for a reviewer"
+        return f"paused by {self.pause.by}, {effect}{reason}"
 
     @property
     def needs_reviewer(self) -> bool:

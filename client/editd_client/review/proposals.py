@@ -157,17 +157,13 @@ def running_text(check: RunningCheck) -> str:
 
 def matching(entries: Iterable[ProposalEntry], query: TransactionQuery) -> list[ProposalEntry]:
     """Return the proposals that match a query, as `log` matches transactions."""
-
-    def is_in(path: str) -> bool:
-        return any(path == folder or path.startswith(f"{folder}/") for folder in query.path)
-
     return [
         one
         for one in entries
         if (not query.session or one.session in query.session)
         and (not query.actor or one.actor in query.actor)
         and (not query.kind or one.kind in query.kind)
-        and (not query.path or any(map(is_in, one.paths)))
+        and (not query.path or any(map(query.is_below, one.paths)))
         and query.grep.casefold() in one.message.casefold()
     ]
 

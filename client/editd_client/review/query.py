@@ -1,4 +1,4 @@
-"""The query of a timeline, as a person types it: `session:claude-2 path:src kind:edit retry`."""
+"""The query of a timeline, as a person types it: `session:claude-2 path:src is:unreviewed retry`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 KINDS: tuple[str, ...] = get_args(Kind)
 FIELDS = ("session", "actor", "path", "kind")
+UNREVIEWED = "is:unreviewed"
 
 
 class QueryError(ValueError):
@@ -23,6 +24,7 @@ class QueryError(ValueError):
 class TransactionQuery:
     """The transactions of a timeline: any of the values of each field, and a text in the message.
 
+    With `is_unreviewed`, only work of agents that no person has approved or marked as reviewed.
     Created by `parse`, so that its kinds exist. An empty query matches every transaction.
     """
 
@@ -31,6 +33,7 @@ class TransactionQuery:
     path: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     grep: str = ""
+    is_unreviewed: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -44,32 +47,43 @@ class TransactionQuery:
             raise QueryError(f"{text!r} is not finished: {error}.") from None
         values: dict[str, list[str]] = {field: [] for field in FIELDS}
         plain: list[str] = []
+        is_unreviewed = False
         for word in words:
             field, colon, value = word.partition(":")
-            if colon and field in FIELDS and value:
+            if word == UNREVIEWED:
+                is_unreviewed = True
+            elif colon and field == "is":
+                raise QueryError(f"{value!r} is not a state. The state is unreviewed.")
+            elif colon and field in FIELDS and value:
                 values[field].append(value.rstrip("/") if field == "path" else value)
             else:
                 plain.append(word)
         if unknown := sorted(set(values["kind"]) - set(KINDS)):
             raise QueryError(f"{unknown[0]!r} is not a kind. The kinds are {', '.join(KINDS)}.")
-        return cls(**{field: tuple(some) for field, some in values.items()}, grep=" ".join(plain))
+        fields = {field: tuple(some) for field, some in values.items()}
+        return cls(**fields, grep=" ".join(plain), is_unreviewed=is_unreviewed)
 
     @property
     def text(self) -> str:
         """The query as it is typed."""
         words = [f"{field}:{value}" for field in FIELDS for value in self._values(field)]
+        words += [UNREVIEWED] if self.is_unreviewed else []
         return shlex.join([*words, *([self.grep] if self.grep else [])])
 
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of `log` and `log.count`."""
         fields: dict[str, Any] = {field: list(self._values(field)) or None for field in FIELDS}
-        return {**fields, "grep": self.grep or None}
+        return {**fields, "grep": self.grep or None, "unreviewed": self.is_unreviewed}
 
     @property
     def is_empty(self) -> bool:
         """Whether the query matches every transaction."""
         return self == type(self)()
+
+    def is_below(self, path: str) -> bool:
+        """Whether a path is one of the query's, or below one of them."""
+        return any(path == folder or path.startswith(f"{folder}/") for folder in self.path)
 
     def _values(self, field: str) -> Iterable[str]:
         values: tuple[str, ...] = getattr(self, field)

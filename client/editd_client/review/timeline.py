@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Self
 from editd_client.review.feed import Feed, FeedRequest
 
 if TYPE_CHECKING:
-    from editd.wire.messages import BriefTransaction
+    from collections.abc import Iterable, Sequence
+
+    from editd.wire.messages import BriefTransaction, RefusalEntry
     from editd_client.review.query import TransactionQuery
 
 AHEAD = 60  # rows that are fetched beyond those in view
@@ -34,11 +36,15 @@ class TimelineRow:
     proposal: int | None
     rule: str | None  # the rule that let it land
     commit: str | None  # the commit that it was published in
+    reviewed_by: str | None  # the person who has marked it
+    is_unreviewed: bool  # work of an agent, in force, that no person has approved or marked
 
     @classmethod
     def of(cls, one: BriefTransaction) -> Self:
         """Return the row of a transaction from a `log` with `brief`."""
-        approved_by = getattr(one.approved_by, "rule", None)
+        rule, person = (getattr(one.approved_by, name, None) for name in ("rule", "actor"))
+        marked = getattr(one.reviewed_by, "actor", None)
+        is_work = one.session is not None and one.undone_by is None and one.kind != "claim"
         return cls(
             seq=one.seq,
             id=one.id,
@@ -53,14 +59,68 @@ class TimelineRow:
             undone_by=one.undone_by,
             undoes=tuple(one.undoes),
             proposal=one.proposal if isinstance(one.proposal, int) else None,
-            rule=approved_by,
+            rule=rule,
             commit=getattr(one.published, "commit", None),
+            reviewed_by=marked,
+            is_unreviewed=is_work and person is None and marked is None,
         )
 
     @property
     def files(self) -> str:
         """The file, or the number of files."""
         return self.path or "" if self.files_count == 1 else f"{self.files_count} files"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """A refused edit in the form of a list, as plain values."""
+
+    number: int  # since the daemon began
+    time: datetime
+    method: str
+    error: str
+    who: str
+    paths: tuple[str, ...]
+    text: str  # of the refusal
+    head: int  # the newest transaction at that time
+
+    @classmethod
+    def of(cls, one: RefusalEntry) -> Self:
+        """Return the row of an entry of `log.refusals`."""
+        return cls(
+            number=one.number, time=datetime.fromisoformat(one.time), method=one.method,
+            error=one.error, who=one.session or one.actor or "unknown", paths=tuple(one.paths),
+            text=one.message, head=one.head,
+        )  # fmt: skip
+
+
+def matching_refusals(refusals: Iterable[RefusalRow], query: TransactionQuery) -> list[RefusalRow]:
+    """Return the refusals that match a query: none if it is about kinds, messages or reviews."""
+    if query.kind or query.grep or query.is_unreviewed:
+        return []
+    whose = {*query.session, *query.actor}
+    return [
+        one
+        for one in refusals
+        if (not whose or one.who in whose)
+        and (not query.path or any(query.is_below(path) for path in one.paths))
+    ]
+
+
+def with_refusals(
+    rows: Sequence[TimelineRow], refusals: Iterable[RefusalRow], *, is_end: bool
+) -> list[TimelineRow | RefusalRow]:
+    """Return transactions, newest first, with the refusals between them: each above its `head`.
+
+    Those that are older than the oldest row come last if the history ends there (`is_end`).
+    """
+    left = sorted(refusals, key=lambda one: one.number, reverse=True)
+    merged: list[TimelineRow | RefusalRow] = []
+    for row in rows:
+        while left and left[0].head >= row.seq:
+            merged.append(left.pop(0))
+        merged.append(row)
+    return [*merged, *left] if is_end else merged
 
 
 @dataclass(slots=True)

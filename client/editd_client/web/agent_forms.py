@@ -1,34 +1,53 @@
-"""The forms about a session: a grant for its edits, the commit with its work, its leases and its end."""
+"""The forms about a session: its pause, its leases, its end, its commit, and what is reviewed of its work."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from editd_client.errors import EditdError, refusal
-from editd_client.web.agents_page import pin_detail, publish_detail, session_question
+from editd_client.web.agents_page import PAUSES, QUESTIONS, pin_detail, publish_detail, session_question
 from editd_client.web.form_fields import FormAnswer, first, number, seconds, status_of, text_of
-from editd_client.web.layout import button
+from editd_client.web.layout import counted
 from editd_client.web.site import Desk
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from editd_client.web.form_fields import Form
+    from editd_client.web.layout import Page
     from editd_client.web.markup import Html
     from editd_client.web.visitor import Visitor
+
+MARKS_MAX = 10_000  # in one request
 
 
 async def allow(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
     """Make a grant, or end one."""
+    page = partial(Desk(visitor, workspace).agents, {"session": first(form, "session")})
+    return await _answer(form, visitor, "/allow", _allowed, page)
+
+
+async def session(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
+    """Pause a session or resume it, end its leases, or close it; ask first."""
     desk = Desk(visitor, workspace)
-    query = {"session": first(form, "session")}
-    try:
-        said = await _allowed(form, visitor)
-    except EditdError as error:
-        detail = None
-        if error.data.get("needs_pin"):
-            fields = [(name, one) for name in form if name != "pin" for one in form[name]]
-            detail = pin_detail(error.message, fields)
-        return FormAnswer(await desk.agents(query, detail), error.message, status_of(error))
-    return FormAnswer(await desk.agents(query), said, is_elsewhere=True)
+    name, verb = first(form, "session"), first(form, "do")
+    query = {"session": name}
+    if verb in QUESTIONS:
+        return FormAnswer(await desk.agents(query, session_question(name, QUESTIONS[verb])), "")
+    return await _answer(form, visitor, "/session", _steered, partial(desk.agents, query))
+
+
+async def review(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
+    """Mark a transaction or the work of a session as reviewed, or take the mark back."""
+    desk = Desk(visitor, workspace)
+    seq = number(form, "seq")
+    page = (
+        partial(desk.agents, {"session": first(form, "session")})
+        if seq is None
+        else partial(desk.transaction, seq, {})
+    )
+    return await _answer(form, visitor, "/review", _marked, page)
 
 
 async def publish(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
@@ -52,42 +71,37 @@ async def publish(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
     return FormAnswer(await desk.agents(query), said, is_elsewhere=True)
 
 
-async def session(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
-    """End the leases of a session, or close it; ask first."""
-    desk = Desk(visitor, workspace)
-    name, verb = first(form, "session"), first(form, "do")
-    query = {"session": name}
-    if verb in QUESTIONS:
-        return FormAnswer(await desk.agents(query, _question(name, verb)), "")
+async def _answer(
+    form: Form,
+    visitor: Visitor,
+    action: str,
+    work: Callable[[Form, Visitor], Awaitable[str]],
+    page: Callable[[Html | None], Awaitable[Page]],
+) -> FormAnswer:
+    """Do the work of a form. If the daemon asks for the PIN, ask for it with the same form."""
     try:
-        said = await _steered(name, verb, visitor)
+        if pin := first(form, "pin"):
+            await visitor.reviewer.review_unlock(pin)
+        said = await work(form, visitor)
     except EditdError as error:
-        return FormAnswer(await desk.agents(query), error.message, status_of(error))
-    return FormAnswer(await desk.agents(query), said, is_elsewhere=True)
+        detail = None
+        if error.data.get("needs_pin") or first(form, "pin"):
+            fields = [(name, one) for name in form if name != "pin" for one in form[name]]
+            detail = pin_detail(error.message, action, fields)
+        return FormAnswer(await page(detail), error.message, status_of(error))
+    return FormAnswer(await page(None), said, is_elsewhere=True)
 
 
-QUESTIONS = {
-    "ask-leases": ("End the leases of {}?", "Other sessions may edit these files then."),
-    "ask-close": (
-        "Close the session {}?",
-        "Its work and its proposals stay. Its leases end, and its token is void.",
-    ),
-}
-
-
-def _question(name: str, verb: str) -> Html:
-    title, effect = QUESTIONS[verb]
-    buttons = {
-        "ask-leases": [button("End them", "leases", key="L")],
-        "ask-close": [
-            button("Close it", "close", key="K"),
-            button("Close it, and withdraw its proposals", "withdraw", key="w"),
-        ],
-    }[verb]
-    return session_question(name, title.format(name), effect, *buttons)
-
-
-async def _steered(name: str, verb: str, visitor: Visitor) -> str:
+async def _steered(form: Form, visitor: Visitor) -> str:
+    name, verb = first(form, "session"), first(form, "do")
+    if verb == "resume":
+        await visitor.reviewer.session_resume(name)
+        return f"{name} may edit again."
+    if verb in PAUSES:
+        ends = bool(first(form, "end-leases"))
+        reason = first(form, "reason").strip()
+        await visitor.reviewer.session_pause(name, action=PAUSES[verb], reason=reason, end_leases=ends)
+        return f"{name} is paused."
     client = visitor.editor
     if verb == "leases":
         held = [one for one in (await client.lease_list()).leases if one.session == name]
@@ -100,10 +114,22 @@ async def _steered(name: str, verb: str, visitor: Visitor) -> str:
     raise refusal("invalid_params", "The form names no action.")
 
 
+async def _marked(form: Form, visitor: Visitor) -> str:
+    client, verb, seq = visitor.reviewer, first(form, "do"), number(form, "seq")
+    if verb not in ("mark", "unmark"):
+        raise refusal("invalid_params", "The form names no action.")
+    seqs = [seq] if seq is not None else []
+    if name := first(form, "session"):
+        work = await client.log(session=name, unreviewed=True, limit=MARKS_MAX)
+        seqs += [one.seq for one in work.transactions]
+    if not seqs:
+        return "Everything is reviewed already."
+    marked = (await client.review_mark(seqs, reviewed=verb == "mark")).marked
+    return f"{counted(marked, 'transaction')} {'marked' if verb == 'mark' else 'unmarked'}."
+
+
 async def _allowed(form: Form, visitor: Visitor) -> str:
     client = visitor.reviewer
-    if pin := first(form, "pin"):
-        await client.review_unlock(pin)
     if first(form, "do") == "revoke":
         grant = number(form, "grant") or 0
         await client.review_revoke(grant)

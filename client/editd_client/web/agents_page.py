@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct
 
 from editd_client.review.agents import OUTSIDE
 from editd_client.review.query import TransactionQuery
@@ -25,7 +28,7 @@ from editd_client.web.markup import Html, element, joined
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.wire.messages import GrantEntry, LeaseEntry, PublishResult
+    from editd.wire.messages import GrantEntry, LeaseEntry, PauseAction, PublishResult
     from editd_client.review.agents import AgentRow, Agents
     from editd_client.review.timeline import TimelineRow
 
@@ -65,6 +68,11 @@ def session_path(name: str, query: str = "") -> str:
     return f"/agents?{urlencode(given, errors='surrogateescape')}"
 
 
+def timeline_path(query: TransactionQuery) -> str:
+    """Return the address of the transactions of a query."""
+    return f"/timeline?{urlencode({'q': query.text}, errors='surrogateescape')}"
+
+
 def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
     undone = f" ({row.undone} undone)" if row.undone else ""
     last = [" · ", moment(row.last_time.isoformat())] if row.last_time is not None else None
@@ -79,6 +87,7 @@ def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
             ),
             meta(last, f" · {counted(row.edits, 'edit')}{undone} "),
             line_counts(row.added, row.deleted),
+            element("span", " paused", class_="warn") if row.pause is not None else None,
             class_="second",
         ),
         is_selected=is_selected,
@@ -96,13 +105,17 @@ def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
             "p",
             f"{row.actor} {DOES[row.doing]} {row.what} · " if not is_outside else None,
             f"{row.edits - row.undone} in force, {row.undone} undone · " if not is_outside else None,
-            element("a", "its timeline", href=f"/timeline?{urlencode({'q': query.text})}"),
+            element("a", "its timeline", href=timeline_path(query)),
+            [" · ", element("a", "unreviewed", href=timeline_path(replace(query, is_unreviewed=True)))]
+            if not is_outside
+            else None,
             [
                 joined(" · ", element("a", f"P{number}", href=f"/proposals/{number}"))
                 for number in row.proposals
             ],
             class_="meta",
         ),
+        element("p", row.pause_text, class_="warn") if row.pause is not None else None,
         element("ul", held, class_="leases") if held else None,
     )
 
@@ -141,6 +154,10 @@ def _forms(row: AgentRow, agents: Agents) -> Html:
     return element(
         "div",
         _form("/rollback", row.name, button("Roll back its work…", "preview", action="rollback")),
+        _form("/session", row.name, button("Pause it…", "ask-pause", action="pause"))
+        if row.pause is None
+        else _form("/session", row.name, button("Resume it", "resume", action="pause")),
+        _form("/review", row.name, button("Mark all its work as reviewed", "mark", action="review")),
         _form("/publish", row.name, button("Publish its work…", "preview", action="publish")),
         _form(
             "/session",
@@ -209,7 +226,7 @@ def _grant(grant: GrantEntry) -> Html:
 # ── Questions ─────────────────────────────────────────────────────────────────────────────────
 
 
-def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
+def pin_detail(reason: str, action: str, fields: list[tuple[str, str]]) -> Html:
     """Return a form that asks for the PIN, and sends the same request again."""
     return detail(
         element("p", reason, class_="refusal", role="alert"),
@@ -222,18 +239,66 @@ def pin_detail(reason: str, fields: list[tuple[str, str]]) -> Html:
             ),
             element("button", "Send it again"),
             method="post",
-            action="/allow",
+            action=action,
         ),
         label="PIN",
     )  # fmt: skip
 
 
-def session_question(session: str, title: str, effect: str, *buttons: Html) -> Html:
-    """Return a question about a session, with the buttons that answer it."""
+class SessionQuestion(Struct, frozen=True):
+    """A question about a session, and the buttons that answer it: their words, values and keys."""
+
+    title: str
+    effect: str
+    buttons: tuple[tuple[str, str, str], ...]
+    has_reason: bool = False  # the agent is told a reason
+
+
+PAUSES: dict[str, PauseAction] = {"pause-refuse": "refuse", "pause-propose": "propose"}
+QUESTIONS = {
+    "ask-pause": SessionQuestion(
+        "Pause {}?",
+        "It can still read. The pause holds until you resume it, also after a restart of the daemon.",
+        (
+            ("Refuse its edits", "pause-refuse", "P"),
+            ("Let its edits wait for a reviewer", "pause-propose", "p"),
+        ),
+        has_reason=True,
+    ),
+    "ask-leases": SessionQuestion(
+        "End the leases of {}?",
+        "Other sessions may edit these files then.",
+        (("End them", "leases", "L"),),
+    ),
+    "ask-close": SessionQuestion(
+        "Close the session {}?",
+        "Its work and its proposals stay. Its leases end, and its token is void.",
+        (("Close it", "close", "K"), ("Close it, and withdraw its proposals", "withdraw", "w")),
+    ),
+}
+
+
+def session_question(session: str, question: SessionQuestion) -> Html:
+    """Return a question about a session."""
+    title = question.title.format(session)
+    reason = [
+        element(
+            "label", "Reason, which the agent is told ", element("input", name="reason", maxlength="1000")
+        ),
+        element(
+            "label", element("input", type="checkbox", name="end-leases", value="yes"), " end its leases"
+        ),
+    ]
+    buttons = [button(words, value, key=key) for words, value, key in question.buttons]
     return detail(
         element("h2", title),
-        element("p", effect),
-        _form("/session", session, element("p", buttons, leaving(session_path(session)))),
+        element("p", question.effect),
+        _form(
+            "/session",
+            session,
+            *(reason if question.has_reason else ()),
+            element("p", buttons, leaving(session_path(session))),
+        ),
         label=title,
     )
 

@@ -145,8 +145,9 @@ def _head(shown: ProposalGetResult) -> Html:
 
 
 def _checks(shown: ProposalGetResult) -> Html | None:
-    if not shown.checks:
+    if not shown.checks and not shown.running:
         return None
+    running = [element("li", f"{one.name}: {proposals.running_text(one)}") for one in shown.running]
     rows = [
         element(
             "li",
@@ -162,7 +163,7 @@ def _checks(shown: ProposalGetResult) -> Html | None:
         )
         for one in shown.checks
     ]
-    return joined(element("h3", "Checks"), element("ul", rows, class_="checks"))
+    return joined(element("h3", "Checks"), element("ul", rows, running, class_="checks"))
 
 
 def _file(file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoices) -> Html:

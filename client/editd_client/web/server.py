@@ -59,6 +59,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "/restore": undo_forms.restore,
     "/publish": agent_forms.publish,
     "/session": agent_forms.session,
+    "/review": agent_forms.review,
     "/allow": agent_forms.allow,
 }
 LOOPBACK_TRIES = 5

@@ -11,7 +11,7 @@ from editd_client.errors import refusal
 from editd_client.review.agents import OUTSIDE, Agents, matching_agents
 from editd_client.review.proposals import matching
 from editd_client.review.query import QueryError, TransactionQuery
-from editd_client.review.timeline import TimelineRow
+from editd_client.review.timeline import RefusalRow, TimelineRow, matching_refusals, with_refusals
 from editd_client.web import agents_page, blame_page, proposal_page, timeline_page
 from editd_client.web.layout import HeaderCounts, Page
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from editd_client.web.visitor import Visitor
 
 ROWS = 100  # transactions of a page
+REFUSALS_MAX = 500  # as many as the daemon keeps
 PROPOSALS_MAX = 200  # in the list
 NOTHING: Mapping[str, str] = {}
 
@@ -39,6 +40,8 @@ async def page_at(path: str, query: Mapping[str, str], visitor: Visitor, workspa
             return await desk.timeline(query)
         case ["transactions", seq]:
             return await desk.transaction(_number(seq), query)
+        case ["refusals", number]:
+            return await desk.refusal(_number(number), query)
         case ["blame"]:
             return await desk.blame(query)
         case ["agents"]:
@@ -110,9 +113,24 @@ class Desk:
         if detail is None:
             made = await self._visitor.reviewer.show(seq, hunks=True)
             detail = await asyncio.to_thread(timeline_page.transaction_detail, made)
-        shown = timeline_page.transaction_list(rows, seq, query=text, older=older)
+        selected = timeline_page.transaction_row(seq)
+        shown = timeline_page.transaction_list(rows, selected, query=text, older=older)
         path = _with_query(f"/transactions/{seq}", query)
         return Page(path, f"Transaction {seq}", "timeline", frame, shown, detail, is_live)
+
+    async def refusal(self, number: int, query: Mapping[str, str]) -> Page:
+        """Return the list with a refusal selected, as long as the daemon has it."""
+        latest = await self._visitor.reviewer.log_refusals(after=number - 1, limit=REFUSALS_MAX)
+        row = next((RefusalRow.of(one) for one in latest.refusals if one.number == number), None)
+        if row is None:
+            raise NoSuchPage(str(number))
+        given = {"before": str(row.head + ROWS // 2), **query}
+        (rows, text, older, _), frame = await asyncio.gather(self._rows(given), self._frame())
+        selected = timeline_page.refusal_row(number)
+        listed = timeline_page.transaction_list(rows, selected, query=text, older=older)
+        path = _with_query(f"/refusals/{number}", query)
+        shown = timeline_page.refusal_detail(row)
+        return Page(path, f"Refusal {number}", "timeline", frame, listed, shown)
 
     async def blame(self, query: Mapping[str, str]) -> Page:
         """Return the transactions of a file, with the author of each of its lines."""
@@ -125,7 +143,7 @@ class Desk:
             blamed = await client.blame(path)
         detail = await asyncio.to_thread(
             blame_page.blame_detail, path, blamed.lines, read.content.split("\n"),
-            int(start) if start.isdecimal() and len(start) < 10 else 1,
+            _optional(start) or 1,
         )  # fmt: skip
         listed = {"q": TransactionQuery(path=(path,)).text}
         (rows, text, older, _), frame = await asyncio.gather(self._rows(listed), self._frame())
@@ -168,21 +186,32 @@ class Desk:
         agents.receive(*await asyncio.gather(*map(client.ask, agents.requests())))  # type: ignore[arg-type]
         return agents
 
-    async def _rows(self, query: Mapping[str, str]) -> tuple[Sequence[TimelineRow], str, int | None, str]:
+    async def _rows(
+        self, query: Mapping[str, str]
+    ) -> tuple[Sequence[TimelineRow | RefusalRow], str, int | None, str]:
         """Return the rows of a query, its text, the seq before which older ones are, and its error."""
         text = query.get("q", "")
         try:
             parsed = TransactionQuery.parse(text)
         except QueryError as error:
             return [], text, None, str(error)
-        before = query.get("before", "")
-        asked = requests.log(
-            **parsed.params, limit=ROWS, brief=True, stat=True,
-            before=int(before) if before.isdecimal() and len(before) < 18 else None,
-        )  # fmt: skip
-        result = await self._visitor.reviewer.ask(asked)
+        before = _optional(query.get("before", ""))
+        client = self._visitor.reviewer
+        asked = requests.log(**parsed.params, limit=ROWS, brief=True, stat=True, before=before)
+        result, refused = await asyncio.gather(client.ask(asked), client.log_refusals(limit=REFUSALS_MAX))
         rows = [TimelineRow.of(one) for one in result.transactions]
-        return rows, text, rows[-1].seq if result.more and rows else None, ""
+        refusals = [
+            one
+            for one in matching_refusals(map(RefusalRow.of, refused.refusals), parsed)
+            if before is None or one.head < before
+        ]
+        older = rows[-1].seq if result.more and rows else None
+        return with_refusals(rows, refusals, is_end=older is None), text, older, ""
+
+
+def _optional(text: str) -> int | None:
+    """Return a number of an address, or None if it has none."""
+    return int(text) if text.isdecimal() and len(text) < 18 else None
 
 
 def _number(text: str) -> int:

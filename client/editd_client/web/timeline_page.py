@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from editd_client.review.patch import is_news, rows_of
+from editd_client.review.timeline import RefusalRow
 from editd_client.web.layout import button, detail, hidden, line_counts, listbox, meta, moment, option, search
 from editd_client.web.markup import Html, element
 from editd_client.web.patch_table import heading, lines, table
@@ -21,9 +22,12 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode"
 
 
 def transaction_list(
-    rows: Sequence[TimelineRow], selected: int | None, *, query: str, older: int | None
+    rows: Sequence[TimelineRow | RefusalRow], selected: str | None, *, query: str, older: int | None
 ) -> Html:
-    """Return the transactions of a query, newest first, with a field for it and a link to older ones."""
+    """Return the transactions of a query and the refusals between them, newest first.
+
+    `selected` is the id of a row. Above is a field for the query, and below a link to older ones.
+    """
     words = (
         "No transaction matches." if query else "No transaction yet: editctl replace FILE OLD NEW makes one."
     )
@@ -33,9 +37,14 @@ def transaction_list(
         older_link = element("a", "Older", href=href, class_="older")
     return listbox(
         "Transactions, newest first",
-        [_option(row, query, is_selected=row.seq == selected) for row in rows],
+        [
+            _refusal_option(row, query, selected)
+            if isinstance(row, RefusalRow)
+            else _option(row, query, selected)
+            for row in rows
+        ],
         element("p", words, class_="empty"),
-        search("/timeline", query, "session:claude path:src/ kind:edit words"),
+        search("/timeline", query, "session:claude path:src/ is:unreviewed words"),
         older_link,
     )
 
@@ -88,6 +97,7 @@ def transaction_detail(shown: ShowResult) -> Html:
             else None,
             f", approved by {by}" if by else None,
             " with changes" if made.modified is True else None,
+            f" · reviewed by {_mark(made)}" if _mark(made) else None,
             class_="meta",
         ),
         element("pre", body, class_="message") if body else None,
@@ -114,14 +124,14 @@ def transaction_detail(shown: ShowResult) -> Html:
     )
 
 
-def _option(row: TimelineRow, query: str, *, is_selected: bool) -> Html:
-    suffix = f"?{urlencode({'q': query})}" if query else ""
+def _option(row: TimelineRow, query: str, selected: str | None) -> Html:
+    ident = transaction_row(row.seq)
     classes = "undone" if row.undone_by is not None else None
     files = row.files
     about = [f"P{row.proposal} "] if row.proposal is not None else []
     return option(
-        f"t{row.seq}",
-        f"/transactions/{row.seq}{suffix}",
+        ident,
+        f"/transactions/{row.seq}{_suffix(query)}",
         element("b", f"{row.seq} {row.subject or files or row.kind}", class_=classes),
         element(
             "span",
@@ -130,12 +140,52 @@ def _option(row: TimelineRow, query: str, *, is_selected: bool) -> Html:
             meta(
                 " ", about,
                 f"undoes {', '.join(map(str, row.undoes))} " if row.undoes else "",
-                f"undone by {row.undone_by}" if row.undone_by is not None else "",
+                f"undone by {row.undone_by} " if row.undone_by is not None else "",
             ),
+            element("span", "unreviewed", class_="warn") if row.is_unreviewed else None,
             class_="second",
         ),
-        is_selected=is_selected,
+        is_selected=ident == selected,
     )  # fmt: skip
+
+
+def _refusal_option(row: RefusalRow, query: str, selected: str | None) -> Html:
+    ident = refusal_row(row.number)
+    return option(
+        ident,
+        f"/refusals/{row.number}{_suffix(query)}",
+        element("b", f"refused: {row.error} {' '.join(row.paths[:1])}", class_="minus"),
+        element("span", meta(f"{row.method} · {row.who} · ", moment(row.time.isoformat())), class_="second"),
+        is_selected=ident == selected,
+    )
+
+
+def transaction_row(seq: int) -> str:
+    """Return the id of the row of a transaction."""
+    return f"t{seq}"
+
+
+def refusal_row(number: int) -> str:
+    """Return the id of the row of a refusal."""
+    return f"r{number}"
+
+
+def _suffix(query: str) -> str:
+    return f"?{urlencode({'q': query}, errors='surrogateescape')}" if query else ""
+
+
+def refusal_detail(row: RefusalRow) -> Html:
+    """Return a refused edit, with its reason."""
+    about = f"{row.method} by {row.who}, on {row.head} · "
+    return detail(
+        element("h2", f"Refused: {row.error}"),
+        element("p", about, moment(row.time.isoformat()), class_="meta"),
+        element("p", row.text),
+        element("ul", [element("li", path, class_="path") for path in row.paths], class_="files")
+        if row.paths
+        else None,
+        label=f"Refusal {row.number}",
+    )
 
 
 def _forms(made: Transaction) -> Html:
@@ -156,7 +206,17 @@ def _forms(made: Transaction) -> Html:
             button(f"Roll back all the work of {made.session}…", "preview", action="rollback"),
             session=made.session,
         )
-    return element("div", undo, redo_form(), restore, rollback, class_="forms")
+    review = None
+    if made.session is not None and made.kind != "claim":
+        words, value = ("Take the mark back", "unmark") if _mark(made) else ("Mark as reviewed", "mark")
+        review = _form("review", button(words, value, action="review"), seq=made.seq)
+    return element("div", undo, redo_form(), restore, rollback, review, class_="forms")
+
+
+def _mark(made: Transaction) -> str | None:
+    """Return the person who has marked a transaction as reviewed."""
+    marked: str | None = getattr(made.reviewed_by, "actor", None)
+    return marked
 
 
 def redo_form() -> Html:
