@@ -8,9 +8,17 @@ from urllib.parse import urlencode
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
 from editd_client.review.patch import Syntax, is_news
-from editd_client.web.agents_page import session_path
+from editd_client.web.decision import (
+    WORDS,
+    decision_form,
+    grant_link,
+    hunk_choice,
+    own_text,
+    proposal_path,
+    reopening,
+    trial_form,
+)
 from editd_client.web.layout import (
-    button,
     counted,
     detail,
     line_counts,
@@ -26,14 +34,12 @@ from editd_client.web.patch_table import heading, lines, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.wire.messages import ProposalEntry, ProposalGetResult, ProposalHunk, ReviewComment
+    from editd.wire.messages import ProposalEntry, ProposalGetResult, ReviewComment
     from editd_client.review.proposals import ShownFile, ShownHunk
     from editd_client.web.trials import PageTrial
 
 ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has a page of its own
-WORDS = {"approve": "approve", "reject": "reject", "open": "leave open"}
 REOPENED = ("rejected", "withdrawn", "expired")
-FORM = "decide"
 
 
 def proposal_list(entries: Sequence[ProposalEntry], selected: int | None, *, query: str) -> Html:
@@ -86,13 +92,13 @@ def proposal_detail(
         _comments(shown),
         _decisions(shown),
         [
-            _form(shown, request_id, comment, pin, verdict, is_part=path is not None or is_long),
-            _trial(shown, trial),
-            _allowing(shown),
+            decision_form(shown, request_id, comment, pin, verdict, is_part=path is not None or is_long),
+            trial_form(shown, trial),
+            grant_link(shown),
         ]
         if shown.state == "open"
         else None,
-        _reopening(shown) if shown.state in REOPENED else None,
+        reopening(shown) if shown.state in REOPENED else None,
         label=f"Proposal {shown.proposal}",
     )
 
@@ -180,7 +186,7 @@ def _file(file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoic
         ),
         table(f"Changes of {file.title}", (_hunk(one, choices, shown, syntax) for one in file.hunks)),
         _said(file.comments),
-        _own_text(file, at, shown),
+        own_text(file, at, shown),
         class_="file",
     )
 
@@ -193,7 +199,7 @@ def _hunk(one: ShownHunk, choices: HunkChoices, shown: ProposalGetResult, syntax
             element("span", proposals.MARKS[hunk.state], class_="sign") if hunk.state != "fits" else None,
             f"hunk {hunk.number} ",
             meta(proposals.hunk_title(hunk)),
-            _choice(hunk, choices) if shown.kind == "edit" and shown.state == "open" else None,
+            hunk_choice(hunk, choices) if shown.kind == "edit" and shown.state == "open" else None,
         ),
         lines((row for row in one.rows if is_news(row)), syntax),
         _present(one),
@@ -203,34 +209,6 @@ def _hunk(one: ShownHunk, choices: HunkChoices, shown: ProposalGetResult, syntax
         data_hunk=hunk.hunk,
         tabindex="-1",
     )
-
-
-def _choice(hunk: ProposalHunk, choices: HunkChoices) -> Html | None:
-    """Return the three choices about a hunk that can be decided."""
-    if hunk.state == "there":
-        return element("input", type="hidden", name=f"hunk-{hunk.hunk}", value="there", form=FORM)
-    now = choices.of(hunk.hunk)
-    if now is None:
-        return None
-    buttons = [
-        element(
-            "label",
-            element(
-                "input",
-                type="radio",
-                name=f"hunk-{hunk.hunk}",
-                value=value,
-                form=FORM,
-                id=f"{value}-{hunk.hunk}",
-                checked=now == value,
-                disabled=value == "approve" and hunk.state != "fits",
-            ),
-            word,
-        )
-        for value, word in WORDS.items()
-    ]
-    legend = element("legend", f"Decision about hunk {hunk.number}", class_="spoken")
-    return element("fieldset", legend, buttons, class_="choice")
 
 
 def _present(one: ShownHunk) -> Iterator[Html]:
@@ -253,50 +231,12 @@ def _present(one: ShownHunk) -> Iterator[Html]:
         )  # fmt: skip
 
 
-def _own_text(file: ShownFile, at: int, shown: ProposalGetResult) -> Html | None:
-    """Return a field with the proposed text of a file, which the reviewer may change before it lands."""
-    new = file.file.new
-    if shown.state != "open" or shown.kind != "edit" or not isinstance(new, str) or not is_editable(new):
-        return None
-    ends = "crlf" if "\r\n" in new else "lf"
-    return element(
-        "details",
-        element("summary", f"Edit the proposed text of {file.file.path}"),
-        element("p", "It replaces all hunks of this file. The author gets the difference."),
-        element(
-            "label",
-            element(
-                "input", type="checkbox", name=f"own-{at}", value=file.file.path, form=FORM, class_="land"
-            ),
-            "land this text",
-        ),
-        element("input", type="hidden", name=f"base-{at}", value=file.file.now, form=FORM),
-        element("input", type="hidden", name=f"ends-{at}", value=ends, form=FORM),
-        element(
-            "textarea", "\n", new, name=f"text-{at}", form=FORM, rows="20", spellcheck="false",
-            aria_label=f"Text of {file.file.path}",
-        ),
-        class_="own",
-    )  # fmt: skip
-
-
-TEXT_CHARACTERS_MAX = 50_000  # of a text in a field
-
-
-def is_editable(content: str) -> bool:
-    """Whether a browser's field gives a text back as it was: it knows one kind of line end only."""
-    plain = content.replace("\r\n", "\n")
-    is_mixed = "\r" in plain or ("\r\n" in content and content.count("\r\n") != plain.count("\n"))
-    is_text = "\0" not in content and not any("\ud800" <= one <= "\udfff" for one in content)
-    return is_text and not is_mixed and len(content) <= TEXT_CHARACTERS_MAX
-
-
 def _file_links(shown: ProposalGetResult, files: Sequence[ShownFile]) -> Html:
     rows = []
     for file in files:
         query = urlencode({"path": file.file.path}, errors="surrogateescape")
         hunks = counted(len(file.hunks), "hunk")
-        link = element("a", file.title, href=f"{_path(shown)}?{query}")
+        link = element("a", file.title, href=f"{proposal_path(shown)}?{query}")
         rows.append(element("li", link, meta(f" {file.file.change}, {hunks}")))
     long = element("p", "This is too long for one page. Look at each file:")
     return joined(long, element("ul", rows, class_="files"))
@@ -335,95 +275,3 @@ def _decisions(shown: ProposalGetResult) -> Html | None:
 
 def _transaction(seq: int) -> Html:
     return element("a", str(seq), href=f"/transactions/{seq}")
-
-
-def _form(
-    shown: ProposalGetResult, request_id: str, comment: str, pin: str | None, verdict: str, *, is_part: bool
-) -> Html:
-    asking = [
-        element("p", pin, class_="refusal", role="alert"),
-        element(
-            "label", "PIN ",
-            element("input", type="password", name="pin", autocomplete="off", autofocus=True, id="pin"),
-        ),
-    ]  # fmt: skip
-    lands = "the chosen hunks" if shown.kind == "edit" else f"this {shown.kind}"
-    buttons = [
-        button(f"Approve {lands}", "approve", action="approve"),
-        button("Reject all of it", "reject", action="reject"),
-    ]
-    if verdict == "reject":
-        buttons.reverse()  # Enter in the field of the PIN presses the first
-    return element(
-        "form",
-        element("input", type="hidden", name="view", value=shown.view),
-        element("input", type="hidden", name="request_id", value=request_id),
-        element("input", type="hidden", name="in-part", value="yes") if is_part else None,
-        element(
-            "label", "Comment for the author",
-            element("textarea", "\n", comment, name="comment", rows="2", id="comment", data_does="comment"),
-        ),
-        asking if pin is not None else None,
-        element(
-            "p",
-            buttons,
-            element("button", "Only comment", name="do", value="", formaction=f"{_path(shown)}/comment"),
-        ),
-        id=FORM,
-        method="post",
-        action=f"{_path(shown)}/decide",
-        autocomplete="off",
-    )  # fmt: skip
-
-
-def _trial(shown: ProposalGetResult, trial: PageTrial | None) -> Html:
-    """Return the form for a command on the files as the proposal would leave them."""
-    path = f"{_path(shown)}/try"
-    if trial is not None and trial.exit is None:
-        return element(
-            "form",
-            element("h3", "Try"),
-            element("code", trial.command), " runs since ", moment(trial.began.isoformat()), " ",
-            element("button", "Stop it", name="do", value="stop"),
-            id="try", method="post", action=path,
-        )  # fmt: skip
-    is_kept = trial is not None and trial.command in [check.name for check in shown.checks]
-    failed = None
-    if trial is not None and not is_kept:  # it could not run, or its view had changed
-        about = f"{trial.command} ended with {trial.exit}:"
-        failed = [element("p", about, class_="refusal"), element("pre", trial.output or "(no output)")]
-    return element(
-        "form",
-        element("h3", "Try"),
-        failed,
-        element(
-            "label", "Command on the files with the proposal in them ",
-            element(
-                "input", name="command", id="command", required=True, placeholder="pytest -q",
-                spellcheck="false", value=None if trial is None else trial.command, data_does="try",
-            ),
-        ),
-        element("button", "Run it"),
-        id="try", method="post", action=path, autocomplete="off",
-    )  # fmt: skip
-
-
-def _allowing(shown: ProposalGetResult) -> Html | None:
-    """Return a link to the form for a grant, for edits like these."""
-    if shown.session is None:
-        return None
-    words = f"Let edits of {shown.session} land for a while…"
-    return element("p", element("a", words, href=session_path(shown.session), data_does="allow"))
-
-
-def _reopening(shown: ProposalGetResult) -> Html:
-    return element(
-        "form",
-        element("button", "Open it again", name="do", value="reopen"),
-        method="post",
-        action=f"{_path(shown)}/decide",
-    )
-
-
-def _path(shown: ProposalGetResult) -> str:
-    return f"/proposals/{shown.proposal}"
