@@ -140,6 +140,8 @@ def in_the_proposals(person: Hand, author: Client, root: Path) -> None:
     tab.type("well")
     tab.click("button[formaction]")
     tab.until_text("The comment is added.", "#said")
+    (said,) = author.proposal_get(1).comments
+    assert (said.text, said.hunk) == ("well", person.hunk.removeprefix("hunk-") if person.uses_keys else None)
     assert tab.run("document.querySelector('tbody.current input[value=reject]').checked"), "it stays"
     person.act("try")
     person.until_focus("command")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from editd_client.web.agents_page import session_path
@@ -9,12 +10,15 @@ from editd_client.web.layout import button, moment
 from editd_client.web.markup import Html, element
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from editd.wire.messages import ProposalGetResult, ProposalHunk
     from editd_client.review.choices import HunkChoices
     from editd_client.review.proposals import ShownFile
     from editd_client.web.trials import PageTrial
 
 WORDS = {"approve": "approve", "reject": "reject", "open": "leave open"}
+SUBJECTS_MAX = 500  # hunks that a comment may be about
 FORM = "decide"  # the id of the form of the decision, whose fields are all over the page
 TEXT_CHARACTERS_MAX = 50_000  # of a text in a field
 
@@ -115,12 +119,21 @@ def decision_form(
             element(
                 "button", "Only comment", name="do", value="", formaction=f"{proposal_path(shown)}/comment"
             ),
+            element("label", " about ", element("select", _subjects(shown), name="hunk", id="about")),
         ),
         id=FORM,
         method="post",
         action=f"{proposal_path(shown)}/decide",
         autocomplete="off",
     )  # fmt: skip
+
+
+def _subjects(shown: ProposalGetResult) -> Iterator[Html]:
+    """Yield the choices of the subject of a comment: all of the proposal, or a hunk."""
+    yield element("option", "all of it", value="")
+    hunks = (hunk for file in shown.files for hunk in file.hunks)
+    for hunk in islice(hunks, SUBJECTS_MAX):
+        yield element("option", f"hunk {hunk.number}", value=hunk.hunk)
 
 
 def trial_form(shown: ProposalGetResult, trial: PageTrial | None) -> Html:

@@ -198,6 +198,14 @@ const act = name => {
   else if (name !== 'revoke' && one.matches('button, a')) one.click();
   else one.focus();
 };
+const comment = () => {
+  const about = $('about');
+  if (about && $(hunk)) {
+    about.value = $(hunk).dataset.hunk;
+    about.dispatchEvent(new Event('change', { bubbles: true }));
+  }
+  act('comment');
+};
 const allow = async () => {
   const link = document.querySelector('a[data-does=allow]');
   if (!link || await go(link.getAttribute('href'))) act('allow');
@@ -206,7 +214,7 @@ const ACTIONS = {
   'next': () => select(1), 'previous': () => select(-1),
   'next-hunk': () => step(1), 'previous-hunk': () => step(-1),
   'next-file': () => stepFile(1), 'previous-file': () => stepFile(-1),
-  'choose': choose, 'mark': mark, 'edit': edit, 'allow': allow,
+  'choose': choose, 'mark': mark, 'edit': edit, 'comment': comment, 'allow': allow,
   'filter': () => $('filter')?.focus(), 'help': () => $('help').showModal(),
 };
 const carryOut = name => ACTIONS[name] ? ACTIONS[name]() : act(name);
@@ -263,7 +271,7 @@ document.addEventListener('submit', async event => {
   const url = button?.getAttribute('formaction') ?? form.getAttribute('action');
   const isComment = url.endsWith('/comment');
   say('…', false);
-  if (isComment) touched.delete('comment');
+  if (isComment) for (const name of ['comment', 'about']) touched.delete(name);
   const request = [url, { method: 'POST', body: given, headers: { Accept: PART } }];
   await answered(request, !isComment && form.id !== 'try', true);
 });
