@@ -1,4 +1,4 @@
-"""The forms about a session: its pause, its leases, its end, its commit, and what is reviewed of its work."""
+"""The forms about a session: its pause, its leases, its end, its commit, a grant, and marks of its work."""
 
 from __future__ import annotations
 

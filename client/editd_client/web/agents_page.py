@@ -251,7 +251,7 @@ class SessionQuestion(Struct, frozen=True):
     title: str
     effect: str
     buttons: tuple[tuple[str, str, str], ...]
-    has_reason: bool = False  # the agent is told a reason
+    has_reason: bool = False  # the refusal has a reason for the agent
 
 
 PAUSES: dict[str, PauseAction] = {"pause-refuse": "refuse", "pause-propose": "propose"}
@@ -282,9 +282,7 @@ def session_question(session: str, question: SessionQuestion) -> Html:
     """Return a question about a session."""
     title = question.title.format(session)
     reason = [
-        element(
-            "label", "Reason, which the agent is told ", element("input", name="reason", maxlength="1000")
-        ),
+        element("label", "Reason for the agent ", element("input", name="reason", maxlength="1000")),
         element(
             "label", element("input", type="checkbox", name="end-leases", value="yes"), " end its leases"
         ),

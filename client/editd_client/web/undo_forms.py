@@ -80,7 +80,7 @@ async def restore(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
         action="/restore",
         back=f"/transactions/{seq}",
         fields=(("to", str(seq)), *(("path", one) for one in paths), new_request()),
-        warning="This also takes back all later changes of these files, whoever made them.",
+        warning="This also takes back all later changes of these files, by any author.",
         may_skip=False,
     )
     call = partial(requests.restore, seq, paths=paths or None)
