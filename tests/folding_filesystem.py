@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from ctypes.util import find_library
 from typing import TYPE_CHECKING, Any
 
 from machine import mounted
@@ -61,7 +62,7 @@ def folding(kind: str, where: Path, aside: Path) -> Iterator[None]:
         with image.open("wb") as file:
             file.truncate(40 * 1024 * 1024)
         subprocess.run(["mkfs.exfat", str(image)], check=True, capture_output=True)
-        with mounted(image, where, kind="exfat-fuse"):
+        with mounted(image, where, kind="exfat-fuse", options="loop,fmask=0133,dmask=0022"):
             yield
         return
     backing = aside / "backing"
@@ -83,6 +84,8 @@ def folding(kind: str, where: Path, aside: Path) -> Iterator[None]:
 
 def serve(backing: str, where: str, *, folds_case: bool) -> None:
     """Show `backing` at `where` until it is unmounted."""
+    if library := find_library("fuse3"):  # libfuse 2 has no exchange
+        os.environ.setdefault("FUSE_LIBRARY_PATH", library)
     import mfusepy
 
     libc = ctypes.CDLL(None, use_errno=True)

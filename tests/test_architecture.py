@@ -101,6 +101,27 @@ def test_the_client_imports_nothing_of_editd_but_what_is_said_and_configured(fil
         assert name.split(".")[0] != "pygit2", f"{file} imports pygit2"
 
 
+LINUX_ONLY = re.compile(
+    r"sys\.platform|\bO_PATH\b|/proc/|SO_PEERCRED|SOCK_NONBLOCK|\bfdatasync\(|\b(?:list|get|set|remove)xattr\("
+    r"|\bpidfd_open\b|ctypes|EDITD_SYSTEM"
+)
+ASKING = {  # outside of `system`: the reason
+    "config/paths.py": "the client uses it too: without /proc/locks no daemon counts as running",
+    "workspace/trial_tree.py": "a program of its own for namespaces; without them `try` makes a copy",
+}
+
+
+def test_only_system_knows_what_linux_has_beyond_posix() -> None:
+    """Other packages ask for a call of `system.native`, which has a substitute for each."""
+    found = {
+        file.removeprefix("daemon/editd/")
+        for file in modules("daemon/editd")
+        if LINUX_ONLY.search((TOP / file).read_text())
+    }
+    assert {file for file in found if not file.startswith("system/")} == set(ASKING)
+    assert "system/native.py" in found
+
+
 SDKS = {  # a package of an extra: the only modules that may import it
     "mcp": {"client/editd_client/mcp/server.py"},
     "starlette": {"client/editd_client/web/server.py"},

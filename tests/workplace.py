@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30
+KEPT = ("PATH", "LANG", "PYTHONPATH", "TMPDIR", "EDITD_SYSTEM")
+FOLDING_VARIABLE = "EDITD_TEST_FOLDING"
+"""The kind of file system in which each workspace is made, as `folding` has it (default: that of TMPDIR)."""
 
 
 @dataclass
@@ -61,9 +64,7 @@ class Workplace:
     @property
     def environment(self) -> dict[str, str]:
         """What a user's shell would have, with an empty home and our folders."""
-        kept = {
-            name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "TMPDIR") if name in os.environ
-        }
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         paths = [str(TOP / "daemon"), str(TOP / "client"), kept.get("PYTHONPATH", "")]
         return {
             **kept,
@@ -167,7 +168,11 @@ class Workplace:
 def workplace(folder: Path, files: Mapping[str, bytes | str] | None = None) -> Iterator[Workplace]:
     for name in ("workspace", "home", "config"):
         (folder / name).mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="editd-run-") as runtime:
+    from folding_filesystem import folding  # which imports this module
+
+    kind = os.environ.get(FOLDING_VARIABLE)
+    mount = folding(kind, folder / "workspace", folder) if kind else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory(prefix="editd-run-") as runtime, mount:
         place = Workplace(folder, Path(runtime))
         place.write(files or {})
         try:

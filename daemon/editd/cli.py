@@ -21,6 +21,7 @@ from editd.errors import Refused
 from editd.server.daemon import Daemon
 from editd.server.ownership import AlreadyRunning, WorkspacePaths
 from editd.server.systemd import SystemdNotifier
+from editd.system.native import SYSTEMS, VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,9 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
       editd --foreground -C ~/src/project
       editctl start                        # the usual way
     """
+    wish = os.environ.get(VARIABLE, "linux")
+    if wish not in SYSTEMS:
+        raise click.UsageError(f"{VARIABLE} is {wish!r}. It may be {' or '.join(SYSTEMS)}.")
     if not foreground and ready_fd is None:
         sys.exit(_in_background(workspace, idle, nested=nested))
     say = _Teller(ready_fd)

@@ -1,31 +1,53 @@
-"""File systems that take two spellings for one name: refused as a root, out of scope below it (D33)."""
+"""File systems that take two spellings for one name: a workspace there, and such a mount below the root."""
 
 from __future__ import annotations
 
 import os
+import unicodedata
 from typing import TYPE_CHECKING
 
 import pytest
 
 import folding_filesystem
-from crash_checks import transactions
+from crash_checks import strays, transactions
 from editd.system.filesystem import open_folder
-from editd.system.mounts import folding_of
+from editd.system.folded_names import folding_of
+from editd.wire.messages import Delete, Move, Scope
 from editd_client.errors import EditdError
-from workplace import write
+from workplace import replace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from editd_client.client import Client
     from workplace import Workplace
 
 IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form"}
 KINDS = pytest.mark.parametrize("kind", IGNORES)
+NAME = "Readme é"  # it has another spelling on each of them
 
 
 def skip_where_missing(kind: str) -> None:
     if (reason := folding_filesystem.missing(kind)) is not None:
         pytest.skip(reason)
+
+
+def respelled(kind: str, text: str) -> str:
+    """Return another spelling of a name that has a case and an accent."""
+    text = text.swapcase() if "case" in IGNORES[kind] else text
+    return unicodedata.normalize("NFD", text) if "form" in IGNORES[kind] else text
+
+
+def refused(client: Client, name: str, *edits: object) -> EditdError:
+    with pytest.raises(EditdError) as refusal:
+        client.apply(list(edits))  # type: ignore[arg-type]
+    assert refusal.value.name == name, refusal.value
+    return refusal.value
+
+
+def names(place: Workplace) -> list[str]:
+    return sorted(os.listdir(place.root))
 
 
 def test_names_are_told_apart_on_the_file_system_of_the_tests(tmp_path: Path) -> None:
@@ -34,16 +56,106 @@ def test_names_are_told_apart_on_the_file_system_of_the_tests(tmp_path: Path) ->
     assert os.listdir(tmp_path) == []
 
 
-@KINDS
-def test_a_root_whose_file_system_folds_names_is_refused_at_start_with_the_reason(
-    place: Workplace, kind: str
-) -> None:
+@pytest.fixture
+def folded(place: Workplace, kind: str) -> Iterator[Workplace]:
+    """A workspace on a file system of this kind."""
     skip_where_missing(kind)
     with folding_filesystem.folding(kind, place.root, place.folder):
-        (place.root / "README.md").write_text("the only copy\n")
-        with pytest.raises(AssertionError, match=f"ignores {IGNORES[kind]} in names.*Move the project"):
-            place.start()
-        assert sorted(os.listdir(place.root)) == ["README.md"]
+        yield place
+        place.end()
+
+
+@KINDS
+def test_a_workspace_with_folded_names_has_one_history_for_each_file(folded: Workplace, kind: str) -> None:
+    place, other = folded, respelled(kind, NAME)
+    place.write({NAME: "one\n", f"Fé/{NAME}": "deep\n"})
+    with place.start() as client:
+        client.settle()
+        assert any("two spellings" in sentence for sentence in client.status().weaker)
+        # An edit, a read and a deletion by another spelling reach the file of the disk's.
+        done = client.apply([replace(other, "one", "two")])
+        assert [file.path for file in done.files] == [NAME]
+        assert any("is named" in warning for file in done.files for warning in file.warnings)
+        assert client.read(other).content == "two\n"
+        client.apply([write(f"{respelled(kind, 'Fé')}/new", "new\n")])
+        assert sorted(os.listdir(place.root / "Fé")) == sorted([NAME, "new"])
+        client.apply([Delete(path=f"{respelled(kind, 'Fé')}/{other}")])
+        client.undo(last=1)
+        assert place.files() == {NAME: b"two\n", f"Fé/{NAME}": b"deep\n", "Fé/new": b"new\n"}
+        # Two new names that are one file are refused.
+        refused(client, "file_exists", write("Aé", "1\n"), write(respelled(kind, "Aé"), "2\n"))
+        refused(client, "file_exists", write("Aé/x", "1\n"), write(f"{respelled(kind, 'Aé')}/y", "2\n"))
+        # A move may change the spelling alone, and is undone and done again.
+        done = client.apply([Move(path=other, to=other)])
+        assert names(place) == sorted([other, "Fé"])
+        client.undo(last=1)
+        assert names(place) == sorted([NAME, "Fé"])
+        client.redo()
+        assert names(place) == sorted([other, "Fé"])
+        assert client.read(NAME).content == "two\n"
+        # Another program changes the spelling: one transaction, and its undo brings the old one back.
+        head = client.status().head
+        (place.root / other).rename(place.root / NAME)
+        client.settle()
+        assert client.status().head == head + 1
+        assert names(place) == sorted([NAME, "Fé"])
+        client.undo(head + 1)
+        assert names(place) == sorted([other, "Fé"])
+        client.settle()
+        assert client.check().problems == []
+    place.kill()
+    with place.start() as client:
+        client.settle()
+        assert place.files() == {other: b"two\n", f"Fé/{NAME}": b"deep\n", "Fé/new": b"new\n"}
+        assert client.check().problems == []
+    place.stop()
+    assert strays(place.root) == []
+
+
+@KINDS
+def test_protect_leases_and_scopes_hold_for_every_spelling(folded: Workplace, kind: str) -> None:
+    place, other = folded, respelled(kind, "Secreté")
+    config = place.folder / "config/editd/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('protect = ["Secreté/**", "*.keyé"]\n')
+    place.write({"Fé": "one\n"})
+    with place.start() as client:
+        client.settle()
+        refused(client, "path_protected", write(f"{other}/x", "mine\n"))
+        refused(client, "path_protected", write(respelled(kind, "a.keyé"), "mine\n"))
+        refused(client, "path_protected", Move(path="Fé", to=f"{other}/x"))
+        client.session_open("owner")
+        client.session_open("author")
+        client.session_open("bound", scope=Scope(write=["Fé"]))
+        lease = client.lease_acquire(["Leasé*"], 60, session="owner")
+        with pytest.raises(EditdError, match="leased by"):
+            client.apply([write(respelled(kind, "Leaséd"), "mine\n")], session="author")
+        with pytest.raises(EditdError, match="leased"):
+            client.lease_acquire([respelled(kind, "Leaséd")], 60, session="author")
+        client.lease_release(lease.lease, force=True)
+        client.apply([write(respelled(kind, "Fé"), "two\n")], session="bound")
+        assert place.files() == {"Fé": b"two\n"}
+
+
+@KINDS
+def test_an_undo_never_deletes_the_file_of_another_spelling(folded: Workplace, kind: str) -> None:
+    """The history has both spellings, one after the other; the disk has room for one of them."""
+    place, other = folded, respelled(kind, NAME)
+    with place.start() as client:
+        client.settle()
+        client.apply([write(NAME, "one\n")])
+        deletion = client.apply([Delete(path=NAME)]).transaction
+        creation = client.apply([write(other, "the only copy\n")]).transaction
+        assert deletion is not None
+        assert creation is not None
+        with pytest.raises(EditdError, match="the same name as") as refusal:
+            client.undo(deletion.seq)
+        assert refusal.value.name == "file_exists"
+        assert place.files() == {other: b"the only copy\n"}
+        client.undo(creation.seq)
+        client.undo(deletion.seq)
+        assert place.files() == {NAME: b"one\n"}
+        assert client.check().problems == []
 
 
 @KINDS

@@ -31,6 +31,7 @@ from editd.errors import (
     Stale,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
+from editd.values.name_key import key_of
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
 from editd.wire.messages import (
@@ -209,7 +210,10 @@ class PlanBuilder:
         """Return the path that an edit of content applies to, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
-            self.report(resolved, warning=f"{path} leads by a symbolic link to {resolved}: edited there.")
+            reason = (
+                "leads by a symbolic link to" if key_of(resolved.text) != key_of(path.text) else "is named"
+            )
+            self.report(resolved, warning=f"{path} {reason} {resolved}: edited there.")
         return resolved
 
     def report(self, path: WorkspacePath, *, replacements: int = 0, warning: str = "") -> None:
@@ -292,7 +296,10 @@ class PlanBuilder:
         self, path: WorkspacePath, to: WorkspacePath, base: Base | None, *, overwrite: bool = False
     ) -> None:
         """Move a file to another path."""
+        name = to.text.rpartition("/")[2]
         path, to = self.overlay.resolve_folder(path), self.overlay.resolve_folder(to)
+        if path == to:  # also if only the spelling of the name is new
+            to = WorkspacePath.parse(f"{to.folder}/{name}" if to.folder else name)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
         # A deleted file cannot be merged, and `stale` says more than `file_missing`.

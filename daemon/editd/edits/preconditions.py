@@ -286,14 +286,16 @@ class Overlay:
 
     def resolve(self, path: WorkspacePath) -> WorkspacePath:
         """Return `path` with every symlink followed; PathOutside if one leaves the workspace or loops."""
-        return (
-            self._walk(path, is_final_followed=True) if self._has_own_links else self._snapshot.resolve(path)
-        )
+        if self._has_own_links:
+            return self._walk(path, is_final_followed=True)
+        return path if self.after.get(path) is not None else self._snapshot.resolve(path)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         """Return `path` with the symlinks among its folders followed, the final name kept."""
         if self._has_own_links:
             return self._walk(path, is_final_followed=False)
+        if self.after.get(path) is not None:
+            return path
         return self._snapshot.resolve_folder(path)
 
     def _walk(self, path: WorkspacePath, *, is_final_followed: bool) -> WorkspacePath:

@@ -42,7 +42,7 @@ from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import open_proposals
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
-from editd.server.ownership import bind, inode_of, owned, refuse_folding, serve, unbind, watching_name
+from editd.server.ownership import bind, inode_of, open_disk, owned, serve, unbind, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.refusals import Refusals
 from editd.server.retention import NO_HISTORY, Retention
@@ -181,8 +181,7 @@ class Daemon:
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         own = self._bind_reviewers()
         self._listen_to_signals()
-        disk = Disk(self._places.root)
-        refuse_folding(disk)
+        disk = open_disk(self._places.root)
         self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
         self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)

@@ -19,6 +19,7 @@ from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
 from editd.store.journal import JournalPosition
 from editd.store.packfile import is_tidy
+from editd.system.filesystem import flush
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -277,7 +278,7 @@ class Maintenance:
             return
         descriptor, done = begun
         try:
-            await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, descriptor)
+            await asyncio.get_running_loop().run_in_executor(None, flush, descriptor)
         except OSError as error:
             log.critical("the journal could not be synced: %s", error)
             self._has_journal_failed = True

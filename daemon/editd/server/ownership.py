@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import shlex
@@ -21,7 +22,10 @@ from editd.config import paths
 from editd.errors import IoError, PermissionDenied
 from editd.system import inotify
 from editd.system.files import NO_LOCKS, holder_of, take, take_folder
-from editd.system.mounts import folding_of
+from editd.system.filesystem import Disk
+from editd.system.folded_names import FoldingDisk, folding_of, keeps_spelling
+from editd.system.native import NATIVE
+from editd.values.name_key import raw_key_of, set_folding
 from editd.values.path import WorkspacePath
 from editd.workspace.scope import WorkspaceScope
 
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.system.files import Flock
-    from editd.system.filesystem import Disk
 
 
 log = logging.getLogger(__name__)
@@ -176,21 +179,26 @@ def _locked(workspace: WorkspacePaths) -> PermissionDenied:
     return PermissionDenied(f"{by} has locked {root}{f' as {other}' if other else ''}.", hint=hint)
 
 
-def refuse_folding(disk: Disk) -> None:
-    """Refuse a file system on which two spellings are one file: leases, undo and `protect` go by the path.
+def open_disk(root: str) -> Disk:
+    """Open the workspace's disk, and set what its file system ignores in names.
 
-    Raises PermissionDenied.
+    Raises OSError, and PermissionDenied for a file system that changes the spelling of names: paths in the
+    history would never match the files.
     """
-    with disk.folder(b"") as root:
-        folding = folding_of(root)
-    if folding:
-        shown = {"case": "README.md and readme.md", "form": "é as one character and as e with an accent"}
+    disk = Disk(root)
+    with disk.folder(b"") as folder:
+        folding = folding_of(folder)
+        is_kept = not folding or keeps_spelling(folder)
+    set_folding(folding)
+    if not folding:
+        return disk
+    disk.close()
+    if not is_kept:
         raise PermissionDenied(
-            f"{os.fsdecode(disk.root)} is on a file system that ignores {folding} in names, "
-            f"so that {shown.get(folding, shown['case'])} are one file.",
-            hint="Move the project to a file system that tells such names apart, such as ext4. "
-            "In WSL or a virtual machine, use its own disk and no shared folder.",
+            f"{root} is on a file system that changes the spelling of names.",
+            hint="Move the project to a file system that keeps names as they are, such as ext4 or exFAT.",
         )
+    return FoldingDisk(root, raw_key_of)
 
 
 def _wait_for(path: str, seconds: float, is_over: Callable[[], bool] = lambda: False) -> Flock | None:
@@ -236,10 +244,11 @@ def bind(path: str) -> socket.socket:
     is no socket, and IoError if the system fails.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
     try:
         with _own_folder(folder) as descriptor:
-            _refuse_if_not_stale(descriptor, name, path)
+            _refuse_if_not_stale(descriptor, path)
             os.fchmod(listener.fileno(), 0o600)  # before it has a name: no umask, no moment at 0755
             _listen_under(listener, descriptor, folder, name)
     except OSError as error:
@@ -256,7 +265,7 @@ def unbind(path: str) -> None:
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
         with _own_folder(folder) as descriptor:
-            _refuse_if_not_stale(descriptor, name, path)
+            _refuse_if_not_stale(descriptor, path)
             os.unlink(name, dir_fd=descriptor)
 
 
@@ -329,8 +338,10 @@ def _own_folder(folder: str) -> Iterator[int]:
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     try:
-        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:
+        descriptor = os.open(folder, NATIVE.folder_flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
         raise PermissionDenied(
             f"{folder} is not a folder, or a symbolic link.",
             hint="Remove it, or name another socket in EDITD_SOCKET.",
@@ -359,30 +370,30 @@ def _advice(folder: str, found: os.stat_result) -> str:
     return f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET."
 
 
-def _refuse_if_not_stale(folder: int, name: str, path: str) -> None:
+def _refuse_if_not_stale(folder: int, path: str) -> None:
+    """Refuse a `path` in an open folder of ours at which another process listens, or that is no socket."""
+    name = os.path.basename(path)
     try:
-        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return
-    try:
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            raise PermissionDenied(
-                f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
-            )
-        if _answers(descriptor, path):
-            raise PermissionDenied(
-                f"Another process already listens on {path}.",
-                hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
-            )
-    finally:
-        os.close(descriptor)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise PermissionDenied(
+            f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
+        )
+    if _answers(_address(folder, os.path.dirname(path), name)):
+        raise PermissionDenied(
+            f"Another process already listens on {path}.",
+            hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
+        )
 
 
-def _answers(descriptor: int, path: str) -> bool:
-    """Return whether a socket, open as a path, has a listener. A full backlog means that it has one."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+def _answers(address: str) -> bool:
+    """Return whether a socket has a listener. A full backlog means that it has one."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
-            probe.connect(_address(descriptor, path))
+            probe.connect(address)
         except ConnectionRefusedError:
             return False
         except BlockingIOError:
@@ -390,16 +401,16 @@ def _answers(descriptor: int, path: str) -> bool:
     return True
 
 
-def _address(descriptor: int, path: str, name: str = "") -> str:
-    """Return the address of an open socket, or of `name` in an open folder; `path` is its path.
+def _address(folder: int, path: str, name: str) -> str:
+    """Return the address of the socket `name` in an open folder; `path` is the folder's path.
 
     The address goes through the descriptor, because an address holds at most 107 bytes. Without /proc it
     is the path. Raises PermissionDenied if that is too long.
     """
-    through = f"/proc/self/fd/{descriptor}"
+    through = f"{NATIVE.proc}/self/fd/{folder}"
     if os.path.lexists(through):
-        return os.path.join(through, name) if name else through
-    path = os.path.join(path, name) if name else path
+        return os.path.join(through, name)
+    path = os.path.join(path, name)
     if len(os.fsencode(path)) > SUN_PATH_MAX:
         raise PermissionDenied(
             f"The path {path} is too long for a socket without /proc.",

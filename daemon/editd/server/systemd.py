@@ -78,8 +78,9 @@ class SystemdNotifier(Struct):
             return
         with (
             contextlib.suppress(OSError),  # it is gone, or too slow to read: no reason to end
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as datagram,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
         ):
+            datagram.setblocking(False)
             datagram.sendto("\n".join(lines).encode("utf-8", "replace"), self._address)
 
 

@@ -12,7 +12,7 @@ that a checkout is one transaction.
     ready       no notice is missed: `settle` waits for a cookie only
     holding     as ready, but git is at work, and its changes are taken in when it has finished
     paused      a caller takes in the changes itself (see `pause`)
-    down        nothing is watched; a retry follows
+    down        nothing is watched: `settle` scans, and a retry or a scan follows now and then
 
 Correctness does not rest on it: an edit checks the files that it touches.
 """
@@ -35,7 +35,7 @@ from editd.server.scanner import (
     Repositories,
     replaced_files_checked,
 )
-from editd.system.fs_watch import FsEvent, Watcher, WatchFilter
+from editd.system.fs_watch import FsEvent, Watcher, WatchFilter, can_watch
 from editd.values.path import TEMPORARY_PREFIX
 from editd.workspace.git_files import repository_above
 from editd.workspace.scope import WatchSet
@@ -230,6 +230,9 @@ class WorkspaceWatcher:
 
     def begin(self) -> None:
         """Start a new watch, whatever the state of the one before."""
+        if not can_watch():
+            self._ready.set()  # nobody has to wait for a watch
+            return
         self._is_ready = False
         self._ready.clear()
         self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it makes progress until then
@@ -365,7 +368,11 @@ class WorkspaceWatcher:
 
     async def _mend(self) -> None:
         now, watch = self._loop.time(), self._watch
-        if watch is None or not watch.is_alive():
+        if not can_watch():
+            if now >= self._scan_at:
+                self._scan_at = now + BLIND_SECONDS
+                await self._rescan()
+        elif watch is None or not watch.is_alive():
             if now >= self._retry_at:
                 await self._rebuild()
         elif self._is_ready and self._seen != self._generation:

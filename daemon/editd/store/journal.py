@@ -40,7 +40,7 @@ from editd.store.state_files import (
 )
 from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record
 from editd.system.files import replace_file_durably, sync_path
-from editd.system.filesystem import folder_bytes, write_at, write_out, write_synced
+from editd.system.filesystem import flush, folder_bytes, write_at, write_out, write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -146,7 +146,7 @@ class Journal:
                 write_synced(self._descriptor, (head, payload), offset)
             else:  # with the relaxed appends before it
                 write_at(self._descriptor, head + payload, offset)
-                os.fdatasync(self._descriptor)
+                flush(self._descriptor)
         except OSError as error:
             self._take_back(offset, error)
             raise
@@ -191,7 +191,7 @@ class Journal:
         """Invalidate the partly written frame, durably, and close this segment."""
         try:
             write_at(self._descriptor, bytes(_FRAME.size), offset)
-            os.fdatasync(self._descriptor)
+            flush(self._descriptor)
         except OSError:
             raise JournalFailed(cause.errno, "the journal is in doubt") from cause
         os.close(self._descriptor)
@@ -236,7 +236,7 @@ class Journal:
 
     def _let_go(self) -> None:
         if self._descriptor >= 0 and self._unsynced is not None:
-            os.fdatasync(self._descriptor)
+            flush(self._descriptor)
             self._acknowledge(self._unsynced, self.position)
             self._unsynced = None
         if self._descriptor >= 0:
@@ -258,7 +258,7 @@ class Journal:
             head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
             head += struct.pack("<I", zlib.crc32(head))
             write_at(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
-            os.fdatasync(descriptor)
+            flush(descriptor)
         except OSError:
             os.close(descriptor)
             os.unlink(target)

@@ -9,6 +9,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import write_whole
+from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def sync_path(path: str) -> None:
 def boot_name() -> str:
     """Return the UUID of this boot of the machine, within which a process's start counts; "" if unknown."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open(f"{NATIVE.proc}/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""
@@ -68,7 +69,7 @@ def boot_id() -> bytes:
 # Regular files of other programs, opened without blocking on a FIFO or a terminal.
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NULL = os.makedev(1, 3)  # /dev/null: users link to it for an empty file
+_NULL = os.stat(os.devnull).st_rdev  # users link to it for an empty file
 
 
 def open_regular(path: str | bytes) -> BufferedReader:
@@ -167,11 +168,11 @@ def holder_of(folder: str) -> tuple[int, str] | None:
     """Return the process that holds a folder, and its command's name; None if the system does not show it."""
     try:
         found = os.stat(folder)
-        with open("/proc/locks", encoding="ascii") as file:
+        with open(f"{NATIVE.proc}/locks", encoding="ascii") as file:
             locks = [line.split() for line in file]
         file_id = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
         process = next(int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5] == file_id)
-        with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
+        with open(f"{NATIVE.proc}/{process}/comm", encoding="utf-8", errors="replace") as file:
             return process, file.read().strip()
     except (OSError, StopIteration, ValueError, IndexError):
         return None

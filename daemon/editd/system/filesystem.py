@@ -31,9 +31,11 @@ import struct
 import sys
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
+
+from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,10 +46,9 @@ PROBE_PREFIX = b".editd-probe-"  # within the names that editd keeps for its tem
 
 _SYS_OPENAT2 = 437  # on every architecture but alpha, whose ENOSYS leads to the walk
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
-_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _AT_SYMLINK_NOFOLLOW, _AT_EACCESS = 0x100, 0x200
 _FS_IOC_GETFLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # linux/fs.h: _IOR('f', 1, long)
-_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER_FLAGS = NATIVE.folder_flags
 _HOW = struct.pack(  # struct open_how: flags, mode, resolve
     "=QQQ", _FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 )
@@ -57,28 +58,19 @@ _WRITE_AND_WAIT = 1 | 2 | 4  # SYNC_FILE_RANGE_WAIT_BEFORE, WRITE, WAIT_AFTER
 _AT_EMPTY_PATH, _AT_STATX_FORCE_SYNC, _STATX_BASIC_STATS = 0x1000, 0x2000, 0x7FF
 NO_SUCH_VERB = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 """The errors of a file system that has no RENAME_EXCHANGE or RENAME_NOREPLACE."""
+_NO_LINKS = NO_SUCH_VERB | {errno.EPERM, errno.EMLINK, errno.EACCES}
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 """The errors of a call that the kernel does not have, or that a sandbox forbids."""
 _AT_FDCWD = -100
 _NO_NAME = b""  # ENOENT from any call that is allowed at all
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
-_syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
-_syncfs = getattr(_libc, "syncfs", None)
-if _syncfs is not None:
-    _syncfs.argtypes = [ctypes.c_int]
-_libc.faccessat.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
-_renameat2 = getattr(_libc, "renameat2", None)  # glibc has it since 2.28; a libc without it cannot exchange
-if _renameat2 is not None:
-    _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-_statx = getattr(_libc, "statx", None)  # the same
-if _statx is not None:
-    _statx.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
-_sync_file_range = getattr(_libc, "sync_file_range", None)
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+_syscall = NATIVE.openat2
+_syncfs = NATIVE.syncfs
+_renameat2 = NATIVE.renameat2
+_statx = NATIVE.statx
+_sync_file_range = NATIVE.sync_file_range
+_faccessat = NATIVE.faccessat
+_list_attributes = NATIVE.lists_attributes
 _UNREAD = ctypes.create_string_buffer(_STATX_BYTES)  # for `refresh`, whose caller reads the attributes itself
 
 
@@ -98,6 +90,10 @@ class OpenFolder(Struct, eq=False):
     def close(self) -> None:
         """Close the folder, as `with` does at its end."""
         os.close(self.descriptor)
+
+    def has_other_spelling(self, name: bytes) -> bool:
+        """Return whether the name is taken, and the disk spells it in another way."""
+        return False
 
     def stat(self, name: bytes) -> os.stat_result | None:
         """Return the lstat result of `name`; None if it does not exist."""
@@ -143,19 +139,30 @@ class OpenFolder(Struct, eq=False):
 
     def exchange(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Exchange two names in one step; ENOENT if one is missing. One of NO_SUCH_VERB: not supported."""
-        self._rename(name, into, other, _RENAME_EXCHANGE)
+        self._rename(name, into, other, NATIVE.exchange_flag)
 
     def move(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Rename to a free name; EEXIST if it is taken."""
         try:
-            self._rename(name, into, other, _RENAME_NOREPLACE)
+            self._rename(name, into, other, NATIVE.free_name_flag)
         except OSError as error:
             if error.errno not in NO_SUCH_VERB:
                 raise
-            # NFS and old FUSE: a check before the rename must do, as `weaker` states.
-            if into.stat(other) is not None:
+            self._move_without_flag(name, into, other)
+
+    def _move_without_flag(self, name: bytes, into: OpenFolder, other: bytes) -> None:
+        """Give the file the other name, then take the first one away: a taken name is never replaced."""
+        try:
+            self.link(name, into, other)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A check before the rename must do, as `weaker` states.
+            if into.stat(other) is not None or into.has_other_spelling(other):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
             self.replace(name, into, other)
+        else:
+            self.remove(name)
 
     def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Give a file a second, free name. EPERM, EMLINK: it can have none. EXDEV: on another mount."""
@@ -186,10 +193,15 @@ class OpenFolder(Struct, eq=False):
 
         Raises OSError for other obstacles than permissions, such as EROFS.
         """
-        # os.access does not return the errno.
-        if not _libc.faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
+        if _faccessat is None:  # os.access does not return the errno
+            if os.access(name, os.W_OK, dir_fd=self.descriptor, effective_ids=True, follow_symlinks=False):
+                return True
+            is_read_only = os.fstatvfs(self.descriptor).f_flag & os.ST_RDONLY
+            number = errno.EROFS if is_read_only else errno.EACCES
+        elif not _faccessat(self.descriptor, name, os.W_OK, _AT_EACCESS | _AT_SYMLINK_NOFOLLOW):
             return True
-        number = ctypes.get_errno()
+        else:
+            number = ctypes.get_errno()
         if number in (errno.EACCES, errno.EPERM):
             return False
         raise OSError(number, os.strerror(number), name)
@@ -218,6 +230,8 @@ class Disk:
     """The absolute path by which the root was opened, all symlinks resolved."""
     weaker: list[str]
     """The guarantees that this file system cannot give, a sentence each."""
+    is_folding: ClassVar[bool] = False
+    """Whether the file system takes two spellings for one name; see `system.folded_names`."""
     device: int
     """The device of the root, as st_dev."""
     can_exchange: bool
@@ -257,12 +271,17 @@ class Disk:
         os.close(self._descriptor)
         os.close(self._to_sync)
 
+    def spelled(self, path: bytes) -> bytes:
+        """Return the path as the disk spells it."""
+        return path
+
     def folder(self, path: bytes) -> OpenFolder:
         """Open a folder. The caller closes it."""
         if not path:
             return OpenFolder(os.dup(self._descriptor))
         if self.is_walking:
             return OpenFolder(_walk(self._descriptor, path))
+        assert _syscall is not None  # otherwise it is walking
         while (opened := _syscall(_SYS_OPENAT2, self._descriptor, path, _HOW, len(_HOW))) < 0:
             number = ctypes.get_errno()
             if number not in (errno.EAGAIN, errno.EINTR):  # openat2(2): a rename or a signal; retry
@@ -307,6 +326,8 @@ class Disk:
                 _fsync(folder.open(name))
 
     def _may_openat2(self) -> bool:
+        if _syscall is None:
+            return False
         try:
             with self.folder(b"."):
                 return True
@@ -370,7 +391,7 @@ def missing_calls(disk: Disk) -> list[str]:
     """Name the system calls that are missing or forbidden here, for which editd has a substitute."""
     may = {
         "openat2": not disk.is_walking,
-        "renameat2": _may_rename(_RENAME_EXCHANGE) and _may_rename(_RENAME_NOREPLACE),
+        "renameat2": _may_rename(NATIVE.exchange_flag) and _may_rename(NATIVE.free_name_flag),
         "syncfs": disk.can_sync_whole,
     }
     return [name for name, is_there in may.items() if not is_there]
@@ -401,6 +422,8 @@ def take_lease(descriptor: int, *, alone: bool = False) -> bool:
     opens it to write meanwhile waits until it is closed, so hold it for milliseconds only. `alone` takes a
     write lease, which is possible only if nobody else has the file open or mapped at all.
     """
+    if not NATIVE.has_leases:
+        return False
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK if alone else fcntl.F_RDLCK)
     except BlockingIOError:
@@ -420,7 +443,8 @@ def ignore_lease_signal() -> None:
 
     Call it once at the start of the daemon, in its main thread.
     """
-    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    if NATIVE.has_leases:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
 def read_whole(descriptor: int, size: int, bytes_max: int | None = None) -> bytes:
@@ -472,19 +496,27 @@ _refused: set[str] = set()  # calls that the kernel or a sandbox refuses to this
 def write_synced(descriptor: int, parts: Sequence[bytes], offset: int) -> None:
     """Write all of `parts` from `offset` on, and return when they are durable (O_DSYNC). Raises OSError."""
     rest = b""
-    if "RWF_DSYNC" not in _refused:
+    if NATIVE.synced_write_flag and "pwritev2" not in _refused:
         try:
-            written = os.pwritev(descriptor, parts, offset, os.RWF_DSYNC)
+            written = os.pwritev(descriptor, parts, offset, NATIVE.synced_write_flag)
         except OSError as error:
             if error.errno not in NO_SUCH_VERB | _FORBIDDEN:
                 raise
-            _refused.add("RWF_DSYNC")
+            _refused.add("pwritev2")
         else:
             if written == sum(map(len, parts)):
                 return
             rest, offset = b"".join(parts)[written:], offset + written
     write_at(descriptor, rest or b"".join(parts), offset)
-    os.fdatasync(descriptor)
+    flush(descriptor)
+
+
+def flush(descriptor: int) -> None:
+    """Make the content of an open file durable, but perhaps not its times. Raises OSError."""
+    if NATIVE.has_fdatasync:
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
 
 
 def write_out(descriptor: int, offset: int, length: int) -> None:
@@ -498,22 +530,36 @@ def write_out(descriptor: int, offset: int, length: int) -> None:
         number = errno.ENOSYS if _sync_file_range is None else ctypes.get_errno()
         if number not in NO_SUCH_VERB | _FORBIDDEN:
             raise OSError(number, os.strerror(number))
-        os.fdatasync(descriptor)
+        flush(descriptor)
 
 
 def attributes_of(descriptor: int) -> list[str]:
     """Return the names of the extended attributes, ACLs included; none without support in the file system."""
+    if _list_attributes is None:
+        return []
     try:
-        return os.listxattr(descriptor)
+        return _list_attributes(descriptor)
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise
         return []
 
 
+def copy_attribute(source: int, target: int, name: str) -> None:
+    """Give an open file an extended attribute of another. Raises OSError."""
+    os.setxattr(target, name, os.getxattr(source, name))
+
+
+def remove_attribute(descriptor: int, name: str) -> None:
+    """Remove an extended attribute of an open file. Raises OSError."""
+    os.removexattr(descriptor, name)
+
+
 def file_flags(descriptor: int) -> int:
     """Return the flags that chattr(1) sets; 0 if the file system has none."""
     flags = array.array("i", [0])
+    if NATIVE.system != "linux":
+        return 0
     try:
         fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, flags)
     except OSError:
@@ -572,16 +618,25 @@ def _walk(root: int, path: bytes) -> int:
     folder = os.dup(root)
     for name in path.split(b"/"):
         try:
-            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            below = step_into(folder, name, path)
         finally:
             os.close(folder)
-        mode = os.fstat(below).st_mode  # of the opened file, which may be the symlink itself
-        if not stat.S_ISDIR(mode):
-            os.close(below)
-            number = errno.ELOOP if stat.S_ISLNK(mode) else errno.ENOTDIR
-            raise OSError(number, os.strerror(number), path)
         folder = below
     return folder
+
+
+def step_into(folder: int, name: bytes, path: bytes) -> int:
+    """Open the folder `name` in an open folder, and never through a symlink. `path` is for the error."""
+    while True:
+        try:
+            return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):  # systems differ for a symlink
+                raise
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if not stat.S_ISDIR(mode):  # otherwise another program has just put it there
+            number = errno.ELOOP if stat.S_ISLNK(mode) else errno.ENOTDIR
+            raise OSError(number, os.strerror(number), path)
 
 
 def _can_exchange(folder: OpenFolder, first: bytes, second: bytes) -> bool:

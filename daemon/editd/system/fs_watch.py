@@ -18,7 +18,6 @@ import logging
 import os
 import select
 import socket
-import sys
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +28,7 @@ from watchdog.observers.api import BaseObserver, EventEmitter
 
 from editd.system import inotify
 from editd.system.files import git_folder
+from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -66,6 +66,11 @@ class WatchFilter(Struct, frozen=True):
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
 
 
+def can_watch() -> bool:
+    """Return whether this system reports changes of files."""
+    return NATIVE.has_inotify
+
+
 class Watcher:
     """The watch on one folder and everything below it, in threads of its own."""
 
@@ -82,17 +87,12 @@ class Watcher:
         self._handler = _Teller(root, tell, self._wanted)
         self._emitter: FolderEmitter | None = None
         self.folders: Container[bytes] | None = None  # the watched ones, kept up to date; None if unknown
-        if emitter_class is None and sys.platform.startswith("linux"):
+        if emitter_class is None:
             self.backend = "inotify"
             self._observer = BaseObserver(FolderEmitter, wanted=self._wanted)
-        elif emitter_class is not None:
+        else:
             self.backend = emitter_class.__name__
             self._observer = BaseObserver(emitter_class)
-        else:
-            from watchdog.observers import Observer
-
-            self._observer = Observer()
-            self.backend = type(self._observer).__name__
 
     def start(self) -> None:
         """Begin; the notice `ready` follows when all is watched. Raises OSError if nothing can be."""

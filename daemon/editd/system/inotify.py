@@ -7,9 +7,12 @@ is small enough to be read whole. Linux only.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
+
+from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +44,9 @@ class InotifyEvent(NamedTuple):
 
 
 def open_queue() -> int:
-    """Open a queue that does not block. Raises OSError: EMFILE if the user has too many."""
+    """Open a queue that does not block. Raises OSError: EMFILE if the user has too many of them."""
+    if not NATIVE.has_inotify:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -18,12 +19,13 @@ from typing import IO, Any, NoReturn, Protocol, cast
 import msgpack
 from msgspec import Struct
 
+from editd.system.native import NATIVE
+
 # The process tree: all processes that a process has started, directly or not.
 #
 # A subreaper becomes the parent of orphans below it, so none of them can escape by forking twice or by a
 # session of its own.
 
-_libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 KILL_SECONDS = 5.0  # then processes that fork as fast as they are killed, or that we may not kill, are left
@@ -33,12 +35,13 @@ LINE_MAX = 100  # processes above one; a line changes while it is read, and may 
 
 def set_subreaper() -> bool:
     """Make this process the parent of all orphans below it; return False if that is impossible."""
-    return bool(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return NATIVE.prctl is not None and NATIVE.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process, just forked and about to exec, when its parent dies."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """Have the kernel, if it can, kill this process when its parent dies. Call it just before the exec."""
+    if NATIVE.prctl is not None:
+        NATIVE.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def kill_descendants() -> bool:
@@ -48,7 +51,9 @@ def kill_descendants() -> bool:
     """
     until = time.monotonic() + KILL_SECONDS
     while not _is_childless():
-        if time.monotonic() > until or not os.path.isdir("/proc/self"):  # without /proc none can be found
+        if time.monotonic() > until or not os.path.isdir(
+            f"{NATIVE.proc}/self"
+        ):  # without /proc none can be found
             return False
         for pid in _below(os.getpid()):
             try:
@@ -72,10 +77,10 @@ def _is_childless() -> bool:
 def _below(top: int) -> list[int]:
     """Return all processes below one, by their parents in /proc."""
     children: dict[int, list[int]] = defaultdict(list)
-    for name in os.listdir("/proc"):
+    for name in os.listdir(NATIVE.proc):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:
+                with open(f"{NATIVE.proc}/{name}/stat", "rb") as file:
                     parent = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, IndexError):
                 continue  # it has ended meanwhile
@@ -94,7 +99,10 @@ _UCRED = struct.Struct("iII")  # struct ucred of unix(7): pid, uid, gid
 
 
 class Peer(Struct, frozen=True):
-    """The process that connected. `pid` is for logs only: it may have ended, and been used again."""
+    """The process that connected. `pid` is for logs only: it may have ended, and been used again.
+
+    It is 0 if the system does not name the process.
+    """
 
     pid: int
     uid: int
@@ -109,8 +117,14 @@ class Socket(Protocol):
 
 
 def peer_of(connected: Socket) -> Peer:
-    """Return the peer of a connected Unix socket, by SO_PEERCRED. Raises OSError if there is none."""
-    return Peer(*_UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)))
+    """Return the peer of a connected Unix socket. Raises OSError if there is none.
+
+    Without a system that names it, it counts as ours: the permissions of the socket keep others out.
+    """
+    if NATIVE.peer_credentials is None:
+        return Peer(0, os.geteuid(), os.getegid())
+    credentials = connected.getsockopt(socket.SOL_SOCKET, NATIVE.peer_credentials, _UCRED.size)
+    return Peer(*_UCRED.unpack(credentials))
 
 
 def may_connect(peer: Peer) -> bool:
@@ -123,6 +137,13 @@ def has_hung_up(connected: Socket) -> bool:
     poll = select.poll()
     poll.register(connected.fileno(), 0)  # POLLHUP is reported without being requested
     return bool(poll.poll(0))
+
+
+def open_process(pid: int) -> int:
+    """Return a descriptor that can be read when the process has ended. Raises OSError."""
+    if NATIVE.pidfd_open is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return NATIVE.pidfd_open(pid)
 
 
 # The line of processes above one: its parent, the parent of that, and so on.
@@ -155,7 +176,7 @@ def process_at(pid: int) -> Process | None:
 def _process_at(pid: int) -> tuple[Process, int] | None:
     """Return a process and the number of its parent, as proc_pid_stat(5) has them."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"{NATIVE.proc}/{pid}/stat", "rb") as file:
             before, _, after = file.read().rpartition(b")")
     except OSError:
         return None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from msgspec import Struct
 
 from editd.errors import InvalidParams
+from editd.values.name_key import is_folding, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +77,7 @@ class Glob:
             raise _refused(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
         if text.startswith("!"):
             raise _refused(text, "begins with `!`; a glob can only include paths, not exclude them")
-        bare = text.removeprefix("/")
+        bare = key_of(text).removeprefix("/")
         is_below = bare.endswith("/")
         parts = bare.removesuffix("/").split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in text:
@@ -86,7 +87,8 @@ class Glob:
         expression = _expression(names, is_plain=is_plain, is_below=is_below)
         stem = bare.removesuffix("/") if not has_wildcards else _WILDCARD.split(bare, 1)[0]
         pattern = re.compile(expression, re.DOTALL)
-        return cls(text, names, is_plain, is_below, stem, _folder(names, is_below=is_below), pattern)
+        made = _FoldedGlob if is_folding() else cls
+        return made(text, names, is_plain, is_below, stem, _folder(names, is_below=is_below), pattern)
 
     def matches(self, path: WorkspacePath) -> bool:
         return self.pattern.fullmatch(path.text) is not None
@@ -97,6 +99,19 @@ class Glob:
 
     def __str__(self) -> str:
         return self.text
+
+
+class _FoldedGlob(Glob):
+    """A glob of keys, which matches every spelling of a path."""
+
+    __slots__ = ()
+
+    def matches(self, path: WorkspacePath) -> bool:
+        return self.pattern.fullmatch(key_of(path.text)) is not None
+
+    def is_barred_by(self, path: WorkspacePath) -> bool:
+        key = key_of(path.text)
+        return self.folder == key or self.folder.startswith(f"{key}/")
 
 
 def parse_all(texts: Sequence[str], what: str) -> tuple[Glob, ...]:

@@ -217,6 +217,23 @@ class WorkspaceReader:
         return self._resolve(path, through_last=False)
 
     def _resolve(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
+        if not self._disk.is_folding:
+            return self._resolve_once(path, through_last=through_last)
+        for _ in range(LINKS_MAX):
+            spelled = WorkspacePath.parse(os.fsdecode(self._spelled(path)))
+            resolved = self._resolve_once(spelled, through_last=through_last)
+            if resolved == path:
+                return path
+            path = resolved  # a link's target may be spelled in another way, and lead to another link
+        raise _unresolvable(path, errno.ELOOP)
+
+    def _spelled(self, path: WorkspacePath) -> bytes:
+        try:
+            return self._disk.spelled(path.raw)
+        except OSError as error:
+            raise refusal_of(error, path, "could not be resolved") from error
+
+    def _resolve_once(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
         try:
             parent, name = split_path(path.raw)
             with self._disk.folder(parent) as folder:

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 from editd.errors import PermissionDenied
 from editd.system.files import boot_id, replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
-from editd.system.mounts import MountEvents, folding_mounts, mount_of, mounts, mounts_below
+from editd.system.folded_names import folding_mounts
+from editd.system.mounts import MountEvents, mount_of, mounts, mounts_below
+from editd.system.native import NATIVE
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
 from editd.workspace.staged_change import is_temporary
 
@@ -43,8 +45,6 @@ _GENERATED_BESIDE = {"target": b"Cargo.toml", "build": b"build.gradle", "vendor"
 _GENERATED_WITH = (b"CACHEDIR.TAG", b"pyvenv.cfg")  # marker files of such folders
 # Locks and auto-save files of Emacs; swap files of Vim, and its test whether a folder is writable.
 _EDITORS_OWN = re.compile(rb"\.#.*|#.*#|\..*\.sw[a-p]|4913", re.DOTALL)
-
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class WorkspaceScope:
@@ -168,7 +168,7 @@ class _FolderCursor:
             return
         is_below = self._descriptor >= 0 and folder.startswith(self._folder + b"/")
         inside = folder[len(self._folder) + 1 :] if is_below else os.path.join(self._root, folder)
-        opened = os.open(inside, _FOLDER, dir_fd=self._descriptor if is_below else None)
+        opened = os.open(inside, NATIVE.folder_flags, dir_fd=self._descriptor if is_below else None)
         self._close()
         self._folder, self._descriptor = folder, opened
 
@@ -397,7 +397,26 @@ _TWO_SIDED = (
     "Leases do not detect that they are writing."
 )
 _VOLATILE = "not durable: the next shutdown or crash of the machine deletes it, even after a sync."
+_FOLDING_ROOT = (
+    "The workspace is on a file system that takes two spellings for one name, such as README.md and "
+    "readme.md: editd uses that of the disk. An event may name a file by another spelling, so `settle` and a "
+    "scan every 30 seconds find the changes of other programs."
+)
 _FOLDING = "and out of scope: files such as README.md and readme.md are one file there"
+
+
+_OF_THE_SYSTEM = {  # whether the system has the calls for it
+    "This system reports no changes of files: editd finds those of other programs at an edit of the file, at "
+    "`settle`, and by a scan every 30 seconds.": NATIVE.has_inotify,
+    "This system does not name the program at the other end of a socket: only the permissions of the socket "
+    "keep other users out, and an agent may approve its own proposals.": NATIVE.peer_credentials is not None,
+    "Extended attributes and ACLs cannot be read here: a file loses them when it is edited.": (
+        NATIVE.lists_attributes is not None
+    ),
+    "Processes that a hook or a check leaves behind cannot all be found, and may go on.": (
+        NATIVE.prctl is not None
+    ),
+}
 
 
 class WeakerGuarantees:
@@ -413,19 +432,26 @@ class WeakerGuarantees:
             self._state_mount = mount_of(folder.descriptor, known)
 
     def facts(self) -> dict[str, Any]:
-        """Return the kind of file system, and the names of the missing system calls."""
+        """Return the system, the kind of file system, and the names of the missing system calls."""
         missing = missing_calls(self._disk) + ([] if mounts() is not None else ["/proc"])
-        return {"file_system": None if self._mount is None else self._mount.kind, "missing": missing}
+        return {
+            "name": NATIVE.system,
+            "file_system": None if self._mount is None else self._mount.kind,
+            "missing": missing,
+        }
 
     def weaker(self) -> list[str]:
         """Return a sentence for each promise that is weaker here than on a local disk."""
         sentences = list(self._disk.weaker)
         if self._is_renaming:
             sentences.append(_RENAMING)
+        if self._disk.is_folding:
+            sentences.append(_FOLDING_ROOT)
         if not self.is_state_beside:
             sentences.append(_ELSEWHERE)
         if not boot_id():
             sentences.append(_NO_BOOT_ID)
+        sentences += [sentence for sentence, has_it in _OF_THE_SYSTEM.items() if not has_it]
         known = mounts()
         if known is None:
             return [*sentences, _NO_PROC]
@@ -439,8 +465,8 @@ class WeakerGuarantees:
         return [f"{_some(folding)} {_is_or_are(folding)} another file system {_FOLDING}."] if folding else []
 
     def is_deaf(self, is_watched: Callable[[bytes], bool]) -> bool:
-        """Return whether other programs may write to a watched folder without an event."""
-        if self._mount is not None and self._mount.is_two_sided:
+        """Return whether a write to a watched folder may raise no event, or one with another spelling."""
+        if self._disk.is_folding or (self._mount is not None and self._mount.is_two_sided):
             return True
         below = mounts_below(self._disk.root, mounts())
         return any(mount.is_two_sided and is_watched(path) for path, mount in below.items())

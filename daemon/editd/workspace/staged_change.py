@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.errors import NotAFile, PermissionDenied
+from editd.errors import FileExists, NotAFile, PermissionDenied
 from editd.system.filesystem import OpenFolder, write_whole
-from editd.system.mounts import folding_elsewhere
+from editd.system.folded_names import folding_elsewhere
 from editd.values.content import SYMLINK
+from editd.values.name_key import key_of
 from editd.values.path import TEMPORARY_PREFIX, split_path
 from editd.workspace.reader import refusal_of
 
@@ -168,6 +169,8 @@ def check_publishable(
         (deleted.add if change.after is None else deleted.discard)(change.path.raw)
     for change in changes:
         (deleted.add if change.after is None else deleted.discard)(change.path.raw)
+    if disk.is_folding:
+        check_one_spelling(changes)
     checker = _Checker(disk, deleted)
     for change in changes if breathe is None else in_slices(changes, breathe):
         if change.path in pending_paths:
@@ -180,6 +183,18 @@ def check_publishable(
                 checker.check_target(change, file.name, file.status, file.folder)
         except OSError as error:
             raise refusal_of(error, change.path, "could not be accessed") from error
+
+
+def check_one_spelling(changes: Iterable[Change[FileState]]) -> None:
+    """Refuse two names that would be one file or one folder. Raises FileExists."""
+    spellings: dict[str, str] = {}
+    for change in changes:
+        names = change.path.text.split("/") if change.after is not None else []
+        for depth in range(1, len(names) + 1):
+            path = "/".join(names[:depth])
+            other = spellings.setdefault(key_of(path), path)
+            if other != path:
+                raise _one_file(path, other)
 
 
 def in_slices(
@@ -213,6 +228,8 @@ class _Checker(Struct, frozen=True):
                 if os.fstat(folder.descriptor).st_dev != self.disk.device:
                     self._check_folding(change.path, folder)
                 status = folder.stat(name)
+                if status is None and change.after is not None and self.disk.is_folding:
+                    self._check_spelling(change.path.raw, folder, name)
                 if status is not None:
                     self.check_target(change, name, status, folder)
         except OSError as error:
@@ -259,11 +276,20 @@ class _Checker(Struct, frozen=True):
             with self.disk.folder(b"/".join(names[:depth])) as folder:
                 self._check_folding(path, folder)
                 status = folder.stat(name)
+                if status is None and self.disk.is_folding:
+                    self._check_spelling(ancestor, folder, name)
             if status is None or ancestor in self.deleted:
                 return
             if not stat.S_ISDIR(status.st_mode):
                 folder_name = os.fsdecode(ancestor)
                 raise _not_a_file(path, f"cannot be in {folder_name}, which is not a folder", folder_name)
+
+    def _check_spelling(self, path: bytes, folder: OpenFolder, name: bytes) -> None:
+        """Refuse a new name that the disk already has in another spelling."""
+        if folder.has_other_spelling(name):
+            other = self.disk.spelled(path)
+            if other != path and other not in self.deleted:
+                raise _one_file(os.fsdecode(path), os.fsdecode(other))
 
     def _check_folding(self, path: WorkspacePath, folder: OpenFolder) -> None:
         """Refuse if two spellings are one file: leases, undo and `protect` compare paths.
@@ -286,6 +312,14 @@ class _Checker(Struct, frozen=True):
                     if not (is_folder or path + b"/" + name in self.deleted or is_temporary(name)):
                         return False
         return True
+
+
+def _one_file(path: str, other: str) -> FileExists:
+    return FileExists(
+        f"{path} cannot be made: on this file system it is the same name as {other}.",
+        hint=f"Use the name {other}, or move it in the same changeset.",
+        data={"path": path, "other": other},
+    )
 
 
 def _denied(path: WorkspacePath, fact: str, hint: str) -> PermissionDenied:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import InUse, NotAFile, PermissionDenied, TooLarge
-from editd.system.filesystem import attributes_of, write_whole
+from editd.system.filesystem import attributes_of, copy_attribute, remove_attribute, write_whole
 from editd.values.content import EXECUTABLE, SYMLINK
 from editd.values.path import split_path
 from editd.workspace.reader import read_name, refusal_of
@@ -119,10 +119,10 @@ def _clone_attributes(source: int, target: int) -> list[str]:
     wanted, existing = attributes_of(source), attributes_of(target)
     for name in existing:
         if name not in wanted and name.startswith(_REQUIRED):  # such as an ACL by the folder's default
-            os.removexattr(target, name)
+            remove_attribute(target, name)
     for name in wanted:
         try:
-            os.setxattr(target, name, os.getxattr(source, name))
+            copy_attribute(source, target, name)
         except OSError as error:
             # The system's own attributes (security., trusted., ACLs of NFS) may need a privilege.
             if name.startswith(_REQUIRED) or error.errno not in _UNAVAILABLE:

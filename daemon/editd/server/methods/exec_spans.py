@@ -21,7 +21,7 @@ from editd.errors import FileMissing, InvalidParams, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
 from editd.store.transaction_record import rfc3339
-from editd.system.process import process_at
+from editd.system.process import open_process, process_at
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class ExecMethods:
         """End the spans of a process when it ends. The pidfd outlives them, since more are to come."""
         descriptor = -1
         try:
-            descriptor = os.pidfd_open(process[0])
+            descriptor = open_process(process[0])
             is_same = _process(process[0]) == process
         except ProcessLookupError:
             is_same = False

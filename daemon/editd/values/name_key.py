@@ -1,0 +1,40 @@
+"""The key of a name: the same for all its spellings on a file system that folds names.
+
+A daemon has one workspace, so its folding is set once, before the first glob is parsed. If nothing is folded,
+the key of a text is the text. Some file systems distinguish a few of the texts with one key (`ß`, `ss`), and
+none has one name for texts with two keys.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+
+_folding = ""
+
+
+def set_folding(folding: str) -> None:
+    """Set what the workspace's file system ignores in names: `case`, `form`, `case and form`, or nothing."""
+    global _folding  # noqa: PLW0603  # one workspace in each process
+    _folding = folding
+
+
+def is_folding() -> bool:
+    return bool(_folding)
+
+
+def key_of(text: str) -> str:
+    """Return the key of a path or a glob."""
+    if not _folding:
+        return text
+    if _folding == "case":
+        return text.casefold()
+    text = unicodedata.normalize("NFD", text)
+    if "case" in _folding:
+        text = unicodedata.normalize("NFD", text.casefold())
+    return unicodedata.normalize("NFC", text)  # one character again, for a `?`
+
+
+def raw_key_of(name: bytes) -> bytes:
+    """Return the key of a name in bytes."""
+    return key_of(os.fsdecode(name)).encode("utf-8", "surrogateescape")
