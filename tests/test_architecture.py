@@ -125,6 +125,7 @@ def test_only_system_knows_what_linux_has_beyond_posix() -> None:
 SDKS = {  # a package of an extra: the only modules that may import it
     "mcp": {"client/editd_client/mcp/server.py"},
     "starlette": {"client/editd_client/web/server.py"},
+    "textual": {f"client/editd_client/screen/{name}.py" for name in ("app", "dialogs", "panes")},
     "uvicorn": {"client/editd_client/web/server.py"},
     "pygments": {"client/editd_client/review/patch.py"},
 }

@@ -11,7 +11,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.errors import EditdError, refusal
+from editd_client.errors import EditdError, Unreachable, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,16 +23,40 @@ if TYPE_CHECKING:
 MARKS_MAX = 10_000  # in one request
 
 
-@click.group("review")
-def review_verb() -> None:
-    """Set the reviewers' PIN, make grants, and mark work as reviewed.
+@click.group("review", invoke_without_command=True)
+@click.pass_context
+def review_verb(context: click.Context) -> None:
+    """Open the reviewers' screen; set their PIN, make grants, and mark work as reviewed.
+
+    Without a command, opens a screen with the proposals, the timeline and the agents of the workspace.
+    The key ? lists its keys, and q ends it. The screen needs the extra `review`: in a checkout,
+    `pipx install '.[review]'`.
 
     \b
     Examples:
+      editctl review
       editctl review pin
       editctl review allow 'tests/**' --for 1h --of claude --lines 200
       editctl review mark 24..27
     """
+    if context.invoked_subcommand is None:
+        open_screen(context.obj)
+
+
+def open_screen(invocation: Invocation) -> None:
+    """Open the screen. Raises Unreachable without Textual, and EditdError without a terminal."""
+    try:
+        from editd_client.screen.app import ReviewApp
+    except ModuleNotFoundError as error:
+        raise Unreachable(
+            f"`editctl review` needs the extra `review` of editd: {error.name} is not installed.",
+            hint="In a checkout, install it: `pipx install --force '.[review]'`.",
+        ) from error
+    output.check_terminal("`editctl review`", "In a script, use `editctl proposal list` and `editctl log`.")
+    invocation.reviewer().close()  # starts the daemon, and names what is wrong before the screen opens
+    from editd_client.screen.source import DaemonSource
+
+    ReviewApp(DaemonSource(invocation.workspace)).run()
 
 
 @review_verb.command("pin")

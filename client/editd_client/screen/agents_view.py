@@ -1,0 +1,263 @@
+"""The view of the agents: each session with its activity, its newest transactions, and the grants."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from editd_client import requests
+from editd_client.review.agents import OUTSIDE, AgentRow, Agents, totals
+from editd_client.review.query import TransactionQuery
+from editd_client.review.timeline import TimelineRow
+from editd_client.screen.detail import Detail
+from editd_client.screen.lines import Line, TextSpan, plain
+from editd_client.screen.patch_lines import PatchLine
+from editd_client.screen.proposals_view import allow
+from editd_client.screen.rows import DOES, Drawing, agent_line, timeline_line
+from editd_client.screen.undo_preview import preview
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import Transaction
+    from editd_client.review.actions import View
+    from editd_client.screen.desk import ReviewDesk
+
+NEWEST = 5  # transactions of the session at the cursor
+EMPTY = ("No session is open. An agent opens one: editctl mcp, or editctl integrate.",)
+
+
+class AgentsView:
+    """The sessions, and the one at the cursor."""
+
+    name: View = "agents"
+
+    def __init__(self, desk: ReviewDesk) -> None:
+        self.desk = desk
+        self.agents = Agents()
+        self.detail = Detail()
+        self.query = TransactionQuery()
+        self.is_loaded = False
+        self._newest: dict[str, list[Transaction]] = {}
+        self._is_outdated = True
+        self._is_fetching = False
+
+    # ── The list ──
+
+    @property
+    def rows(self) -> list[AgentRow]:
+        query = self.query
+        return [
+            row
+            for row in self.agents.rows
+            if (not query.session or row.name in query.session)
+            and (not query.actor or row.actor in query.actor)
+            and query.grep.lower() in row.name.lower()
+        ]
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def cursor_row(self) -> int:
+        selected = self.agents.selected
+        rows = self.rows
+        return rows.index(selected) if selected in rows else 0
+
+    @property
+    def selected(self) -> AgentRow | None:
+        rows = self.rows
+        return rows[self.cursor_row] if rows else None
+
+    def move(self, rows: int) -> None:
+        self.put(self.cursor_row + rows)
+
+    def put(self, row: int) -> None:
+        rows = self.rows
+        if rows:
+            self.agents.cursor = self.agents.rows.index(rows[min(max(0, row), len(rows) - 1)])
+
+    def row(self, number: int, width: int) -> Line | None:
+        rows = self.rows
+        if number < len(rows):
+            return agent_line(rows[number], Drawing(width, self.desk.clock, number == self.cursor_row))
+        if rows or number:
+            return None
+        return Line((TextSpan(f" {EMPTY[0] if self.is_loaded else '…'}", "dim"),))
+
+    def title(self) -> str:
+        return f"AGENTS {totals(self.agents.rows)[0]}"
+
+    # ── What comes from the daemon ──
+
+    def reload(self) -> None:
+        """Fetch the sessions again, soon."""
+        self._is_outdated = True
+        self._newest.clear()
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether the sessions are outdated, or the newest transactions of one are missing."""
+        return self._is_outdated or self._wanted() is not None
+
+    def pump(self) -> None:
+        """Fetch the sessions, and the newest transactions of the one at the cursor."""
+        if not self._is_fetching and self.is_wanting:
+            self._is_fetching = True
+            self.desk.begin(self._fetch())
+
+    def _wanted(self) -> str | None:
+        row = self.selected
+        return None if row is None or row.name in self._newest else row.name
+
+    async def _fetch(self) -> None:
+        try:
+            if self._is_outdated:
+                self._is_outdated = False
+                results = [await self.desk.ask(call) for call in self.agents.requests(self.desk.clock.now())]
+                self.agents.receive(*results)  # type: ignore[arg-type]
+                self.is_loaded = True
+            while (name := self._wanted()) is not None:
+                which = {"kind": "outside"} if name == OUTSIDE else {"session": name}
+                call = requests.log(**which, limit=NEWEST, brief=True, stat=True)  # type: ignore[arg-type]
+                self._newest[name] = (await self.desk.ask(call)).transactions
+        finally:
+            self._is_fetching = False
+            self.desk.changed()
+
+    # ── The details ──
+
+    def draw(self, width: int) -> None:
+        """Make the lines about the session at the cursor, and the grants."""
+        row = self.selected
+        lines = [] if row is None else list(self._about(row, width))
+        lines += self._grants()
+        self.detail.show(row and row.name, lines, lambda: map(PatchLine, lines))
+
+    def _about(self, row: AgentRow, width: int) -> Iterator[Line]:
+        sign, words, look = DOES[row.doing]
+        actor = f" · {plain(row.actor)}" if row.actor not in ("", row.name) else ""
+        yield Line((TextSpan(f" {plain(row.name)}", "title"), TextSpan(actor, "dim")))
+        yield Line((TextSpan(f"   {sign} {words.format(plain(row.what))}", look),))
+        if row.proposals:
+            names = ", ".join(f"P{number}" for number in row.proposals)
+            yield Line((TextSpan(f"   open: {names}", "warning"),))
+        for lease in self.agents.leases_of(row.name):
+            paths = " ".join(map(plain, lease.paths))
+            yield Line(
+                (TextSpan(f"   lease {paths} until {self.desk.clock.time_of_day(_time(lease.expires))}"),)
+            )
+        if row.edits and row.name != OUTSIDE:
+            yield Line((TextSpan(f"   {row.edits - row.undone} in force, {row.undone} undone", "dim"),))
+        newest = self._newest.get(row.name, [])
+        if newest:
+            yield Line(())
+            yield Line((TextSpan(f" {plain(row.name)}, the last {len(newest)}", "bold"),))
+            for one in newest:
+                yield timeline_line(TimelineRow.of(one), one.seq, Drawing(width, self.desk.clock))
+
+    def _grants(self) -> Iterator[Line]:
+        if not self.agents.grants:
+            return
+        yield Line(())
+        yield Line((TextSpan(" Grants: these edits land without a decision", "bold"),))
+        for grant in self.agents.grants:
+            whose = plain(grant.session) if grant.session else "anybody"
+            left = [
+                f"{count} {what} left"
+                for count, what in ((grant.uses, "edits"), (grant.lines, "lines"))
+                if count is not None
+            ]
+            end = f"until {self.desk.clock.time_of_day(_time(grant.expires))}"
+            text = (
+                f"   {grant.grant}  {whose}: {' '.join(map(plain, grant.paths))}, {', '.join([end, *left])}"
+            )
+            yield Line((TextSpan(text), TextSpan("   X takes it back", "dim", "X")))
+
+    def words(self) -> dict[str, str]:
+        """Return the words of some keys in the bottom lines."""
+        return {} if self.agents.grants else {"X": ""}
+
+    # ── Keys ──
+
+    async def key(self, key: str, *, is_in_detail: bool) -> bool:
+        """Carry out a key. Return whether it has a meaning here."""
+        del is_in_detail
+        row = self.selected
+        if key == "X":
+            await self._revoke()
+            return True
+        work = {
+            "R": self._rollback, "A": self._allow, "L": self._end_leases, "K": self._close,
+            "m": self._publish,
+        }.get(key)  # fmt: skip
+        if work is None:
+            return False
+        if row is None or row.name == OUTSIDE:
+            self.desk.say("Other programs have no session.", is_error=True)
+        else:
+            await work(row)
+        return True
+
+    async def _rollback(self, row: AgentRow) -> None:
+        title = f"Roll back all the work of {plain(row.name)}?"
+        await preview(self.desk, title, partial(requests.rollback, row.name))
+
+    async def _allow(self, row: AgentRow) -> None:
+        await allow(self.desk, row.name, "**")
+        self.reload()
+
+    async def _end_leases(self, row: AgentRow) -> None:
+        leases = self.agents.leases_of(row.name)
+        if not leases:
+            self.desk.say(f"{plain(row.name)} has no lease.", is_error=True)
+            return
+        lines = [Line((TextSpan(f" {' '.join(map(plain, one.paths))}"),)) for one in leases]
+        if await self.desk.choose(f"End the leases of {plain(row.name)}?", lines, {"L": "end them"}) == "L":
+            for one in leases:
+                await self.desk.ask(requests.lease_release(one.lease, force=True))
+            self.desk.say(f"The leases of {plain(row.name)} have ended.")
+
+    async def _close(self, row: AgentRow) -> None:
+        lines = [
+            Line((TextSpan(" Its work and its proposals stay. Its leases end, and its token is void."),))
+        ]
+        answers = {"K": "close it", "w": "close it and withdraw its proposals"}
+        answer = await self.desk.choose(f"Close the session {plain(row.name)}?", lines, answers)
+        if answer is not None:
+            await self.desk.ask(requests.session_close(row.name, force=True, withdraw=answer == "w"))
+            self.desk.say(f"{plain(row.name)} is closed.")
+
+    async def _publish(self, row: AgentRow) -> None:
+        """Make one commit of the session's work in the person's own git, after a preview."""
+        message = await self.desk.prompt(f"Message of the commit with the work of {plain(row.name)}:")
+        if not message:
+            return
+        shown = await self.desk.ask(requests.publish(message, session=row.name, dry_run=True))
+        lines = [Line((TextSpan(f" On the branch {plain(shown.branch)}:", "bold"),))]
+        for file in shown.files:
+            counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+            lines.append(Line((TextSpan(f" {plain(file.path)}  "), TextSpan(counts, "dim"))))
+        lines += [Line((TextSpan(f" {plain(text)}", "dim"),)) for text in shown.message.split("\n")]
+        if await self.desk.choose(f"Publish the work of {plain(row.name)}?", lines, {"m": "make the commit"}):
+            made = await self.desk.ask(requests.publish(message, session=row.name))
+            self.desk.say(f"Published as {made.commit[:7]} on {plain(made.branch)}.")
+
+    async def _revoke(self) -> None:
+        grants = self.agents.grants
+        if not grants:
+            self.desk.say("There is no grant.", is_error=True)
+            return
+        number = str(grants[0].grant)
+        if len(grants) > 1:
+            number = await self.desk.prompt("Number of the grant to end:", text=number) or ""
+        if number.isdecimal():
+            await self.desk.ask(requests.review_revoke(int(number)))
+            self.reload()
+            self.desk.say(f"Grant {number} has ended.")
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

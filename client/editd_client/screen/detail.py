@@ -1,0 +1,100 @@
+"""The pane of details: its lines, the first one in view, and the hunk at the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from editd_client.screen.patch_lines import PatchLine
+
+SHIFT_COLUMNS = 8
+
+
+@dataclass(slots=True)
+class Detail:
+    """The lines of one thing. `about` names it: when another is shown, the pane begins at its top."""
+
+    lines: Sequence[PatchLine] = field(default_factory=list)
+    about: object = None
+    top: int = 0
+    height: int = 10
+    hunk: str | None = None  # at the cursor
+    path: str | None = None  # of the cursor
+    is_wrapped: bool = False
+    shift: int = 0
+    _state: object = None  # on which the lines depend
+
+    def show(self, about: object, state: object, make: Callable[[], Iterable[PatchLine]]) -> None:
+        """Show the lines of a thing, made anew if its `state` has changed. Keep the place in them."""
+        if about == self.about and state == self._state:
+            self.scroll(0)
+            return
+        lines = self.lines = list(make())
+        self._state = state
+        if about != self.about:
+            self.about, self.top, self.shift = about, 0, 0
+            self.hunk = self.path = None
+        hunks = self.hunks
+        if self.hunk not in hunks:
+            self.hunk = hunks[0] if hunks else None
+        if self.path is None:
+            self.path = next((one.path for one in lines if one.path is not None), None)
+        self.scroll(0)
+
+    @property
+    def hunks(self) -> list[str]:
+        return [one.hunk for one in self.lines if one.is_title and one.hunk is not None]
+
+    @property
+    def paths(self) -> list[str]:
+        return [one.path for one in self.lines if one.is_title and one.hunk is None and one.path is not None]
+
+    def scroll(self, rows: int) -> None:
+        """Move the lines in view."""
+        self.top = min(max(0, self.top + rows), max(0, len(self.lines) - self.height))
+
+    def step_hunk(self, step: int) -> None:
+        """Move the cursor to the next hunk, or an earlier one, and show it."""
+        hunks = self.hunks
+        if not hunks:
+            return
+        at = hunks.index(self.hunk) if self.hunk in hunks else -1
+        self.put(hunks[min(max(0, at + step), len(hunks) - 1)])
+
+    def put(self, hunk: str) -> None:
+        """Move the cursor to a hunk, and show it."""
+        for number, one in enumerate(self.lines):
+            if one.is_title and one.hunk == hunk:
+                self.hunk, self.path = hunk, one.path
+                self._reveal(number)
+                return
+
+    def step_file(self, step: int) -> None:
+        """Move the cursor to the first hunk of the next file, or of an earlier one."""
+        paths = self.paths
+        if not paths:
+            return
+        at = paths.index(self.path) if self.path in paths else 0
+        self.path = paths[min(max(0, at + step), len(paths) - 1)]
+        for number, one in enumerate(self.lines):
+            if one.path == self.path and one.is_title and one.hunk is None:
+                self._reveal(number)
+                break
+        self.hunk = next((one.hunk for one in self.lines if one.path == self.path and one.hunk), self.hunk)
+
+    def at(self, row: int) -> PatchLine | None:
+        """Return the line in a row of the pane."""
+        number = self.top + row
+        return self.lines[number] if 0 <= number < len(self.lines) else None
+
+    def _reveal(self, number: int) -> None:
+        """Show a line, with the name of the file if that is above it, and with as much below as fits."""
+        above = self.lines[number - 1] if number else None
+        if above is not None and above.is_title and above.hunk is None:
+            number -= 1
+        if not self.top <= number < self.top + max(1, self.height - 3):
+            self.top = number
+        self.scroll(0)

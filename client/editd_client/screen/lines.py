@@ -1,0 +1,120 @@
+"""Lines of styled text, without a terminal: spans, their looks, and text that is safe to draw.
+
+A look is a role, not a colour: `panes` maps it to colours, or to signs of one bit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Look = Literal[
+    "", "dim", "bold", "title", "key", "added", "removed", "added_word", "removed_word", "good", "bad",
+    "warning", "struck", "tab",
+]  # fmt: skip
+TAB = 4  # columns of a tab in a diff
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+ASCII = str.maketrans("▌●─│┬┴✓✗×·…→▶◆⧗⚑", ">*-|++vxx.~>>*~!")  # each as wide as before
+
+
+class TextSpan(NamedTuple):
+    """A part of a line with one look. A click on it is the key `key`."""
+
+    text: str
+    look: Look = ""
+    key: str = ""
+
+
+class Line(NamedTuple):
+    """A line of a pane. `key` is what a click anywhere in it does after the cursor is there."""
+
+    spans: tuple[TextSpan, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
+    @property
+    def width(self) -> int:
+        return sum(cell_len(span.text) for span in self.spans)
+
+
+def line(*spans: TextSpan | str) -> Line:
+    """Return a line of spans; a text has no look."""
+    return Line(tuple(TextSpan(span) if isinstance(span, str) else span for span in spans))
+
+
+def plain(text: str) -> str:
+    """Return text without control characters and direction marks, which would change the terminal.
+
+    Tabs become spaces. A byte that is not UTF-8 is `\\xff`.
+    """
+    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(_escaped, shown.expandtabs(TAB))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
+def fitted(text: str, width: int, *, right: bool = False) -> str:
+    """Return text that is exactly so wide, cut with an ellipsis if it is longer."""
+    width = max(0, width)
+    size = cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
+    return " " * (width - size) + text if right else text + " " * (width - size)
+
+
+def right_aligned(left: Line, right: Line, width: int) -> Line:
+    """Return a line with `right` at its end; `left` is cut if both do not fit."""
+    room = width - right.width
+    if room <= 0:
+        return Line(tuple(cut(right.spans, width)))
+    spans = list(cut(left.spans, room))
+    used = sum(cell_len(span.text) for span in spans)
+    return Line((*spans, TextSpan(" " * (room - used)), *right.spans))
+
+
+def cut(spans: Iterable[TextSpan], width: int) -> Iterator[TextSpan]:
+    """Yield the spans up to a width."""
+    left = width
+    for span in spans:
+        if left <= 0:
+            return
+        size = cell_len(span.text)
+        yield span if size <= left else span._replace(text=fitted(span.text, left))
+        left -= size
+
+
+def wrapped(spans: Iterable[TextSpan], width: int, indent: int) -> Iterator[tuple[TextSpan, ...]]:
+    """Yield the spans as lines of a width; all but the first begin with `indent` spaces."""
+    row: list[TextSpan] = []
+    used = 0
+    for span in spans:
+        rest = span.text
+        while rest:
+            room = max(1, width - used)
+            if cell_len(rest) <= room:
+                row.append(span._replace(text=rest))
+                used += cell_len(rest)
+                break
+            taken = _prefix(rest, room)
+            row.append(span._replace(text=taken))
+            yield tuple(row)
+            rest, row, used = rest[len(taken) :], [TextSpan(" " * indent)], indent
+    yield tuple(row)
+
+
+def _prefix(text: str, width: int) -> str:
+    """Return the longest beginning that fits, at least one character."""
+    end = min(len(text), width)
+    while end > 1 and cell_len(text[:end]) > width:
+        end -= 1
+    return text[: max(1, end)]

@@ -1,0 +1,129 @@
+"""The widgets: panes that draw only the lines in view, and the colours of their looks.
+
+A pane has no scroll bar and no model: it asks for each line that it draws. So a list of 100,000 rows costs
+what 20 rows cost.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from editd_client.screen.lines import ASCII
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual import events
+
+    from editd_client.screen.lines import Line, Look
+
+COLOURED: dict[Look, Style] = {
+    "": Style(),
+    "dim": Style(dim=True),
+    "bold": Style(bold=True),
+    "title": Style(bold=True),
+    "key": Style(color="cyan", bold=True),
+    "added": Style(color="green"),
+    "removed": Style(color="red"),
+    "added_word": Style(color="green", reverse=True),
+    "removed_word": Style(color="red", reverse=True),
+    "good": Style(color="green"),
+    "bad": Style(color="red", bold=True),
+    "warning": Style(color="yellow"),
+    "struck": Style(dim=True, strike=True),
+    "tab": Style(reverse=True, bold=True),
+}
+BOLD, UNDERLINED = Style(bold=True), Style(underline=True)
+PLAIN: dict[Look, Style] = {  # with NO_COLOR: signs, reverse, underline and bold carry all of it
+    **dict.fromkeys(COLOURED, Style()),
+    "dim": Style(dim=True),
+    "struck": Style(dim=True),
+    "added_word": UNDERLINED,
+    "removed_word": UNDERLINED,
+    "bold": BOLD, "title": BOLD, "key": BOLD, "bad": BOLD, "warning": BOLD,
+    "tab": Style(reverse=True, bold=True),
+}  # fmt: skip
+CURSOR = Style(reverse=True)
+
+
+class Terminal(NamedTuple):
+    """What the terminal can show."""
+
+    has_colours: bool = True
+    is_ascii: bool = False
+
+    @classmethod
+    def of_environment(cls) -> Terminal:
+        """Return what the environment says: NO_COLOR, TERM, and the character set of the locale."""
+        import locale
+
+        codeset = locale.getencoding().lower().replace("-", "")
+        is_ascii = codeset != "utf8" or os.environ.get("TERM") in ("linux", "dumb")
+        return cls(not os.environ.get("NO_COLOR"), is_ascii)
+
+    def text(self, text: str) -> str:
+        return text.translate(ASCII) if self.is_ascii else text
+
+
+class Pane(Widget):
+    """Lines in a rectangle. `line_at` gives each by its row and the width; `is_cursor` marks one."""
+
+    can_focus = False
+
+    def __init__(
+        self,
+        name: str,
+        terminal: Terminal,
+        line_at: Callable[[int, int], Line | None],
+        *,
+        is_cursor: Callable[[int], bool] = lambda _row: False,
+        on_press: Callable[[str, int, str], None] = lambda _name, _row, _key: None,
+        on_wheel: Callable[[str, int], None] = lambda _name, _rows: None,
+    ) -> None:
+        super().__init__(id=name)
+        self.pane = name
+        self.is_away = False
+        self._terminal, self._line_at, self._is_cursor = terminal, line_at, is_cursor
+        self._on_press, self._on_wheel = on_press, on_wheel
+        self._styles = COLOURED if terminal.has_colours else PLAIN
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        line = self._line_at(y, width)
+        if line is None:
+            return Strip.blank(width)
+        segments = [
+            Segment(self._terminal.text(span.text), self._styles[span.look])
+            for span in line.spans
+            if span.text
+        ]
+        strip = Strip(segments).adjust_cell_length(width)
+        if self._is_cursor(y):
+            strip = strip.apply_style(CURSOR)
+        return strip.apply_style(Style(dim=True)) if self.is_away else strip
+
+    def on_click(self, event: events.Click) -> None:
+        """Report the row, and the key of the span that was clicked."""
+        event.stop()
+        line = self._line_at(event.y, self.size.width)
+        key, x = "", 0
+        for span in line.spans if line is not None else ():
+            if x <= event.x < x + cell_len(span.text):
+                key = span.key
+            x += cell_len(span.text)
+        self._on_press(self.pane, event.y, key)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._on_wheel(self.pane, 3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._on_wheel(self.pane, -3)

@@ -1,0 +1,180 @@
+"""The rows of the three lists, for any width.
+
+On a narrow terminal counts are left out first, then times. Below 40 columns a row is a title.
+
+A row begins with the sign of the cursor, so that it is seen without colour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from editd_client.review import proposals
+from editd_client.screen.lines import Line, Look, TextSpan, cut, fitted, plain, right_aligned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import CheckReport, ProposalEntry
+    from editd_client.review.agents import AgentRow, Doing
+    from editd_client.review.timeline import TimelineRow
+    from editd_client.screen.clock import ScreenClock
+
+FULL_COLUMNS_MIN = 76  # for counts
+TIME_COLUMNS_MIN = 60
+NAMED_COLUMNS_MIN = 40  # for the author
+CURSOR = "▌"
+SUBJECT_COLUMNS_MIN = 12
+
+
+class Drawing(NamedTuple):
+    """What a row depends on besides its data."""
+
+    width: int
+    clock: ScreenClock
+    is_cursor: bool = False
+    is_marked: bool = False
+
+
+def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
+    """Return the row of a proposal: its number, age, author, size, subject, fit and checks."""
+    width = drawing.width
+    spans = [
+        _cursor(drawing),
+        TextSpan(f"P{entry.proposal:<4}", "title"),
+    ]
+    if width >= TIME_COLUMNS_MIN:
+        spans.append(TextSpan(f"{_age(entry.created, drawing.clock):>4}  ", "dim"))
+    if width >= NAMED_COLUMNS_MIN:
+        spans.append(TextSpan(fitted(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
+    if width >= FULL_COLUMNS_MIN:
+        number = len(entry.paths)
+        spans.append(TextSpan(fitted(f"{number} file{'s' * (number != 1)}", 8)))
+        spans += _counts(entry.lines.added, entry.lines.deleted)
+    spans.append(TextSpan(plain(proposals.subject(entry))))
+    end: list[TextSpan] = []
+    if width >= NAMED_COLUMNS_MIN:
+        fit = proposals.fit(entry)
+        end.append(
+            TextSpan(f" {fit}", "bad" if entry.counts.get("conflict") else "good" if fit == "fits" else "dim")
+        )
+        if width >= FULL_COLUMNS_MIN and entry.rule not in proposals.ASKED:
+            end.append(TextSpan(f" · {fitted(plain(entry.rule), min(16, len(entry.rule)))}", "dim"))
+        end += _checks(entry.checks, with_names=width >= FULL_COLUMNS_MIN)
+        end.append(TextSpan(" "))
+    return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
+
+
+def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) -> Line:
+    """Return the row of a transaction: its number, time, kind, author, files, size, subject, and its undo."""
+    width = drawing.width
+    if row is None:
+        return Line((_cursor(drawing), TextSpan(f"{'' if seq is None else seq:>6} …", "dim")))
+    sign = TextSpan("*", "warning") if drawing.is_marked else _cursor(drawing)
+    spans = [sign, TextSpan(f"{row.seq:>6} ", "title")]
+    is_undone = row.undone_by is not None
+    look: Look = "struck" if is_undone else ""
+    if width >= TIME_COLUMNS_MIN:
+        spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time):<8} ", "dim"))
+        spans.append(TextSpan(fitted(row.kind, 9), "warning" if row.kind == "outside" else ""))
+    elif width >= NAMED_COLUMNS_MIN:
+        spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time)[:5]} ", "dim"))
+    if width >= NAMED_COLUMNS_MIN:
+        spans.append(TextSpan(fitted("" if row.kind == "outside" else plain(row.who), 9) + " "))
+    end = list(_timeline_end(row))
+    files, subject = plain(row.files), plain(row.subject)
+    if row.undoes and not subject:
+        subject = f"of {', '.join(map(str, row.undoes[:3]))}" + (" …" if len(row.undoes) > 3 else "")
+    if width >= FULL_COLUMNS_MIN:
+        room = width - sum(len(span.text) for span in spans) - 12 - sum(len(one.text) for one in end)
+        spans.append(TextSpan(fitted(_short(files, room // 2 - 1), max(8, room // 2 - 1)) + " ", look))
+        spans += _counts(row.added, row.deleted)
+        spans.append(TextSpan(subject, look))
+    else:
+        spans.append(TextSpan(subject or files, look))
+    return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
+
+
+DOES: dict[Doing, tuple[str, str, Look]] = {  # the sign, the words, and their look
+    "review": ("◆", "waits for you: {}", "warning"),
+    "lease": ("⧗", "waits for a lease", "warning"),
+    "command": ("▶", "runs {}", "good"),
+    "connected": ("·", "connected", ""),
+    "idle": ("·", "not connected", "dim"),
+    "closed": ("×", "closed", "dim"),
+    "outside": ("·", "other programs", "dim"),
+}
+
+
+def agent_line(row: AgentRow, drawing: Drawing) -> Line:
+    """Return the row of a session: its name, its activity, its newest transaction and its size."""
+    width = drawing.width
+    sign, words, look = DOES[row.doing]
+    what = words.format(plain(row.what))
+    spans = [_cursor(drawing), TextSpan(fitted(plain(row.name), 12 if width >= 40 else 11) + " ")]
+    if width < FULL_COLUMNS_MIN:
+        short = what.removeprefix("waits for you: ") if row.doing == "review" else what
+        spans.append(TextSpan(f"{sign} {short}", look))
+        open_ = f" {len(row.proposals)} open " if row.proposals and row.doing != "review" else " "
+        return right_aligned(Line(tuple(spans)), Line((TextSpan(open_, "warning"),)), width)
+    spans.append(TextSpan(fitted(f"{sign} {what}", width - 54) + " ", look))
+    last = "" if row.last_seq is None else str(row.last_seq)
+    spans.append(TextSpan(f"{last:>6} {drawing.clock.age(row.last_time):>4}  ", "dim"))
+    spans.append(TextSpan(f"{row.edits:>5} "))
+    spans += _counts(row.added, row.deleted, 7)
+    spans.append(TextSpan(f"{len(row.proposals) or '':>3}", "warning"))
+    return Line(tuple(cut(spans, width)))
+
+
+def agent_heading(width: int) -> Line | None:
+    """Return the heading of the agents' columns, if there are any."""
+    if width < FULL_COLUMNS_MIN:
+        return None
+    does = fitted("DOES", width - 54)
+    text = f" {'AGENT':<12} {does} {'LAST':>6}       {'EDITS':>5} {'LINES':>14}  OPEN"
+    return Line((TextSpan(fitted(text, width), "dim"),))
+
+
+def _cursor(drawing: Drawing) -> TextSpan:
+    return TextSpan(CURSOR if drawing.is_cursor else " ", "key")
+
+
+def _counts(added: int | None, deleted: int | None, width: int = 5) -> Iterator[TextSpan]:
+    yield TextSpan(f"{'' if added is None else f'+{added}':>{width}} ", "added")
+    yield TextSpan(f"{'' if deleted is None else f'-{deleted}':>{width - 1}}  ", "removed")
+
+
+def _age(time: str, clock: ScreenClock) -> str:
+    from datetime import datetime
+
+    return clock.age(datetime.fromisoformat(time))
+
+
+def _checks(checks: list[CheckReport], *, with_names: bool) -> Iterator[TextSpan]:
+    for check in checks[-2:]:
+        name = f" {fitted(plain(check.name), min(10, len(check.name)))}" if with_names else ""
+        if not check.is_current:
+            yield TextSpan(f" ·{name}", "dim")
+        elif check.exit == 0:
+            yield TextSpan(f" ✓{name}", "good")
+        else:
+            yield TextSpan(f" ✗{name}", "bad")
+
+
+def _timeline_end(row: TimelineRow) -> Iterator[TextSpan]:
+    if row.undone_by is not None:
+        yield TextSpan(f" ~{row.undone_by}", "warning")
+    if row.proposal is not None:
+        yield TextSpan(f" P{row.proposal}", "good")
+    if row.rule is not None:
+        yield TextSpan(" ⚑", "dim")
+    if row.commit is not None:
+        yield TextSpan(f" {row.commit[:7]}", "dim")
+    yield TextSpan(" ")
+
+
+def _short(path: str, width: int) -> str:
+    """Return a path that keeps its name: `…/name` if it is too long."""
+    if len(path) <= width or width < SUBJECT_COLUMNS_MIN:
+        return path
+    return "…" + path[-(width - 1) :]

@@ -1,0 +1,671 @@
+"""`editctl review` through Textual's pilot on a real daemon: every key, at three sizes, and the mouse."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import stat
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd_client.screen.keys import keys_in
+from reviewers import PIN, reviewer_of, set_pin
+from screens import Seen, screen_of
+from workplace import Workplace, replace, workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from editd_client.review.actions import View
+
+SIZES = [(80, 24), (140, 40), (59, 24)]
+LINES = "".join(f"{number}\n" for number in range(1, 41))
+EDITS = 60
+_numbers = itertools.count(1000)
+
+FRONT: dict[View, str] = {"proposals": "1", "timeline": "2", "agents": "3"}
+KEYS = {"1 2 3": ("1", "2", "3"), "esc": ("escape",)}
+FIRST = {
+    "k": "j",
+    "g": "j",
+    "[": "]",
+    "{": "}",
+    "K": "J",
+    "escape": ("enter",),
+    "ctrl+u": "jj",
+}  # pressed before
+NOTHING_HERE: dict[View, tuple[str, ...]] = {  # about a diff or a long list, which the agents do not have
+    "agents": ("J", "w", "escape", "ctrl+d", "ctrl+u", "G", "g", "j", "k"),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A daemon with some history, for all tests of the module. The screen has the environment of a shell."""
+    with workplace(tmp_path_factory.mktemp("screen") / "shop") as made, pytest.MonkeyPatch.context() as patch:
+        set_pin(made)
+        made.git("init", "-q", "-b", "main")
+        made.git("config", "user.name", "Ann")
+        made.git("config", "user.email", "ann@example.org")
+        made.write({f"src/f{number}.py": LINES for number in range(4)})
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        for name in ("EDITD_SOCKET", "EDITD_SESSION", "NO_COLOR", "VISUAL"):
+            patch.delenv(name, raising=False)
+        with made.start() as client:
+            client.settle()
+            for number in range(EDITS):
+                client.apply(
+                    [write(f"n{number % 5}", f"{number}\n")], session="robot", message=f"edit {number}"
+                )
+            yield made
+        made.stop()
+
+
+@pytest.fixture
+def author(place: Workplace) -> Iterator[Client]:
+    """A session of its own for a test; its proposals are withdrawn afterwards."""
+    with place.client() as client:
+        client.session_open("agent", actor="claude", fresh=True)
+        place.write({f"src/f{number}.py": LINES for number in range(4)})
+        (place.root / "src/new.py").unlink(missing_ok=True)
+        client.settle()
+        yield client
+        for one in client.proposal_list().proposals:
+            with reviewer_of(place) as reviewer:
+                reviewer.proposal_reject(one.proposal)
+        for grant in client.review_grants().grants:
+            with reviewer_of(place) as reviewer:
+                reviewer.review_revoke(grant.grant)
+        client.session_close()
+
+
+def propose(client: Client, *edits: Any, message: str = "Three words") -> int:
+    """Propose edits, by default three hunks of a file and a new file; return the number."""
+    made = client.apply(
+        list(edits)
+        or [
+            replace("src/f1.py", "5\n6", "five\n6"),
+            replace("src/f1.py", "\n20\n", "\ntwenty\n"),
+            replace("src/f1.py", "\n35\n", "\nthirty-five\n"),
+            write("src/new.py", "a = 1\nb = 2\n"),
+        ],
+        propose=True,
+        message=message,
+    )
+    number: int | None = getattr(made.proposal, "proposal", None)
+    assert number is not None
+    return number
+
+
+def _has_changed(seen: Seen, picture: str) -> bool:
+    return seen.picture != picture or seen.app._exit
+
+
+def fresh() -> str:
+    """Return a text that no file has."""
+    return f"{next(_numbers)}\n"
+
+
+def on_screen(place: Workplace, size: tuple[int, int], steps: Any, **more: Any) -> None:
+    """Run the steps on a screen of this size."""
+
+    async def run() -> None:
+        async with screen_of(place, size, **more) as seen:
+            await steps(seen)
+
+    asyncio.run(run())
+
+
+async def unlock(seen: Seen) -> None:
+    """Give the PIN: the test is kin of the author."""
+    await seen.until("PIN")
+    await seen.type(PIN)
+
+
+sizes = pytest.mark.parametrize("size", SIZES, ids=["80x24", "140x40", "59x24"])
+
+
+# ── every key ──
+
+
+@sizes
+@pytest.mark.parametrize("view", ["proposals", "timeline", "agents"])
+def test_every_key_of_the_help_has_an_effect(
+    place: Workplace, author: Client, size: tuple[int, int], view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is pressed in the middle of its list, where it must change the screen or ask a question."""
+    copied: list[str] = []
+    monkeypatch.setattr(
+        "editd_client.screen.app.ReviewApp.copy_to_clipboard", lambda _self, text: copied.append(text)
+    )
+    monkeypatch.setenv("EDITOR", "true")
+    long = "".join(f"line {number} {'long ' * 40}\n" for number in range(60))
+    author.lease_acquire(["leased/**"], 60)
+    done = author.apply([write("undo", "1\n")]).transaction
+    assert done is not None
+    author.undo(done.seq)
+    for text in ("", "a " * 100 + "\n", "b " * 100 + "\n"):
+        whole = text + long.replace("7", text[:1] or "7")
+        author.apply([write("src/f0.py", whole), write("src/f2.py", whole)], message="long")
+    for number in range(12):
+        propose(
+            author, write("src/f0.py", long.replace("7", "x")), write("src/f2.py", long), message=f"{number}"
+        )
+    with reviewer_of(place) as reviewer:
+        reviewer.review_allow(["docs/**"], 60)
+
+    async def steps(seen: Seen) -> None:
+        for key in [key for entry in keys_in(view) for key in KEYS.get(entry.key, (entry.key,))]:
+            if key in NOTHING_HERE.get(view, ()):
+                continue
+            await seen.press(FRONT[view] if key != FRONT[view] else "3" if view == "timeline" else "2", "g")
+            if view == "timeline":
+                await seen.press("j")  # the newest is an outside change or the like
+            await seen.idle()
+            await seen.press(*FIRST.get(key, ()))
+            await seen.idle()
+            before = seen.picture
+            await seen.press(key)
+            if key == "y":
+                await seen.until("on the clipboard")
+            print(f"the key {key}")  # the last one is to blame
+            await seen.until(partial(_has_changed, seen, before))
+            assert seen.app._exit == (key == "q")
+            while len(seen.app.screen_stack) > 1:
+                await seen.press("esc")
+                await seen.idle()
+            await seen.press("esc", "esc", "esc")
+
+    on_screen(place, size, steps)
+    assert len(copied) == (view == "timeline")
+
+
+# ── proposals ──
+
+
+@sizes
+def test_chosen_hunks_land_and_rejected_ones_do_not(
+    place: Workplace, author: Client, size: tuple[int, int]
+) -> None:
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.until(f"P{number}")
+        assert "Three words" in seen.text
+        await seen.press("]", "space")  # the second hunk: to be rejected
+        await seen.until("[-] 2")
+        await seen.press("]", "space", "space")  # the third: left open
+        await seen.until("[ ] 3")
+        await seen.press("a")
+        await seen.until("Reject 1 hunk")
+        await seen.type("not this one")
+        await unlock(seen)
+        await seen.until(f"P{number} has landed as")
+
+    on_screen(place, size, steps)
+    text = place.files()["src/f1.py"].decode()
+    assert "five\n" in text
+    assert "twenty" not in text
+    assert "thirty-five" not in text
+    assert place.files()["src/new.py"] == b"a = 1\nb = 2\n"
+    shown = author.proposal_get(number)
+    assert shown.counts["fits"] == 1
+    assert shown.counts["rejected"] == 1
+    assert [one.comment for one in shown.decisions][-1] == "not this one"
+
+
+def test_a_proposal_is_rejected_with_a_comment_and_esc_sends_nothing(
+    place: Workplace, author: Client
+) -> None:
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("x")
+        await seen.until("Reject all that is left")
+        await seen.press("esc")
+        assert author.proposal_get(number).state == "open"
+        await seen.press("x")
+        await seen.type("use the helper")
+        await unlock(seen)
+        await seen.until(f"P{number} is rejected")
+        await seen.until("Nothing waits")
+
+    on_screen(place, (80, 24), steps)
+    shown = author.proposal_get(number)
+    assert shown.state == "rejected"
+    assert shown.decisions[-1].comment == "use the helper"
+
+
+def test_a_wrong_pin_decides_nothing(place: Workplace, author: Client) -> None:
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("a")
+        await seen.until("PIN")
+        await seen.type("0000")
+        await seen.until(lambda: len(seen.app.screen_stack) == 1)
+        await seen.until("PIN")
+
+    on_screen(place, (80, 24), steps)
+    assert author.proposal_get(number).state == "open"
+
+
+def test_a_comment_is_about_the_hunk_at_the_cursor(place: Workplace, author: Client) -> None:
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("]", "c")
+        await seen.until(f"Comment on hunk 2 of P{number}")
+        await seen.type("why?")
+        await seen.until(": why?")
+
+    on_screen(place, (140, 40), steps)
+    shown = author.proposal_get(number)
+    assert [(one.text, one.hunk) for one in shown.comments] == [("why?", shown.files[0].hunks[1].hunk)]
+
+
+def test_a_reader_whose_ground_moves_keeps_its_choices_and_loses_that_of_an_altered_hunk(
+    place: Workplace, author: Client
+) -> None:
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("]", "space")
+        await seen.until("[-] 2")
+        author.apply([replace("src/f1.py", "1\n2\n", "0\n1\n2\n")], message="above")
+        await seen.until("moved by +1")
+        assert "[-] 2" in seen.text
+        author.apply([replace("src/f1.py", "\n5\n", "\n5!\n")], message="in the way")
+        await seen.until("[!] 1")
+        await seen.until("conflict:")
+        assert "choose again" in seen.text
+        assert "[-] 2" in seen.text
+
+    on_screen(place, (80, 24), steps)
+    assert author.proposal_get(number).state == "open"
+
+
+def test_what_another_reviewer_has_decided_leaves_the_list(place: Workplace, author: Client) -> None:
+    first, second = propose(author, message="first"), propose(author, write("z", fresh()), message="second")
+
+    async def steps(seen: Seen) -> None:
+        await seen.until(f"P{second}")
+        with reviewer_of(place) as other:
+            other.proposal_approve(second, view=other.proposal_get(second).view)
+            await seen.gone("second")
+            other.proposal_approve(first, view=other.proposal_get(first).view)
+        await seen.until("Nothing waits")
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_the_reviewers_own_text_lands(
+    place: Workplace, author: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = propose(author)
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/five/FIVE/ "$1"\n')
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", str(editor))
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("e")
+        await seen.until(f"Land your text of src/f1.py for P{number}?")
+        assert "FIVE" in seen.text
+        await seen.press("a")
+        await unlock(seen)
+        await seen.until("Your text of")
+
+    on_screen(place, (80, 24), steps)
+    assert b"FIVE\n" in place.files()["src/f1.py"]
+    assert "src/new.py" in place.files()
+    assert author.proposal_get(number).decisions[-1].modified
+
+
+def test_a_trial_has_its_result_on_the_screen(
+    place: Workplace, author: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("t")
+        await seen.until("Command to try")
+        await seen.type("grep -q five src/f1.py")
+        await seen.until("passed on")
+
+    on_screen(place, (80, 24), steps)
+    assert [one.exit for one in author.proposal_get(number).checks] == [0]
+    assert b"five" not in place.files()["src/f1.py"]
+
+
+def test_a_grant_is_made_shown_and_taken_back(place: Workplace, author: Client) -> None:
+    propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("A")
+        await seen.until("src/f1.py src/new.py")
+        await seen.press("ctrl+u")
+        await seen.type("src/**")
+        await seen.until("For how long")
+        await seen.press("ctrl+u")
+        await seen.type("30m")
+        await unlock(seen)
+        await seen.until("Grant")
+        await seen.press("3")
+        await seen.until("Grants: these edits")
+        assert "src/**" in seen.text
+        await seen.press("X")
+        await seen.until("has ended")
+        await seen.gone("Grants: these edits")
+
+    on_screen(place, (80, 24), steps)
+    assert author.review_grants().grants == []
+
+
+def test_the_three_texts_of_a_file(place: Workplace, author: Client) -> None:
+    propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("o")
+        await seen.until("── base: src/f1.py")
+        await seen.press("G")
+        assert "40" in seen.lines[-2]
+        await seen.press("esc")
+        await seen.until("[1 Proposals")
+
+    on_screen(place, (80, 24), steps)
+
+
+# ── the timeline ──
+
+
+@sizes
+def test_the_timeline_scrolls_filters_and_goes_to_a_transaction(
+    place: Workplace, author: Client, size: tuple[int, int]
+) -> None:
+    head = author.status().head
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until(f"▌{head:>6}")
+        await seen.press("j", "j", "k")
+        await seen.until(f"▌{head - 1:>6}")
+        await seen.press("G")
+        await seen.until("▌     0")
+        await seen.press("g")
+        await seen.until(f"▌{head:>6}")
+        await seen.press(":")
+        await seen.type("17")
+        await seen.until("▌    17")
+        await seen.press("/")
+        await seen.type("session:robot edit 1")
+        await seen.until("edit 10")
+        assert " 11" in seen.lines[0]
+        assert "edit 20" not in seen.text
+        await seen.press("esc")
+        await seen.until(f"▌{head:>6}")
+        await seen.press("/")
+        await seen.type("kind:nothing")
+        await seen.until("not a kind")
+
+    on_screen(place, size, steps)
+
+
+def test_an_undo_is_shown_before_it_is_made_and_a_redo_takes_it_back(
+    place: Workplace, author: Client
+) -> None:
+    made = author.apply([write("shown", fresh())], message="to be undone").transaction
+    assert made is not None
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until("to be undone")
+        await seen.press("u")
+        await seen.until("Nothing is changed yet")
+        assert "shown  goes" in seen.text
+        await seen.press("esc")
+        assert "shown" in place.files()
+        await seen.press("u")
+        await seen.until("Nothing is changed yet")
+        await seen.press("u")
+        await seen.until(f"~{made.seq + 1}")
+        assert "shown" not in place.files()
+        await seen.press("r")
+        await seen.until("Redo the newest undo?")
+        await seen.press("u")
+        await seen.until(f"Transaction {made.seq + 2} is made")
+        assert "shown" in place.files()
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_a_hunk_is_undone_alone(place: Workplace, author: Client) -> None:
+    author.apply(
+        [replace("src/f3.py", "5\n6", "five\n6"), replace("src/f3.py", "\n30\n", "\nthirty\n")], message="two"
+    )
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until("[ ] 1")
+        await seen.press("enter", "]", "space")
+        await seen.until("[u] 2")
+        await seen.press("u")
+        await seen.until("Undo 1 hunk of")
+        await seen.press("u")
+        await seen.until("is made")
+
+    on_screen(place, (80, 24), steps)
+    assert place.files()["src/f3.py"] == LINES.replace("5\n6", "five\n6").encode()
+
+
+def test_an_undo_in_the_way_of_another_is_offered_with_it(place: Workplace, author: Client) -> None:
+    first = author.apply([replace("src/f2.py", "\n20\n", "\ntwenty\n")], message="first").transaction
+    author.apply([replace("src/f2.py", "\ntwenty\n", "\nTWENTY\n")], message="second")
+    assert first is not None
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until("second")
+        await seen.press("j", "u")
+        await seen.until("in the way")
+        await seen.until(f"n undo {first.seq + 1} first")
+        await seen.press("n")
+        await seen.until(f"Undone {first.seq + 1}")
+
+    on_screen(place, (80, 24), steps)
+    assert place.files()["src/f2.py"] == LINES.encode()
+
+
+def test_marked_transactions_are_undone_one_after_another(place: Workplace, author: Client) -> None:
+    for name in ("m1", "m2", "m3"):
+        author.apply([write(name, "1\n")], message=name)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until("m3")
+        await seen.press("space", "j", "j", "space")
+        await seen.until("undo 2 marked")
+        await seen.press("u")
+        await seen.until("one of 2")
+        await seen.press("u")
+        await seen.until("Nothing is changed yet")
+        await seen.press("u")
+        await seen.until(lambda: not {"m1", "m3"} & place.files().keys())
+
+    on_screen(place, (80, 24), steps)
+    assert "m2" in place.files()
+
+
+def test_a_reader_stays_while_others_work_and_follows_again_at_the_top(
+    place: Workplace, author: Client
+) -> None:
+    head = author.status().head
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2", "j", "j", "j")
+        await seen.until(f"▌{head - 3:>6}")
+        for number in range(30):
+            author.apply([write("busy", f"{number}\n")], message=f"busy {number}")
+        await seen.until(f"● {head + 30}")
+        await seen.idle()
+        assert f"▌{head - 3:>6}" in seen.text
+        await seen.press("g")
+        await seen.until(f"▌{head + 30:>6}")
+        author.apply([write("busy", "last\n")], message="the last")
+        await seen.until(f"▌{head + 31:>6}")
+        await seen.press("b")
+        await seen.until("busy, line by line")
+
+    on_screen(place, (80, 24), steps)
+
+
+# ── the agents ──
+
+
+@sizes
+def test_an_agent_leads_to_its_timeline_and_its_proposals(
+    place: Workplace, author: Client, size: tuple[int, int]
+) -> None:
+    author.apply([write("by-agent", fresh())], message="by the agent")
+    number = propose(author)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("3")
+        await seen.until("by the agent")
+        assert "agent" in seen.lines[1 if size[0] < 76 else 3 if size[0] > 100 else 2]
+        await seen.press("enter")
+        await seen.until("/session:agent")
+        await seen.press("3", "p")
+        await seen.until(f"P{number}")
+        assert "/session:agent" in seen.text
+
+    on_screen(place, size, steps)
+
+
+def test_a_session_is_rolled_back_its_leases_ended_and_closed(place: Workplace, author: Client) -> None:
+    with place.client() as other:
+        other.session_open("goner", actor="codex")
+        other.apply([write("goner1", "1\n"), write("goner2", "1\n")], message="goner's")
+        other.lease_acquire(["goner/**"], 60)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("3")
+        await seen.until("goner")
+        while "goner" not in next(line for line in seen.lines if "▌" in line):
+            await seen.press("j")
+        await seen.until("lease goner/**")
+        await seen.press("L")
+        await seen.until("End the leases of goner?")
+        await seen.press("L")
+        await seen.until("have ended")
+        await seen.gone("lease goner/**")
+        await seen.press("R")
+        await seen.until("Roll back all the work of goner?")
+        await seen.press("u")
+        await seen.until("is made")
+        assert "goner1" not in place.files()
+        await seen.press("K")
+        await seen.until("Close the session goner?")
+        await seen.press("K")
+        await seen.until("goner is closed")
+
+    on_screen(place, (80, 24), steps)
+    assert [lease.session for lease in author.lease_list().leases if lease.session == "goner"] == []
+
+
+def test_the_work_of_a_session_is_published_after_a_preview(place: Workplace, author: Client) -> None:
+    author.apply([write("published.txt", "1\n")], message="to be published")
+    name = author.log(limit=1).transactions[0].session
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("3")
+        await seen.until("to be published")
+        await seen.press("m")
+        await seen.type("One commit")
+        await seen.until("On the branch")
+        assert "published.txt" in seen.text
+        await seen.press("m")
+        await seen.until("Published as")
+
+    on_screen(place, (80, 24), steps)
+    assert place.git("log", "--format=%s", "-1", "--all").strip().endswith("One commit"), name
+
+
+# ── the mouse, the terminal, the daemon ──
+
+
+def test_the_mouse_does_it_too(place: Workplace, author: Client) -> None:
+    first, second = propose(author, message="first"), propose(author, write("z", fresh()), message="second")
+
+    async def steps(seen: Seen) -> None:
+        await seen.until(f"▌P{second}")
+        await seen.pilot.click("#proposals", offset=(10, 1))
+        await seen.until(f"▌P{first}")
+        await seen.until("[x] 2")
+        row = next(number for number, line in enumerate(seen.lines) if "[x] 1" in line)
+        await seen.pilot.click(offset=(2, row))
+        await seen.until("[-] 1")
+        await seen.pilot.click("#header", offset=(seen.lines[0].index("Timeline"), 0))
+        await seen.until("[2 Timeline]")
+        await seen.pilot.click("#footer", offset=(seen.lines[-2].index("undo"), 0))
+        await seen.until("Nothing is changed yet")
+        await seen.pilot.click("#answers", offset=(seen.lines[-1].index("leave"), 0))
+        await seen.until("[2 Timeline]")
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_a_terminal_without_colours_and_utf8_has_signs_of_ascii(place: Workplace, author: Client) -> None:
+    from editd_client.screen.panes import Terminal
+
+    propose(author, write("straße", "é\n"), message="plain")
+
+    async def steps(seen: Seen) -> None:
+        assert ">P" in seen.text
+        assert "* " in seen.lines[0]
+        for sign in "▌●─│…·":
+            assert sign not in seen.text.replace("straße", "").replace("é", "")
+        styles = {
+            part.style.color
+            for strip in seen.app.screen._compositor.render_strips()
+            for part in strip
+            if part.style
+        }
+        assert {None if color is None or color.is_default else color.name for color in styles} <= {None}
+
+    on_screen(place, (80, 24), steps, terminal=Terminal(has_colours=False, is_ascii=True))
+
+
+def test_text_of_others_cannot_control_the_terminal(place: Workplace, author: Client) -> None:
+    propose(author, write("x", "a\x1b[2Jb\u202ec\td\n"), message="evil \x1b]0;title\x07 message")
+
+    async def steps(seen: Seen) -> None:
+        await seen.until("evil")
+        assert "\x1b" not in seen.text
+        assert "\x07" not in seen.text
+        assert "\u202e" not in seen.text
+        await seen.until("a\\x1b[2Jb\\u202ec")
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_a_resize_keeps_the_cursor(place: Workplace, author: Client) -> None:
+    head = author.status().head
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d")
+        await seen.idle()
+        cursor = next(line for line in seen.lines if line.startswith("▌"))[:8]
+        for size in ((140, 40), (110, 20), (30, 8), (80, 24)):
+            await seen.pilot.resize_terminal(*size)
+            await seen.until(cursor)
+
+    assert head > 40
+    on_screen(place, (80, 24), steps)
