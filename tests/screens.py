@@ -11,10 +11,13 @@ import re
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from textual import events
+from textual.keys import _character_to_key
 
 from editd_client.locate import Workspace
 from editd_client.screen.app import ReviewApp
@@ -28,11 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from textual.pilot import Pilot
+    from textual.strip import Strip
 
     from editd_client.client import Client
     from workplace import Workplace
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 NAMES = {" ": "space", "esc": "escape"}  # of keys, as Textual has them
 
 
@@ -50,10 +54,19 @@ class FixedClock(ScreenClock):
         return "" if time is None else "2m"
 
 
+class SeenApp(ReviewApp):
+    """The screen, which counts how often it is painted."""
+
+    paints = 0
+
+    def post_display_hook(self) -> None:
+        self.paints += 1
+
+
 class Seen:
     """The running screen: keys in, text out."""
 
-    def __init__(self, app: ReviewApp, pilot: Pilot[None]) -> None:
+    def __init__(self, app: SeenApp, pilot: Pilot[None]) -> None:
         self.app, self.pilot = app, pilot
 
     @property
@@ -63,38 +76,58 @@ class Seen:
         return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
 
     @property
-    def picture(self) -> str:
+    def picture(self) -> list[Strip]:
         """The screen with its colours."""
-        return repr([list(strip) for strip in self.app.screen._compositor.render_strips()])
+        return self.app.screen._compositor.render_strips()
 
     @property
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
     async def press(self, *keys: str) -> None:
-        """Press keys, each by its character or its name, and let the screen carry them out."""
+        """Press keys, each by its character or its name, and let the screen carry them out.
+
+        Does not wait until the process is idle, as the pilot does: 40 ms a key, or a second under load.
+        """
         for key in keys:
-            await self.pilot.press(NAMES.get(key, key))
-        await self.pilot.pause()
+            name = NAMES.get(key, key)
+            character = " " if name == "space" else key if len(key) == 1 else None
+            if len(name) == 1 and not name.isalnum():
+                name = _character_to_key(name)
+            event = events.Key(name, character)
+            event.set_sender(self.app)
+            assert self.app._driver is not None
+            self.app._driver.send_message(event)
+        await self.settle()
 
     async def type(self, text: str) -> None:
         """Type a text into a question, and send it."""
-        for character in text:
-            await self.pilot.press(NAMES.get(character, character))
-        await self.pilot.press("enter")
-        await self.pilot.pause()
+        await self.press(*text, "enter")
+
+    async def settle(self) -> None:
+        """Wait until the screen and the question have taken all keys, and are painted."""
+        for pump in (self.app, self.app.screen, self.app.focused, self.app):
+            is_idle = asyncio.Event()
+            if pump is not None and not self.app._exit and pump.call_later(is_idle.set):
+                with suppress(TimeoutError):  # it ends
+                    await asyncio.wait_for(is_idle.wait(), 1)
+        if not self.app._exit:
+            self.app.screen._on_timer_update()
 
     async def until(self, is_so: str | Callable[[], object]) -> str:
         """Wait until a text is on the screen, or a condition holds. Return the screen."""
         deadline = time.monotonic() + WAIT_SECONDS
-        while not (is_so in self.text if isinstance(is_so, str) else is_so()):
+        painted = -1
+        while True:
+            if not isinstance(is_so, str):
+                if is_so():
+                    return self.text
+            elif painted != self.app.paints:
+                painted, text = self.app.paints, self.text
+                if is_so in text:
+                    return text
             assert time.monotonic() < deadline, f"never: {is_so}\n{self.text}"
             await asyncio.sleep(0.01)
-        return self.text
-
-    def _is_busy(self) -> bool:
-        has_question = len(self.app.screen_stack) > 1  # its key is carried out when it is answered
-        return (len(list(self.app.workers)) > 1 and not has_question) or self.app._is_due
 
     async def gone(self, text: str) -> None:
         """Wait until a text is not on the screen."""
@@ -102,11 +135,19 @@ class Seen:
 
     async def idle(self) -> None:
         """Wait until the screen has carried out all keys, and has fetched all that it needs."""
-        before = None
-        while before != self.picture:  # it is painted a little after it is drawn
-            before = self.picture
-            await self.pilot.pause(0.04)
-            await self.until(lambda: not self._is_busy())
+        deadline = time.monotonic() + WAIT_SECONDS
+        painted = -1
+        while painted != self.app.paints or self._is_busy() or not self.text.strip():
+            assert time.monotonic() < deadline, f"never idle: {list(self.app.workers)}\n{self.text}"
+            painted = self.app.paints
+            await self.settle()
+            await asyncio.sleep(0.005)
+
+    def _is_busy(self) -> bool:
+        if len(self.app.screen_stack) > 1:
+            return False  # a key is carried out when its question is answered
+        is_fetching = self.app.view != "agents" and self.app.active.is_wanting  # those are often outdated
+        return is_fetching or len(list(self.app.workers)) > 1 or self.app._is_due
 
 
 @asynccontextmanager
@@ -118,7 +159,7 @@ async def screen_of(
     terminal: Terminal | None = None,
 ) -> AsyncIterator[Seen]:
     """Run the screen at a size, connected to the daemon of a workplace."""
-    app = ReviewApp(
+    app = SeenApp(
         DaemonSource(Workspace(str(place.root), "named")), clock=clock, terminal=terminal or Terminal()
     )
     async with app.run_test(size=size) as pilot:
@@ -126,6 +167,40 @@ async def screen_of(
         await seen.until(lambda: app.source.is_live)
         await seen.idle()
         yield seen
+
+
+# ── The workspace of tests/screen/conftest.py ──
+
+SIZES = [(80, 24), (140, 40), (59, 24)]
+LINES = "".join(f"{number}\n" for number in range(1, 41))  # of src/f0.py to src/f3.py
+
+
+def propose(client: Client, *edits: Any, message: str = "Three words") -> int:
+    """Propose edits, by default three hunks of a file and a new file; return the number."""
+    made = client.apply(
+        list(edits)
+        or [
+            replace("src/f1.py", "5\n6", "five\n6"),
+            replace("src/f1.py", "\n20\n", "\ntwenty\n"),
+            replace("src/f1.py", "\n35\n", "\nthirty-five\n"),
+            write("src/new.py", "a = 1\nb = 2\n"),
+        ],
+        propose=True,
+        message=message,
+    )
+    number: int | None = getattr(made.proposal, "proposal", None)
+    assert number is not None
+    return number
+
+
+def on_screen(place: Workplace, size: tuple[int, int], steps: Any, **more: Any) -> None:
+    """Run the steps on a screen of this size."""
+
+    async def run() -> None:
+        async with screen_of(place, size, **more) as seen:
+            await steps(seen)
+
+    asyncio.run(run())
 
 
 # ── A workspace with a story, the same each time ──

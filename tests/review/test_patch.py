@@ -63,7 +63,7 @@ def test_lines_with_nothing_in_common_have_no_marked_words() -> None:
 
 
 def test_a_pair_of_long_lines_is_not_compared() -> None:
-    old, new = ("x y " * (patch.TOKENS_MAX // 2) + end for end in ("1", "2"))
+    old, new = (f"{end} x y " * (patch.TOKENS_MAX // 2) + end for end in ("1", "2"))
     rows = list(rows_of(f"@@ -1 +1 @@\n-{old}\n+{new}\n"))
     assert [row.kind for row in rows[1:]] == ["removed", "added"]
     assert not any(row.changed for row in rows)

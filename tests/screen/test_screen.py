@@ -1,125 +1,29 @@
-"""`editctl review` through Textual's pilot on a real daemon: every key, at three sizes, and the mouse."""
+"""`editctl review` through Textual's pilot on a real daemon: decisions, undo, the mouse, and the terminal."""
 
 from __future__ import annotations
 
-import asyncio
 import io
 import itertools
 import stat
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from editd_client.screen.keys import keys_in
-from reviewers import PIN, reviewer_of, set_pin
-from screens import Seen, screen_of
-from workplace import Workplace, replace, workplace, write
+from reviewers import PIN, reviewer_of
+from screens import LINES, SIZES, Seen, on_screen, propose
+from workplace import Workplace, replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from editd_client.review.actions import View
 
-SIZES = [(80, 24), (140, 40), (59, 24)]
-LINES = "".join(f"{number}\n" for number in range(1, 41))
-EDITS = 60
 _numbers = itertools.count(1000)
-
-FRONT: dict[View, str] = {"proposals": "1", "timeline": "2", "agents": "3"}
-KEYS = {"1 2 3": ("1", "2", "3"), "esc": ("escape",)}
-FIRST = {
-    "k": "j",
-    "g": "j",
-    "[": "]",
-    "{": "}",
-    "K": "J",
-    "escape": ("enter",),
-    "ctrl+u": "jj",
-}  # pressed before
-NOTHING_HERE: dict[View, tuple[str, ...]] = {  # about a diff or a long list, which the agents do not have
-    "agents": ("J", "w", "escape", "ctrl+d", "ctrl+u", "G", "g", "j", "k"),
-}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """A daemon with some history, for all tests of the module. The screen has the environment of a shell."""
-    with workplace(tmp_path_factory.mktemp("screen") / "shop") as made, pytest.MonkeyPatch.context() as patch:
-        set_pin(made)
-        made.git("init", "-q", "-b", "main")
-        made.git("config", "user.name", "Ann")
-        made.git("config", "user.email", "ann@example.org")
-        made.write({f"src/f{number}.py": LINES for number in range(4)})
-        for name, value in made.environment.items():
-            patch.setenv(name, value)
-        for name in ("EDITD_SOCKET", "EDITD_SESSION", "NO_COLOR", "VISUAL"):
-            patch.delenv(name, raising=False)
-        with made.start() as client:
-            client.settle()
-            for number in range(EDITS):
-                client.apply(
-                    [write(f"n{number % 5}", f"{number}\n")], session="robot", message=f"edit {number}"
-                )
-            yield made
-        made.stop()
-
-
-@pytest.fixture
-def author(place: Workplace) -> Iterator[Client]:
-    """A session of its own for a test; its proposals are withdrawn afterwards."""
-    with place.client() as client:
-        client.session_open("agent", actor="claude", fresh=True)
-        place.write({f"src/f{number}.py": LINES for number in range(4)})
-        (place.root / "src/new.py").unlink(missing_ok=True)
-        client.settle()
-        yield client
-        for one in client.proposal_list().proposals:
-            with reviewer_of(place) as reviewer:
-                reviewer.proposal_reject(one.proposal)
-        for grant in client.review_grants().grants:
-            with reviewer_of(place) as reviewer:
-                reviewer.review_revoke(grant.grant)
-        client.session_close()
-
-
-def propose(client: Client, *edits: Any, message: str = "Three words") -> int:
-    """Propose edits, by default three hunks of a file and a new file; return the number."""
-    made = client.apply(
-        list(edits)
-        or [
-            replace("src/f1.py", "5\n6", "five\n6"),
-            replace("src/f1.py", "\n20\n", "\ntwenty\n"),
-            replace("src/f1.py", "\n35\n", "\nthirty-five\n"),
-            write("src/new.py", "a = 1\nb = 2\n"),
-        ],
-        propose=True,
-        message=message,
-    )
-    number: int | None = getattr(made.proposal, "proposal", None)
-    assert number is not None
-    return number
-
-
-def _has_changed(seen: Seen, picture: str) -> bool:
-    return seen.picture != picture or seen.app._exit
 
 
 def fresh() -> str:
     """Return a text that no file has."""
     return f"{next(_numbers)}\n"
-
-
-def on_screen(place: Workplace, size: tuple[int, int], steps: Any, **more: Any) -> None:
-    """Run the steps on a screen of this size."""
-
-    async def run() -> None:
-        async with screen_of(place, size, **more) as seen:
-            await steps(seen)
-
-    asyncio.run(run())
 
 
 async def unlock(seen: Seen) -> None:
@@ -129,61 +33,6 @@ async def unlock(seen: Seen) -> None:
 
 
 sizes = pytest.mark.parametrize("size", SIZES, ids=["80x24", "140x40", "59x24"])
-
-
-# ── every key ──
-
-
-@sizes
-@pytest.mark.parametrize("view", ["proposals", "timeline", "agents"])
-def test_every_key_of_the_help_has_an_effect(
-    place: Workplace, author: Client, size: tuple[int, int], view: View, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is pressed in the middle of its list, where it must change the screen or ask a question."""
-    copied: list[str] = []
-    monkeypatch.setattr(
-        "editd_client.screen.app.ReviewApp.copy_to_clipboard", lambda _self, text: copied.append(text)
-    )
-    monkeypatch.setenv("EDITOR", "true")
-    long = "".join(f"line {number} {'long ' * 40}\n" for number in range(60))
-    author.lease_acquire(["leased/**"], 60)
-    done = author.apply([write("undo", "1\n")]).transaction
-    assert done is not None
-    author.undo(done.seq)
-    for text in ("", "a " * 100 + "\n", "b " * 100 + "\n"):
-        whole = text + long.replace("7", text[:1] or "7")
-        author.apply([write("src/f0.py", whole), write("src/f2.py", whole)], message="long")
-    for number in range(12):
-        propose(
-            author, write("src/f0.py", long.replace("7", "x")), write("src/f2.py", long), message=f"{number}"
-        )
-    with reviewer_of(place) as reviewer:
-        reviewer.review_allow(["docs/**"], 60)
-
-    async def steps(seen: Seen) -> None:
-        for key in [key for entry in keys_in(view) for key in KEYS.get(entry.key, (entry.key,))]:
-            if key in NOTHING_HERE.get(view, ()):
-                continue
-            await seen.press(FRONT[view] if key != FRONT[view] else "3" if view == "timeline" else "2", "g")
-            if view == "timeline":
-                await seen.press("j")  # the newest is an outside change or the like
-            await seen.idle()
-            await seen.press(*FIRST.get(key, ()))
-            await seen.idle()
-            before = seen.picture
-            await seen.press(key)
-            if key == "y":
-                await seen.until("on the clipboard")
-            print(f"the key {key}")  # the last one is to blame
-            await seen.until(partial(_has_changed, seen, before))
-            assert seen.app._exit == (key == "q")
-            while len(seen.app.screen_stack) > 1:
-                await seen.press("esc")
-                await seen.idle()
-            await seen.press("esc", "esc", "esc")
-
-    on_screen(place, size, steps)
-    assert len(copied) == (view == "timeline")
 
 
 # ── proposals ──
@@ -328,6 +177,70 @@ def test_the_reviewers_own_text_lands(
     assert author.proposal_get(number).decisions[-1].modified
 
 
+def test_single_lines_of_a_hunk_land_with_the_chosen_hunks(place: Workplace, author: Client) -> None:
+    three = replace("src/f1.py", "5\n6\n7\n", "five\nsix\nseven\n")
+    other = replace("src/f1.py", "\n20\n", "\ntwenty\n")
+    number = propose(author, three, other, replace("src/f1.py", "\n35\n", "\nthirty-five\n"))
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("]", "]", "space", "[", "[", "v")
+        await seen.until(f"Lines of hunk 1 of P{number}")
+        assert "6 of 6 taken" in seen.text
+        await seen.press("j", "space", "j", "j", "j", "space")  # not six for 6
+        await seen.until("4 of 6 taken")
+        await seen.press("enter")
+        await seen.until("Land your text of src/f1.py")
+        await seen.press("a")
+        await unlock(seen)
+        await seen.until("Your text of")
+
+    on_screen(place, (80, 24), steps)
+    lines = place.files()["src/f1.py"].decode().split("\n")
+    assert lines[4:7] == ["five", "6", "seven"]
+    assert (lines[19], lines[34]) == ("twenty", "35")
+    assert "rejected" not in author.proposal_get(number).counts
+
+
+def test_both_sides_stand_beside_each_other(place: Workplace, author: Client) -> None:
+    propose(author, replace("src/f1.py", "5\n6\n", "five\nsix\nseven\n"))
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("s")
+        await seen.until("│")
+        rows = [line.split("│") for line in seen.lines if "│" in line]
+        cells = [tuple(part.split() for part in row) for row in rows]
+        assert (["5", "-5"], ["5", "+five"]) in cells
+        assert ([], ["7", "+seven"]) in cells
+        assert (["4", "4"], ["4", "4"]) in cells
+        await seen.press("s")
+        await seen.gone("│")
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_keywords_have_their_colour_in_a_line_that_is_not_changed(place: Workplace, author: Client) -> None:
+    author.apply([write("src/f3.py", "import os\nx = 1\nreturn 'a'\n")])
+    propose(author, replace("src/f3.py", "x = 1", "x = None"))
+
+    def colours(seen: Seen) -> dict[str, str | None]:
+        return {
+            part.text: part.style.color.name if part.style and part.style.color else None
+            for strip in seen.picture
+            for part in strip
+        }
+
+    async def steps(seen: Seen) -> None:
+        await seen.until(lambda: colours(seen).get("import") == "magenta")
+        assert colours(seen)["None"] == "green"
+        await seen.press("2")
+        await seen.until("[ ] 1")
+        await seen.press("tab", "G")
+        await seen.until(lambda: "import" in colours(seen))
+        await seen.until(lambda: colours(seen)["import"] == "green")
+
+    on_screen(place, (80, 24), steps)
+
+
 def test_a_trial_has_its_result_on_the_screen(
     place: Workplace, author: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,6 +376,26 @@ def test_a_hunk_is_undone_alone(place: Workplace, author: Client) -> None:
 
     on_screen(place, (80, 24), steps)
     assert place.files()["src/f3.py"] == LINES.replace("5\n6", "five\n6").encode()
+
+
+def test_a_file_is_put_back_to_an_earlier_state_after_a_preview(place: Workplace, author: Client) -> None:
+    made = author.apply([write("back", "1\n"), write("back2", "1\n")]).transaction
+    author.apply([write("back", "2\n"), write("back2", "2\n")], message="later")
+    assert made is not None
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2", "j")
+        await seen.until(f"▌{made.seq:>6}")
+        for answer in ("esc", "u"):
+            await seen.press("S")
+            await seen.until(f"Put back to the state after {made.seq}")
+            await seen.press("f")
+            await seen.until("back  becomes as it was")
+            await seen.press(answer)
+        await seen.until(f"Transaction {made.seq + 2} is made")
+
+    on_screen(place, (80, 24), steps)
+    assert (place.files()["back"], place.files()["back2"]) == (b"1\n", b"2\n")
 
 
 def test_an_undo_in_the_way_of_another_is_offered_with_it(place: Workplace, author: Client) -> None:

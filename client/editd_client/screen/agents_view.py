@@ -7,18 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd_client import requests
-from editd_client.review.agents import OUTSIDE, AgentRow, Agents, totals
+from editd_client.review.agents import OUTSIDE, AgentRow, Agents, matching_agents, totals
 from editd_client.review.query import TransactionQuery
 from editd_client.review.timeline import TimelineRow
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, plain
 from editd_client.screen.patch_lines import PatchLine
-from editd_client.screen.proposals_view import allow
+from editd_client.screen.proposal_work import allow
 from editd_client.screen.rows import DOES, Drawing, agent_line, timeline_line
 from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
 
     from editd.wire.messages import Transaction
     from editd_client.review.actions import View
@@ -50,10 +51,9 @@ class AgentsView:
         query = self.query
         return [
             row
-            for row in self.agents.rows
+            for row in matching_agents(self.agents.rows, query.grep)
             if (not query.session or row.name in query.session)
             and (not query.actor or row.actor in query.actor)
-            and query.grep.lower() in row.name.lower()
         ]
 
     @property
@@ -102,11 +102,12 @@ class AgentsView:
         """Whether the sessions are outdated, or the newest transactions of one are missing."""
         return self._is_outdated or self._wanted() is not None
 
-    def pump(self) -> None:
+    def pump(self, *, is_visible: bool) -> None:
         """Fetch the sessions, and the newest transactions of the one at the cursor."""
+        del is_visible  # the count is
         if not self._is_fetching and self.is_wanting:
             self._is_fetching = True
-            self.desk.begin(self._fetch())
+            self.desk.begin(self._fetch)
 
     def _wanted(self) -> str | None:
         row = self.selected
@@ -182,24 +183,22 @@ class AgentsView:
 
     # ── Keys ──
 
-    async def key(self, key: str, *, is_in_detail: bool) -> bool:
-        """Carry out a key. Return whether it has a meaning here."""
+    def key(self, key: str, *, is_in_detail: bool) -> Coroutine[Any, Any, None] | None:
+        """Carry out a key. Return the work that it starts."""
         del is_in_detail
-        row = self.selected
         if key == "X":
-            await self._revoke()
-            return True
+            return self._revoke()
+        row = self.selected
         work = {
             "R": self._rollback, "A": self._allow, "L": self._end_leases, "K": self._close,
             "m": self._publish,
         }.get(key)  # fmt: skip
-        if work is None:
-            return False
-        if row is None or row.name == OUTSIDE:
+        if work is None or row is None:
+            return None
+        if row.name == OUTSIDE:
             self.desk.say("Other programs have no session.", is_error=True)
-        else:
-            await work(row)
-        return True
+            return None
+        return work(row)
 
     async def _rollback(self, row: AgentRow) -> None:
         title = f"Roll back all the work of {plain(row.name)}?"

@@ -20,16 +20,17 @@ from editd_client.review.actions import EVERYWHERE
 from editd_client.review.agents import totals
 from editd_client.review.query import QueryError, TransactionQuery
 from editd_client.screen.agents_view import AgentsView
-from editd_client.screen.arrangement import Arrangement, Place, arrange
 from editd_client.screen.clock import ScreenClock
 from editd_client.screen.desk import in_words
 from editd_client.screen.detail import SHIFT_COLUMNS
-from editd_client.screen.dialogs import KeyQuestion, LineQuestion
+from editd_client.screen.dialogs import KeyQuestion, LinePicker, LineQuestion
+from editd_client.screen.header import TITLES, ScreenHeader, header_line
 from editd_client.screen.keys import bottom_lines, help_lines
-from editd_client.screen.lines import Line, Look, TextSpan, plain, right_aligned
+from editd_client.screen.layout import PaneLayout
+from editd_client.screen.lines import Line, Look, TextSpan
 from editd_client.screen.panes import Pane, Terminal
 from editd_client.screen.proposals_view import ProposalsView
-from editd_client.screen.rows import agent_heading
+from editd_client.screen.pump import FetchPump
 from editd_client.screen.timeline_view import TimelineView
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
     from textual.geometry import Size
+    from textual.worker import Worker
 
     from editd_client.requests import PreparedCall
     from editd_client.review.actions import View
@@ -50,10 +52,6 @@ Result = TypeVar("Result")
 AnyView = ProposalsView | TimelineView | AgentsView
 
 DRAW_SECONDS = 0.1  # S1
-FAILED_SECONDS = 2.0  # after a refused request of the screen's own
-PUMP_SECONDS: Mapping[View, float] = {"proposals": 0.25, "timeline": 0.0, "agents": 1.0}
-TITLES: Mapping[View, str] = {"proposals": "Proposals", "timeline": "Timeline", "agents": "Agents"}
-RULES = 5  # the most that an arrangement has
 MOVES = {"j": 1, "down": 1, "k": -1, "up": -1}
 
 
@@ -64,7 +62,7 @@ class ReviewApp(App[None]):
     CSS = """
     Screen { background: ansi_default; color: ansi_default; layers: base; overflow: hidden; }
     Pane { position: absolute; background: ansi_default; color: ansi_default; }
-    KeyQuestion > Pane { position: relative; }
+    LinesScreen > Pane { position: relative; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "next_pane(1)", show=False, priority=True),
@@ -90,39 +88,21 @@ class ReviewApp(App[None]):
         self.view: View = "proposals"
         self.is_in_detail = False
         self.drawn_at = 0.0  # monotonic
-        self._first: dict[View, int] = dict.fromkeys(EVERYWHERE, 0)  # the first row in view of each list
-        self._panes: dict[str, Pane] = {}
-        self._rules: list[Pane] = []
-        self._arrangement = Arrangement("narrow", {}, ())
+        make = partial(Pane, terminal, on_press=self._pressed, on_wheel=self._wheeled)
+        lines = {"header": self._header, "footer": self._footer, "detail": self._detail_line} | {
+            f"{name}_title": partial(self._list_title, name) for name in EVERYWHERE
+        }
+        self._layout = PaneLayout(make, lines, self.views, self._has_cursor)
+        self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.changed))
         self._message = ("", False)
         self._away_since: float | None = None
         self._is_due = False
         self._new_size: Size | None = None
-        self._pumped: dict[View, float] = dict.fromkeys(EVERYWHERE, -1e9)
-        self._failed_at = -1e9
-        self._has_shown_a_list = False
 
     # ── Panes ──
 
     def on_mount(self) -> None:
-        def pane(name: str, line_at: Callable[[int, int], Line | None], **more: Any) -> Pane:
-            made = Pane(
-                name, self.terminal_kind, line_at, on_press=self._pressed, on_wheel=self._wheeled, **more
-            )
-            self._panes[name] = made
-            return made
-
-        made = [
-            pane("header", self._header),
-            pane("footer", self._footer),
-            pane("detail", self._detail_line),
-        ]
-        for name in EVERYWHERE:
-            is_cursor = partial(self._is_cursor, name)
-            made.append(pane(f"{name}_title", partial(self._list_title, name)))
-            made.append(pane(name, partial(self._list_line, name), is_cursor=is_cursor))
-        self._rules = [pane(f"rule{number}", _rule) for number in range(RULES)]
-        self.screen.mount(*made, *self._rules)
+        self.screen.mount(*self._layout)
         self.source.on_event, self.source.on_state = self._event, self._state
         self.run_worker(self.source.run(), exit_on_error=True)
         self.draw()
@@ -131,55 +111,26 @@ class ReviewApp(App[None]):
         self._new_size = event.size  # `size` changes a little later
         self.draw()
 
-    def _arrange(self) -> None:
-        width, height = self._new_size or self.size
-        counts: dict[View, int] = {name: max(1, view.count) for name, view in self.views.items()}
-        found = arrange(width, height, self.view, counts)
-        if found != self._arrangement or not self._panes["header"].styles.has_rule("width"):
-            self._arrangement = found
-            for name, pane in self._panes.items():
-                if not name.startswith("rule"):
-                    _put(pane, found.panes.get(name))
-            for number, pane in enumerate(self._rules):
-                _put(pane, found.rules[number] if number < len(found.rules) else None)
-        for name in EVERYWHERE:
-            place = found.panes.get(name)
-            if place is not None:
-                self._scroll_list(name, place.height - self._heading_rows(name, place.width))
-        place = found.panes.get("detail")
-        self.detail.height = place.height if place is not None else 1
-
-    def _heading_rows(self, name: View, width: int) -> int:
-        return int(name == "agents" and agent_heading(width) is not None)
-
-    def _scroll_list(self, name: View, height: int) -> None:
-        """Keep the cursor of a list in view."""
-        view = self.views[name]
-        cursor, first = view.cursor_row, self._first[name]
-        if cursor < first:
-            first = cursor
-        elif cursor >= first + height:
-            first = cursor - height + 1
-        self._first[name] = max(0, min(first, max(0, view.count - height)))
-        if isinstance(view, TimelineView):
-            view.first_row, view.height = self._first[name], height
-
     def draw(self) -> None:
         """Draw everything from the present state, and fetch what is missing."""
-        if not self._panes:
-            return
         self._is_due = False
         self.drawn_at = time.monotonic()
-        self._arrange()
-        place = self._arrangement.panes.get("detail")
-        if place is not None:
+        width, height = self._new_size or self.size
+        self._layout.arrange(width, height, self.view)
+        self.timeline.first_row, self.timeline.height = self._layout.rows_in_view("timeline")
+        place = self._layout.place("detail")
+        self.detail.height = place.height
+        if self._layout.has("detail"):
             self.active.draw(place.width)
             self.detail.scroll(0)
-        for pane in self._panes.values():
+        for pane in self._layout:
             if pane.display:
                 pane.is_away = self._away_since is not None and pane.pane not in ("header", "footer")
                 pane.refresh()
-        self._pump()
+        if self.source.is_live:
+            if not self.detail.lines:
+                self._pump.hurry(self.view)
+            self._pump.pump({name for name in EVERYWHERE if name == self.view or self._layout.has(name)})
 
     def changed(self) -> None:
         """Draw the screen anew within DRAW_SECONDS (S1)."""
@@ -192,71 +143,33 @@ class ReviewApp(App[None]):
     # ── Lines of the panes ──
 
     def _header(self, _row: int, width: int) -> Line:
-        text, look = self._header_end()
-        right = Line((TextSpan(f"  {text} ", look),))
-        left = self._tabs(has_words=True)
-        if left.width + right.width > width:
-            left = self._tabs(has_words=False)
-        return right_aligned(left, right, width)
-
-    def _tabs(self, *, has_words: bool) -> Line:
-        """Return the workspace and the views, without words only the number of each."""
-        counts: Mapping[View, int] = {
+        view = self.active
+        away = None if self._away_since is None else int(time.monotonic() - self._away_since)
+        counts: dict[View, int] = {
             "proposals": len(self.proposals.list),
             "timeline": 0,
             "agents": totals(self.agents.agents.rows)[0],
         }
-        spans = (
-            [TextSpan(" editd ", "bold"), TextSpan(f" {plain(os.path.basename(self.root))}  ")]
-            if has_words
-            else []
-        )
-        for number, name in enumerate(EVERYWHERE, 1):
-            is_open = name == self.view
-            title = TITLES[name] if has_words or is_open else ""
-            text = " ".join(filter(None, (str(number), title, str(counts[name] or ""))))
-            spans.append(
-                TextSpan(f"[{text}]" if is_open else f" {text} ", "tab" if is_open else "", str(number))
-            )
-        return Line(tuple(spans))
-
-    def _header_end(self) -> tuple[str, Look]:
-        message, is_error = self._message
-        if self._away_since is not None:
-            return f"no daemon for {int(time.monotonic() - self._away_since)} s: r starts it", "bad"
-        if message:
-            return "", "bad" if is_error else "good"
-        follows = " follows" if self.view == "timeline" and self.timeline.timeline.is_following else ""
-        query = self.views[self.view].query
-        if not query.is_empty:
-            count = self.views[self.view].count
-            total = f" of {self.timeline.timeline.feed.head + 1:,}" if self.view == "timeline" else ""
-            return f"/{query.text}  {count:,}{total}  esc: all", "warning"
+        is_following = self.view == "timeline" and self.timeline.timeline.is_following
         head = self.timeline.timeline.feed.head
-        return (f"●{follows} {head}" if head >= 0 else "…"), "good"
+        folder = os.path.basename(self.root)
+        query, matches = view.query.text, view.count
+        header = ScreenHeader(folder, self.view, counts, head, is_following, query, matches, away)
+        return header_line(header, width)
 
     def _footer(self, row: int, width: int) -> Line | None:
         message, is_error = self._message
         if message and row == 0:
             return Line((TextSpan(f" {message}", "bad" if is_error else "good"),))
-        lines = bottom_lines(self.view, width, self._panes["footer"].size.height, self.active.words())
+        lines = bottom_lines(self.view, width, self._layout.place("footer").height, self.active.words())
         return lines[row] if row < len(lines) else None
 
     def _list_title(self, name: View, _row: int, _width: int) -> Line:
         look: Look = "tab" if name == self.view and not self.is_in_detail else "bold"
         return Line((TextSpan(f" {self.views[name].title()} ", look),))
 
-    def _list_line(self, name: View, row: int, width: int) -> Line | None:
-        heading = self._heading_rows(name, width)
-        if row < heading:
-            return agent_heading(width)
-        return self.views[name].row(self._first[name] + row - heading, width)
-
-    def _is_cursor(self, name: View, row: int) -> bool:
-        if name != self.view or self.is_in_detail or not self.views[name].count:
-            return False
-        heading = self._heading_rows(name, self._panes[name].size.width)
-        return self._first[name] + row - heading == self.views[name].cursor_row
+    def _has_cursor(self, name: View) -> bool:
+        return name == self.view and not self.is_in_detail
 
     def _detail_line(self, row: int, _width: int) -> Line | None:
         one = self.detail.at(row)
@@ -291,36 +204,12 @@ class ReviewApp(App[None]):
     def _tick(self) -> None:
         """Count the seconds without a daemon."""
         if self._away_since is not None:
-            self._panes["header"].refresh()
+            self._layout.panes["header"].refresh()
             self.set_timer(1.0, self._tick)
 
     def _reload(self) -> None:
         for view in self.views.values():
             view.reload()
-
-    def _pump(self) -> None:
-        """Let each view fetch what it needs, not too often (S1)."""
-        now = time.monotonic()
-        if not self.source.is_live:
-            return
-        if now < self._failed_at + FAILED_SECONDS:
-            self.set_timer(self._failed_at + FAILED_SECONDS - now + 0.01, self.changed)
-            return
-        for name, view in self.views.items():
-            is_visible = name == self.view or name in self._arrangement.panes
-            wait = PUMP_SECONDS[name] if is_visible else 5.0
-            if not is_visible and name == "timeline" and self.timeline.timeline.feed.is_counted:
-                continue
-            due = self._pumped[name] + wait
-            if now >= due or self._is_moved(name):
-                self._pumped[name] = now
-                view.pump()
-            elif is_visible and view.is_wanting:  # S3
-                self.set_timer(due - now + 0.01, self.changed)
-
-    def _is_moved(self, name: View) -> bool:
-        """Whether the thing at the cursor of the active view has not been fetched."""
-        return name == self.view and not self.detail.lines
 
     # ── The desk ──
 
@@ -354,6 +243,10 @@ class ReviewApp(App[None]):
         """Show lines, and ask for one of the keys; None if the person leaves the question."""
         return await self.push_screen_wait(KeyQuestion(title, lines, answers, self.terminal_kind))
 
+    async def pick(self, title: str, lines: Sequence[Line], rows: frozenset[int]) -> frozenset[int] | None:
+        """Show lines, and ask which of the `rows` to take; None if the person leaves the question."""
+        return await self.push_screen_wait(LinePicker(title, lines, rows, self.terminal_kind))
+
     async def outside(self, run: Callable[[], Result]) -> Result:
         """Call a function that has the terminal for itself."""
         try:
@@ -364,15 +257,20 @@ class ReviewApp(App[None]):
         self.refresh(layout=True)
         return result
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Carry out work beside the screen; its errors are shown."""
-        self.run_worker(self._guarded(work), exit_on_error=True)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            await self._guarded(work())
+
+        _: Worker[None] = self.run_worker(guarded, exit_on_error=True)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], *, is_key: bool = False) -> None:
         try:
             await work
         except EditdError as error:
-            self._failed_at = time.monotonic()
+            if not is_key:  # a refused key does not hold back what the screen fetches
+                self._pump.failed()
             self.say(in_words(error), is_error=True)
         except Unreachable as error:
             self.say(in_words(error), is_error=True)
@@ -385,7 +283,7 @@ class ReviewApp(App[None]):
     def open_view(self, view: View) -> None:
         """Bring a view to the front."""
         self.view, self.is_in_detail = view, False
-        self._pumped[view] = -1e9
+        self._pump.hurry(view)
         if view == "agents":
             self.agents.reload()  # a grant has no event
 
@@ -402,20 +300,20 @@ class ReviewApp(App[None]):
         self.press("space" if key == " " else key)
 
     def press(self, key: str) -> None:
-        """Carry out a key."""
+        """Carry out a key: at once if it moves or chooses (S2), otherwise beside the screen."""
         self._message = ("", False)
-        if not self._move(key):
-            self.run_worker(self._guarded_key(key), exit_on_error=True)
+        if not self._move(key) and not self._turn_to(key):
+            work = self._work(key)
+            if work is not None:
+                self.run_worker(self._guarded_key(work), exit_on_error=True)
         self.draw()
 
-    async def _guarded_key(self, key: str) -> None:
-        failed_at = self._failed_at
-        await self._guarded(self._key(key))
-        self._failed_at = failed_at  # a refused key does not hold back what the screen fetches
+    async def _guarded_key(self, work: Coroutine[Any, Any, None]) -> None:
+        await self._guarded(work, is_key=True)
         self.draw()
 
     def _move(self, key: str) -> bool:
-        """Carry out a key that moves, at once (S2). Return whether it is one."""
+        """Carry out a key that moves the cursor or the diff. Return whether it is one."""
         half = max(1, self._height() // 2)
         steps = {
             **MOVES, "ctrl+d": half, "ctrl+u": -half, "pagedown": 2 * half, "pageup": -2 * half,
@@ -442,32 +340,49 @@ class ReviewApp(App[None]):
         return True
 
     def _height(self) -> int:
-        name = "detail" if self.is_in_detail else self.view
-        place = self._arrangement.panes.get(name)
-        return 10 if place is None else place.height
+        """Return the number of lines in the pane with the cursor."""
+        if self.is_in_detail:
+            return self._layout.place("detail").height
+        return self._layout.rows_in_view(self.view)[1]
 
-    async def _key(self, key: str) -> None:
+    def _turn_to(self, key: str) -> bool:
+        """Carry out a key that changes what is shown. Return whether it is one."""
         if key in ("1", "2", "3"):
             self.open_view(EVERYWHERE[int(key) - 1])
-        elif key == "q":
-            self.exit()
-        elif key == "?":
-            await self.choose(f"Keys: {TITLES[self.view].lower()}", list(help_lines(self.view)), {})
         elif key == "w":
-            self.detail.is_wrapped, self.detail.shift = not self.detail.is_wrapped, 0
-        elif key == "/":
-            await self._filter()
+            self.detail.turn_wrap()
+        elif key == "s":
+            self.detail.turn_split()
         elif key == "escape":
             self._leave()
-        elif key == "r" and self._away_since is not None:
-            self.say("The daemon is started …")
-            await self.source.start()
         elif key in ("enter", "p") and self.view == "agents":
             self._go_to_agent(key)
         elif key == "enter":
             self.is_in_detail = not self.is_in_detail
         else:
-            await self.active.key(key, is_in_detail=self.is_in_detail)
+            return False
+        return True
+
+    def _work(self, key: str) -> Coroutine[Any, Any, None] | None:
+        """Return the work of a key, which may ask a question or the daemon; None without any."""
+        if key == "q":
+            self.exit()
+        elif key == "?":
+            return self._help()
+        elif key == "/":
+            return self._filter()
+        elif key == "r" and self._away_since is not None:
+            return self._start()
+        else:
+            return self.active.key(key, is_in_detail=self.is_in_detail)
+        return None
+
+    async def _help(self) -> None:
+        await self.choose(f"Keys: {TITLES[self.view].lower()}", list(help_lines(self.view)), {})
+
+    async def _start(self) -> None:
+        self.say("The daemon is started …")
+        await self.source.start()
 
     async def _filter(self) -> None:
         view = self.active
@@ -503,7 +418,7 @@ class ReviewApp(App[None]):
         if len(self.screen_stack) > 1:
             return
         self._message = ("", False)
-        if self._arrangement.form != "wide":
+        if not self._layout.is_wide:
             self.is_in_detail = not self.is_in_detail
         else:
             order: list[tuple[View, bool]] = [
@@ -518,7 +433,7 @@ class ReviewApp(App[None]):
         if pane in EVERYWHERE:
             name: View = pane
             self.view, self.is_in_detail = name, False
-            number = self._first[name] + row - self._heading_rows(name, self._panes[pane].size.width)
+            number = self._layout.row_at(name, row)
             if 0 <= number < self.views[name].count:
                 self.views[name].put(number)
         elif pane == "detail":
@@ -537,14 +452,3 @@ class ReviewApp(App[None]):
             self.view, self.is_in_detail = pane, False
             self.active.move(rows)
         self.draw()
-
-
-def _rule(_row: int, width: int) -> Line:
-    return Line((TextSpan("│" if width == 1 else "─" * width, "dim"),))
-
-
-def _put(pane: Pane, place: Place | None) -> None:
-    pane.display = place is not None
-    if place is not None:
-        pane.styles.offset = (place.x, place.y)
-        pane.styles.width, pane.styles.height = place.width, place.height

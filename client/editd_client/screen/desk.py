@@ -35,11 +35,15 @@ class ReviewDesk(Protocol):
         """Show lines, and ask for one of the keys; None if the person leaves the question."""
         ...
 
+    async def pick(self, title: str, lines: Sequence[Line], rows: frozenset[int]) -> frozenset[int] | None:
+        """Show lines, and ask which of the `rows` to take; None if the person leaves the question."""
+        ...
+
     async def outside(self, run: Callable[[], Result]) -> Result:
         """Call a function that has the terminal for itself."""
         ...
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Carry out work beside the screen; its errors are shown."""
         ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from editd_client.screen.patch_lines import DiffForm
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -24,8 +26,21 @@ class Detail:
     hunk: str | None = None  # at the cursor
     path: str | None = None  # of the cursor
     is_wrapped: bool = False
+    is_split: bool = False
     shift: int = 0
     _state: object = None  # on which the lines depend
+
+    def form(self, width: int) -> DiffForm:
+        """Return the form of a diff in a pane of this width."""
+        return DiffForm(width, self.is_wrapped, self.shift, self.is_split)
+
+    def turn_wrap(self) -> None:
+        """Wrap long lines, or no longer."""
+        self.is_wrapped, self.is_split, self.shift = not self.is_wrapped, False, 0
+
+    def turn_split(self) -> None:
+        """Show both sides beside each other, or no longer."""
+        self.is_split, self.is_wrapped, self.shift = not self.is_split, False, 0
 
     def show(self, about: object, state: object, make: Callable[[], Iterable[PatchLine]]) -> None:
         """Show the lines of a thing, made anew if its `state` has changed. Keep the place in them."""

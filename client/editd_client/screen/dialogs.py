@@ -1,8 +1,8 @@
-"""The questions of the screen: a line of text at the bottom, and lines with a choice of keys."""
+"""The questions of the screen: a line of text at the bottom, a choice of keys, and a choice of lines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.binding import Binding
 from textual.screen import ModalScreen
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from editd_client.screen.panes import Terminal
 
-HISTORY_MAX = 50
+Answer = TypeVar("Answer")
 
 
 class LineQuestion(ModalScreen[str | None]):
@@ -54,74 +54,149 @@ class LineQuestion(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class KeyQuestion(ModalScreen[str | None]):
-    """Lines over the whole screen, and a key for each answer. Escape and q leave."""
+class LinesScreen(ModalScreen[Answer | None]):
+    """Lines over the whole screen, a title above them, and the keys below. Escape and q leave."""
 
     DEFAULT_CSS = """
-    KeyQuestion { background: ansi_default; }
-    KeyQuestion > #question { height: 2; }
-    KeyQuestion > #answers { height: 1; dock: bottom; }
-    KeyQuestion > #lines { height: 1fr; }
+    LinesScreen { background: ansi_default; }
+    LinesScreen > Pane { position: relative; }
+    LinesScreen > #question { height: 2; }
+    LinesScreen > #answers { height: 1; dock: bottom; }
+    LinesScreen > #lines { height: 1fr; }
     """
 
-    def __init__(
-        self, title: str, lines: Sequence[Line], answers: Mapping[str, str], terminal: Terminal
-    ) -> None:
+    def __init__(self, title: str, lines: Sequence[Line], terminal: Terminal) -> None:
         super().__init__()
-        self._title, self._lines, self._answers, self._terminal = title, lines, answers, terminal
+        self._title, self._lines, self._terminal = title, lines, terminal
         self._top = 0
 
     def compose(self) -> ComposeResult:
-        yield Pane("question", self._terminal, self._title_line)
-        yield Pane("lines", self._terminal, self._line, on_press=self._pressed, on_wheel=self._wheeled)
-        yield Pane("answers", self._terminal, self._answer_line, on_press=self._pressed)
+        yield Pane(self._terminal, "question", self._title_line)
+        yield Pane(
+            self._terminal, "lines", self._line,
+            is_cursor=self._is_cursor, on_press=self._pressed, on_wheel=self._wheeled,
+        )  # fmt: skip
+        yield Pane(self._terminal, "answers", self._answers_line, on_press=self._pressed)
 
     def _title_line(self, row: int, width: int) -> Line | None:
         return Line(tuple(cut((TextSpan(f" {self._title}", "bold"),), width))) if row == 0 else None
 
     def _line(self, row: int, width: int) -> Line | None:
         number = self._top + row
-        return Line(tuple(cut(self._lines[number].spans, width))) if number < len(self._lines) else None
+        return Line(tuple(cut(self._spans(number), width))) if number < len(self._lines) else None
 
-    def _answer_line(self, _row: int, width: int) -> Line:
+    def _answers_line(self, _row: int, width: int) -> Line:
         spans = [TextSpan(" ")]
-        for key, text in self._answers.items():
+        for key, text in self._answers().items():
             spans += [TextSpan(key, "key", key), TextSpan(f" {text}   ", "", key)]
-        more = f"   {len(self._lines)} lines" if len(self._lines) > self._height else ""
-        spans += [
-            TextSpan("esc", "key", "escape"),
-            TextSpan(" leave it", "", "escape"),
-            TextSpan(more, "dim"),
-        ]
+        spans += [TextSpan("esc", "key", "escape"), TextSpan(" leave it", "", "escape")]
+        spans.append(TextSpan(f"   {self._status()}", "dim"))
         return Line(tuple(cut(spans, width)))
+
+    def _spans(self, number: int) -> tuple[TextSpan, ...]:
+        return self._lines[number].spans
+
+    def _is_cursor(self, _row: int) -> bool:
+        return False
+
+    def _answers(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def _status(self) -> str:
+        return f"{len(self._lines)} lines" if len(self._lines) > self._height else ""
 
     @property
     def _height(self) -> int:
         return max(1, self.size.height - 3)
 
-    def _pressed(self, _pane: str, _row: int, key: str) -> None:
-        if key:
-            self._answer(key)
-
     def _wheeled(self, _pane: str, rows: int) -> None:
         self._top = min(max(0, self._top + rows), max(0, len(self._lines) - self._height))
-        self.query_one("#lines").refresh()
+        self._repaint()
+
+    def _repaint(self) -> None:
+        for pane in self.query(Pane):
+            pane.refresh()
+
+    def _pressed(self, _pane: str, _row: int, key: str) -> None:
+        if key:
+            self._press(key)
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
         key = event.character if event.is_printable and event.character else event.key
-        self._answer("space" if key == " " else key)
+        self._press("space" if key == " " else key)
 
-    def _answer(self, key: str) -> None:
-        page = self._height - 1
+    def _press(self, key: str) -> None:
+        if key in ("escape", "q"):
+            self.dismiss(None)
+
+
+class KeyQuestion(LinesScreen[str]):
+    """Lines that scroll, and a key for each answer."""
+
+    def __init__(
+        self, title: str, lines: Sequence[Line], answers: Mapping[str, str], terminal: Terminal
+    ) -> None:
+        super().__init__(title, lines, terminal)
+        self._choices = answers
+
+    def _answers(self) -> Mapping[str, str]:
+        return self._choices
+
+    def _press(self, key: str) -> None:
+        page, whole = self._height - 1, len(self._lines)
         steps = {
             "j": 1, "down": 1, "k": -1, "up": -1, "pagedown": page, "pageup": -page, "space": page,
-            "ctrl+d": page // 2, "ctrl+u": -page // 2, "g": -len(self._lines), "home": -len(self._lines),
-            "G": len(self._lines), "end": len(self._lines),
+            "ctrl+d": page // 2, "ctrl+u": -page // 2, "g": -whole, "home": -whole, "G": whole, "end": whole,
         }  # fmt: skip
-        if key in self._answers:
+        if key in self._choices:
             self.dismiss(key)
         elif key in steps:
             self._wheeled("lines", steps[key])
-        elif key in ("escape", "q"):
-            self.dismiss(None)
+        else:
+            super()._press(key)
+
+
+class LinePicker(LinesScreen[frozenset[int]]):
+    """Lines of which some have a box. Enter gives those that are taken: at first all."""
+
+    def __init__(self, title: str, lines: Sequence[Line], rows: frozenset[int], terminal: Terminal) -> None:
+        super().__init__(title, lines, terminal)
+        self._rows = sorted(rows)  # with a box
+        self._taken = rows
+        self._cursor = min(rows, default=0)
+
+    def _answers(self) -> Mapping[str, str]:
+        return {"space": "take or leave", "a": "all or none", "enter": "go on"}
+
+    def _status(self) -> str:
+        return f"{len(self._taken)} of {len(self._rows)} taken"
+
+    def _is_cursor(self, row: int) -> bool:
+        return self._top + row == self._cursor
+
+    def _spans(self, number: int) -> tuple[TextSpan, ...]:
+        box = "    " if number not in self._rows else "[x] " if number in self._taken else "[ ] "
+        sign = "▌" if number == self._cursor else " "
+        return (TextSpan(sign + box, "bold"), *super()._spans(number))
+
+    def _pressed(self, pane: str, row: int, key: str) -> None:
+        if pane == "lines" and self._top + row in self._rows:
+            self._cursor, key = self._top + row, "space"
+        super()._pressed(pane, row, key)
+
+    def _press(self, key: str) -> None:
+        steps = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -len(self._rows), "G": len(self._rows)}
+        if key == "enter":
+            self.dismiss(self._taken)
+        elif key == "space":
+            self._taken ^= {self._cursor} & set(self._rows)
+        elif key == "a":
+            self._taken = frozenset() if self._taken else frozenset(self._rows)
+        elif key in steps and self._rows:
+            at = self._rows.index(self._cursor) + steps[key]
+            self._cursor = self._rows[min(max(0, at), len(self._rows) - 1)]
+            self._top = max(min(self._top, self._cursor), self._cursor - self._height + 1)
+        else:
+            super()._press(key)
+        self._repaint()

@@ -22,11 +22,14 @@ class ScreenKey(NamedTuple):
     views: tuple[View, ...]
 
 
-_WORDS = {  # of the actions that both faces have, in the order of the bottom lines
-    "space": "choose", "]": "hunk", "a": "approve", "x": "reject…", "e": "edit…", "c": "comment…",
-    "t": "try…", "A": "allow…", "u": "undo…", "r": "redo…", "R": "roll back…", "X": "end grant…",
-    "/": "filter", "?": "help",
+_WORDS = {  # of the actions that both faces have
+    "choose": "choose", "next-hunk": "hunk", "approve": "approve", "reject": "reject…", "edit": "edit…",
+    "comment": "comment…", "try": "try…", "allow": "allow…", "undo": "undo…", "redo": "redo…",
+    "restore": "back to here…", "blame": "blame", "rollback": "roll back…", "publish": "publish…",
+    "leases": "end leases…", "close": "close…", "revoke": "end grant…", "mark": "mark", "filter": "filter",
+    "help": "help",
 }  # fmt: skip
+_EFFECTS = {"mark": "mark the row, or in the diff choose the hunk"}  # other words than those of the page
 OWN = (  # of the terminal alone
     ScreenKey("1 2 3", "proposals, timeline, agents", "", EVERYWHERE),
     ScreenKey("tab", "next pane", "", EVERYWHERE),
@@ -37,20 +40,15 @@ OWN = (  # of the terminal alone
     ScreenKey("J", "diff one line down", "", EVERYWHERE),
     ScreenKey("K", "diff one line up", "", ("proposals", "timeline")),
     ScreenKey("w", "wrap long lines", "wrap", EVERYWHERE),
+    ScreenKey("s", "old and new side by side", "two sides", ("proposals", "timeline")),
+    ScreenKey("v", "take single lines of the hunk…", "lines…", ("proposals",)),
     ScreenKey("o", "the three texts of the file: base, now, proposed", "three texts", ("proposals",)),
     ScreenKey("enter", "to the diff and back", "", ("proposals", "timeline")),
-    ScreenKey("space", "mark the row, or in the diff choose the hunk", "mark", ("timeline",)),
-    ScreenKey("]", "next hunk", "", ("timeline",)),
-    ScreenKey("[", "previous hunk", "", ("timeline",)),
     ScreenKey(":", "go to a transaction…", "go to", ("timeline",)),
     ScreenKey("f", "follow new transactions", "follow", ("timeline",)),
-    ScreenKey("b", "blame the file", "blame", ("timeline",)),
     ScreenKey("y", "copy the id", "copy id", ("timeline",)),
     ScreenKey("enter", "its timeline", "its timeline", ("agents",)),
     ScreenKey("p", "its proposals", "its proposals", ("agents",)),
-    ScreenKey("L", "end its leases…", "end leases…", ("agents",)),
-    ScreenKey("K", "close the session…", "close…", ("agents",)),
-    ScreenKey("m", "publish its work…", "publish…", ("agents",)),
     ScreenKey("esc", "leave a filter, a choice or a question", "", EVERYWHERE),
     ScreenKey("q", "quit", "quit", EVERYWHERE),
 )
@@ -60,13 +58,15 @@ def keys_in(view: View) -> Iterator[ScreenKey]:
     """Yield the keys of a view."""
     for action in ACTIONS:
         if view in action.views:
-            yield ScreenKey(action.key, action.effect, _WORDS.get(action.key, ""), action.views)
+            effect = _EFFECTS.get(action.name, action.effect)
+            yield ScreenKey(action.key, effect, _WORDS.get(action.name, ""), action.views)
     yield from (key for key in OWN if view in key.views)
 
 
 def bottom_lines(view: View, width: int, lines: int, words: dict[str, str]) -> list[Line]:
     """Return the keys of a view in so many lines. `words` replaces the words of some, such as `approve 2`."""
-    ordered = sorted(keys_in(view), key=lambda key: (key.key in ("?", "q"), key.key == "/"))
+    late = ("]", "space") if view == "timeline" else ()  # elsewhere they come first
+    ordered = sorted(keys_in(view), key=lambda key: (key.key in ("?", "q"), key.key == "/", key.key in late))
     found: list[Line] = []
     row: list[TextSpan] = [TextSpan(" ")]
     used = 1

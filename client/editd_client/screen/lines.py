@@ -13,6 +13,8 @@ from rich.cells import cell_len, set_cell_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from editd_client.review.patch import Role
+
 Look = Literal[
     "", "dim", "bold", "title", "key", "added", "removed", "added_word", "removed_word", "good", "bad",
     "warning", "struck", "tab",
@@ -23,15 +25,16 @@ ASCII = str.maketrans("▌●─│┬┴✓✗×·…→▶◆⧗⚑", ">*-|++v
 
 
 class TextSpan(NamedTuple):
-    """A part of a line with one look. A click on it is the key `key`."""
+    """A part of a line with one look, in a diff with its role in the syntax. A click is the key `key`."""
 
     text: str
     look: Look = ""
     key: str = ""
+    role: Role = ""
 
 
 class Line(NamedTuple):
-    """A line of a pane. `key` is what a click anywhere in it does after the cursor is there."""
+    """A line of a pane."""
 
     spans: tuple[TextSpan, ...]
 
@@ -42,11 +45,6 @@ class Line(NamedTuple):
     @property
     def width(self) -> int:
         return sum(cell_len(span.text) for span in self.spans)
-
-
-def line(*spans: TextSpan | str) -> Line:
-    """Return a line of spans; a text has no look."""
-    return Line(tuple(TextSpan(span) if isinstance(span, str) else span for span in spans))
 
 
 def plain(text: str) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from textual import events
 
-    from editd_client.screen.lines import Line, Look
+    from editd_client.review.patch import Role
+    from editd_client.screen.lines import Line, Look, TextSpan
 
 COLOURED: dict[Look, Style] = {
     "": Style(),
@@ -49,6 +50,18 @@ PLAIN: dict[Look, Style] = {  # with NO_COLOR: signs, reverse, underline and bol
     "removed_word": UNDERLINED,
     "bold": BOLD, "title": BOLD, "key": BOLD, "bad": BOLD, "warning": BOLD,
     "tab": Style(reverse=True, bold=True),
+}  # fmt: skip
+ROLES: dict[Role, Style] = {  # of the syntax. A removed or added line keeps its colour
+    "": Style(),
+    "keyword": Style(color="magenta"),
+    "name": Style(color="blue"),
+    "string": Style(color="yellow"),
+    "number": Style(color="cyan"),
+    "comment": Style(dim=True, italic=True),
+}
+WEIGHTS: dict[Role, Style] = {
+    **dict.fromkeys(ROLES, Style()),
+    "keyword": BOLD, "name": BOLD, "comment": Style(italic=True),
 }  # fmt: skip
 CURSOR = Style(reverse=True)
 
@@ -79,8 +92,8 @@ class Pane(Widget):
 
     def __init__(
         self,
-        name: str,
         terminal: Terminal,
+        name: str,
         line_at: Callable[[int, int], Line | None],
         *,
         is_cursor: Callable[[int], bool] = lambda _row: False,
@@ -100,14 +113,19 @@ class Pane(Widget):
         if line is None:
             return Strip.blank(width)
         segments = [
-            Segment(self._terminal.text(span.text), self._styles[span.look])
-            for span in line.spans
-            if span.text
+            Segment(self._terminal.text(span.text), self._style(span)) for span in line.spans if span.text
         ]
         strip = Strip(segments).adjust_cell_length(width)
         if self._is_cursor(y):
             strip = strip.apply_style(CURSOR)
         return strip.apply_style(Style(dim=True)) if self.is_away else strip
+
+    def _style(self, span: TextSpan) -> Style:
+        style = self._styles[span.look]
+        if not span.role:
+            return style
+        has_own_colour = span.look or self._styles is PLAIN
+        return style + (WEIGHTS if has_own_colour else ROLES)[span.role]
 
     def on_click(self, event: events.Click) -> None:
         """Report the row, and the key of the span that was clicked."""

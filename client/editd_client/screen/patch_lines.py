@@ -6,11 +6,12 @@ click can choose.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from editd_client.review import proposals
 from editd_client.review.choices import SIGNS
-from editd_client.review.patch import Row, parts_of, rows_of
+from editd_client.review.patch import parts_of, rows_of
 from editd_client.screen.lines import Line, Look, TextSpan, plain, right_aligned, wrapped
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import Change, Hunk, ProposalGetResult, ProposalHunk, ShowResult, Transaction
     from editd_client.review.choices import HunkChoices
+    from editd_client.review.patch import Row, Syntax
     from editd_client.review.proposals import ShownFile, ShownHunk
 
 LINES_MAX = 5_000  # of a proposal or a transaction; above, only the current file is open
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 NUMBERS_COLUMNS = 12  # the numbers of a line and its sign
+LOOKS: Mapping[str, Look] = {"removed": "removed", "added": "added"}  # of a kind of row
 
 
 class PatchLine(NamedTuple):
@@ -39,11 +42,15 @@ class PatchLine(NamedTuple):
 
 
 class DiffForm(NamedTuple):
-    """The width of the pane, and whether long lines are wrapped."""
+    """The width of the pane, and whether long lines are wrapped, or both sides are beside each other."""
 
     width: int
     is_wrapped: bool = False
     shift: int = 0  # columns that are scrolled out at the left, without wrapping
+    is_split: bool = False
+
+
+DIALOG = DiffForm(1_000)  # a dialog cuts its lines itself
 
 
 # ── Proposals ─────────────────────────────────────────────────────────────────────────────────
@@ -58,6 +65,7 @@ class ProposalDrawing(NamedTuple):
     before: Mapping[str, ProposalHunk]  # hunks as they were shown first
     altered: frozenset[str] = frozenset()
     open_path: str | None = None  # the only file to show, if the diff is long
+    syntax: Mapping[str, Syntax] = {}  # of each file that has been fetched
 
 
 def proposal_lines(drawing: ProposalDrawing, form: DiffForm) -> Iterator[PatchLine]:
@@ -123,10 +131,8 @@ def _hunk_lines(shown: ShownHunk, path: str, drawing: ProposalDrawing, form: Dif
         TextSpan(title, looks.get(hunk.state, "")),
     ]
     yield PatchLine(Line(tuple(spans)), hunk.hunk, path, is_title=True)
-    for row in shown.rows:
-        if row.kind not in ("place", "header"):
-            for text in row_lines(row, form):
-                yield PatchLine(text, hunk.hunk, path)
+    for text in rows_lines(shown.rows, form, drawing.syntax.get(path)):
+        yield PatchLine(text, hunk.hunk, path)
     if hunk.state == "conflict" and shown.present_lines:
         yield PatchLine(Line((TextSpan("     there is now:", "bad"),)), hunk.hunk, path)
         for present in shown.present_lines:
@@ -170,16 +176,26 @@ def _proposal_end(shown: ProposalGetResult, width: int) -> Iterator[PatchLine]:
 # ── Rows of a diff ────────────────────────────────────────────────────────────────────────────
 
 
-def row_lines(row: Row, form: DiffForm) -> Iterator[Line]:
+def rows_lines(rows: Iterable[Row], form: DiffForm, syntax: Syntax | None = None) -> Iterator[Line]:
+    """Yield the rows of a hunk, without git's headers."""
+    shown = (row for row in rows if row.kind not in ("place", "header"))
+    if form.is_split:
+        for pair in _pairs(shown):
+            yield _pair_line(*pair, form, syntax)
+    else:
+        for row in shown:
+            yield from row_lines(row, form, syntax)
+
+
+def row_lines(row: Row, form: DiffForm, syntax: Syntax | None = None) -> Iterator[Line]:
     """Yield a row of a diff: the two numbers, the sign, and the text with its changed words."""
     if row.kind in ("place", "header", "note"):
         yield Line((TextSpan(f"     {plain(row.text)}", "dim"),))
         return
     old = "" if row.old is None else str(row.old)
     new = "" if row.new is None else str(row.new)
-    look: Look = {"removed": "removed", "added": "added"}.get(row.kind, "")  # type: ignore[assignment]
-    head = (TextSpan(f"{old:>5}{new:>5} ", "dim"), TextSpan(row.sign, look))
-    pieces = list(_text_spans(row, look))
+    head = (TextSpan(f"{old:>5}{new:>5} ", "dim"), TextSpan(row.sign, LOOKS.get(row.kind, "")))
+    pieces = list(_text_spans(row, syntax))
     if form.is_wrapped:
         for spans in wrapped((*head, *pieces), form.width, NUMBERS_COLUMNS):
             yield Line(spans)
@@ -187,10 +203,40 @@ def row_lines(row: Row, form: DiffForm) -> Iterator[Line]:
         yield Line((*head, *_shifted(pieces, form.shift)))
 
 
-def _text_spans(row: Row, look: Look) -> Iterator[TextSpan]:
+def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row | None, Row | None]]:
+    """Yield the removed rows beside the added ones, and the others beside themselves."""
+    old: list[Row] = []
+    new: list[Row] = []
+    for row in rows:
+        if row.kind in LOOKS:
+            (old if row.kind == "removed" else new).append(row)
+            continue
+        yield from zip_longest(old, new)
+        old, new = [], []
+        yield row, row
+    yield from zip_longest(old, new)
+
+
+def _pair_line(old: Row | None, new: Row | None, form: DiffForm, syntax: Syntax | None) -> Line:
+    """Return a line with the old row at the left and the new one at the right."""
+    width = (form.width - 1) // 2
+    left = _half(old, None if old is None else old.old, form.shift, syntax)
+    right = _half(new, None if new is None else new.new, form.shift, syntax)
+    return Line((*right_aligned(left, Line(()), width).spans, TextSpan("│", "dim"), *right.spans))
+
+
+def _half(row: Row | None, number: int | None, shift: int, syntax: Syntax | None) -> Line:
+    if row is None:
+        return Line(())
+    head = (TextSpan(f"{number or '':>5} ", "dim"), TextSpan(row.sign, LOOKS.get(row.kind, "")))
+    return Line((*head, *_shifted(_text_spans(row, syntax), shift)))
+
+
+def _text_spans(row: Row, syntax: Syntax | None) -> Iterator[TextSpan]:
+    look: Look = LOOKS.get(row.kind, "")
     word: Look = {"removed": "removed_word", "added": "added_word"}.get(row.kind, "bold")  # type: ignore[assignment]
-    for part in parts_of(row):
-        yield TextSpan(plain(part.text), word if part.is_changed else look)
+    for part in parts_of(row, () if syntax is None else syntax.of(row)):
+        yield TextSpan(plain(part.text), word if part.is_changed else look, role=part.role)
 
 
 def _shifted(spans: Iterable[TextSpan], shift: int) -> Iterator[TextSpan]:
@@ -214,6 +260,7 @@ class TransactionDrawing(NamedTuple):
     shown: ShowResult
     chosen: frozenset[str] = frozenset()  # the hunks to be undone
     open_path: str | None = None  # the only file to show, if the diff is long
+    syntax: Mapping[str, Syntax] = {}  # of each file that has been fetched
 
 
 def transaction_lines(drawing: TransactionDrawing, form: DiffForm) -> Iterator[PatchLine]:
@@ -226,16 +273,15 @@ def transaction_lines(drawing: TransactionDrawing, form: DiffForm) -> Iterator[P
         yield PatchLine(_file_title(file), None, file.path, is_title=True)
         own = [hunk for hunk in hunks if hunk.path == file.path]
         if is_folded and file.path != drawing.open_path:
-            rows = sum(hunk.diff.count("\n") for hunk in own)
-            yield PatchLine(
-                Line((TextSpan(f"   {rows} lines: }} and {{ open a file", "dim"),)), None, file.path
-            )
+            number = sum(hunk.diff.count("\n") for hunk in own)
+            folded = TextSpan(f"   {number} lines: }} and {{ open a file", "dim")
+            yield PatchLine(Line((folded,)), None, file.path)
             continue
         for hunk in own:
             yield from _undo_hunk_lines(hunk, drawing, form)
-        for row in () if own else _rows_of_file(shown.diff or "", file):
-            for text in row_lines(row, form):
-                yield PatchLine(text, None, file.path)
+        rows = () if own else _rows_of_file(shown.diff or "", file)
+        for text in rows_lines(rows, form, drawing.syntax.get(file.path)):
+            yield PatchLine(text, None, file.path)
 
 
 def _transaction_heading(made: Transaction, width: int) -> Iterator[PatchLine]:
@@ -265,10 +311,8 @@ def _undo_hunk_lines(hunk: Hunk, drawing: TransactionDrawing, form: DiffForm) ->
         TextSpan("to be undone" if is_chosen else "", "warning"),
     )
     yield PatchLine(Line(title), key, hunk.path, is_title=True)
-    for row in rows_of(hunk.diff):
-        if row.kind not in ("place", "header"):
-            for text in row_lines(row, form):
-                yield PatchLine(text, key, hunk.path)
+    for text in rows_lines(rows_of(hunk.diff), form, drawing.syntax.get(hunk.path)):
+        yield PatchLine(text, key, hunk.path)
 
 
 def _file_title(file: Change) -> Line:
@@ -284,11 +328,11 @@ def _file_title(file: Change) -> Line:
 
 
 def _rows_of_file(diff: str, file: Change) -> Iterator[Row]:
-    """Yield the rows of a file that has no hunks of its own, such as a new one, without git's headers."""
+    """Yield the rows of a file that has no hunks of its own, such as a new one."""
     for part in ("\n" + diff).split("\ndiff --git ")[1:]:
         header, _, body = part.partition("\n")
         if file.path in header:
-            yield from (row for row in rows_of(body) if row.kind not in ("header", "place"))
+            yield from rows_of(body)
             return
 
 
@@ -297,6 +341,4 @@ def diff_lines(diff: str, form: DiffForm) -> Iterator[Line]:
     for part in ("\n" + diff).split("\ndiff --git ")[1:]:
         header, _, body = part.partition("\n")
         yield Line((TextSpan(f" {plain(header.rpartition(' b/')[2] or header)}", "title"),))
-        for row in rows_of(body):
-            if row.kind not in ("header", "place"):
-                yield from row_lines(row, form)
+        yield from rows_lines(rows_of(body), form)

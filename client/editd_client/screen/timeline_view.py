@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,15 +10,19 @@ from typing import TYPE_CHECKING
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
 from editd_client.review.feed import CHANGING
+from editd_client.review.patch import Syntax
 from editd_client.review.timeline import Timeline
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, fitted, plain
-from editd_client.screen.patch_lines import DiffForm, TransactionDrawing, transaction_lines
+from editd_client.screen.patch_lines import TransactionDrawing, transaction_lines
 from editd_client.screen.rows import Drawing, timeline_line
 from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
-    from editd.wire.messages import Kind, ShowResult
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from editd.wire.messages import Change, Kind, ShowResult
     from editd_client.review.actions import View
     from editd_client.review.feed import FeedRequest
     from editd_client.review.query import TransactionQuery
@@ -44,8 +49,8 @@ class TimelineView:
         self.detail = Detail()
         self.first_row = 0  # in view
         self.height = 20
-        self._total: int | None = None  # of all transactions, for a query
         self._shown: OrderedDict[int, ShowResult] = OrderedDict()
+        self._syntax: dict[int, dict[str, Syntax]] = {}  # of each file that has been fetched
         self._chosen: dict[int, frozenset[str]] = {}  # the hunks to be undone, by transaction
         self._is_fetching = False
 
@@ -118,15 +123,17 @@ class TimelineView:
     @property
     def is_wanting(self) -> bool:
         """Whether something in view has not been fetched."""
-        return self._wanted() is not None
+        return self._wanted() is not None or self._unlit() is not None
 
-    def pump(self) -> None:
-        """Fetch what is in view, and the diff of the transaction at the cursor."""
+    def pump(self, *, is_visible: bool) -> None:
+        """Fetch what is in view, and the diff of the transaction at the cursor; unseen, only the count."""
+        if not is_visible and self.timeline.feed.is_counted:
+            return
         for asked in self.timeline.requests(self.first_row, self.height):
-            self.desk.begin(self._fetch(asked))
+            self.desk.begin(partial(self._fetch, asked))
         if not self._is_fetching and self.is_wanting:
             self._is_fetching = True
-            self.desk.begin(self._fetch_diff())
+            self.desk.begin(self._fetch_diff)
 
     async def _fetch(self, asked: FeedRequest) -> None:
         try:
@@ -148,9 +155,40 @@ class TimelineView:
                 self._shown[seq] = await self.desk.ask(requests.show(seq, hunks=True))
                 while len(self._shown) > SHOWN_MAX:
                     self._shown.popitem(last=False)
+            if (unlit := self._unlit()) is not None:
+                self.desk.changed()  # plain at first
+                await self._light(*unlit)
         finally:
             self._is_fetching = False
             self.desk.changed()
+
+    def _unlit(self) -> tuple[ShowResult, Change] | None:
+        """Return the transaction and its file at the cursor if the syntax of that is not known."""
+        shown = self.shown
+        if shown is None or self.detail.about != shown.transaction.seq:
+            return None
+        known = self._syntax.get(shown.transaction.seq, {})
+        files = (one for one in shown.transaction.files if one.path == self.detail.path)
+        file = next(files, None)
+        return None if file is None or file.path in known else (shown, file)
+
+    async def _light(self, shown: ShowResult, file: Change) -> None:
+        """Find the syntax of a file, in a thread."""
+        seq = shown.transaction.seq
+        source = file.from_ if isinstance(file.from_, str) else file.path
+        old = None if file.change == "added" else await self._text(source, seq - 1)
+        new = None if file.change == "deleted" else await self._text(file.path, seq)
+        syntax = await asyncio.to_thread(Syntax, file.path, old, new)
+        self._syntax[seq] = {**self._syntax.pop(seq, {}), file.path: syntax}
+        while len(self._syntax) > SHOWN_MAX:
+            del self._syntax[next(iter(self._syntax))]
+
+    async def _text(self, path: str, at: int) -> str | None:
+        """Return the text of a file after a transaction; None if it has none, as a binary file."""
+        try:
+            return (await self.desk.ask(requests.read(path, at=at))).content
+        except EditdError:
+            return None
 
     # ── The diff ──
 
@@ -169,9 +207,10 @@ class TimelineView:
         seq = shown.transaction.seq
         path = self.detail.path if self.detail.about == seq else None
         path = path or (shown.transaction.files[0].path if shown.transaction.files else None)
-        form = DiffForm(width, self.detail.is_wrapped, self.detail.shift)
-        drawing = TransactionDrawing(shown, self._chosen.get(seq, frozenset()), path)
-        state = (shown, form, drawing.chosen, path)
+        form = self.detail.form(width)
+        syntax = self._syntax.get(seq, {})
+        drawing = TransactionDrawing(shown, self._chosen.get(seq, frozenset()), path, syntax)
+        state = (shown, form, drawing.chosen, path, syntax)
         self.detail.show(seq, state, lambda: transaction_lines(drawing, form))
 
     def words(self) -> dict[str, str]:
@@ -184,21 +223,22 @@ class TimelineView:
 
     # ── Keys ──
 
-    async def key(self, key: str, *, is_in_detail: bool) -> bool:
-        """Carry out a key. Return whether it has a meaning here."""
+    def key(self, key: str, *, is_in_detail: bool) -> Coroutine[Any, Any, None] | None:
+        """Carry out a key. Return the work that it starts."""
         if key == "space":
             self._choose() if is_in_detail else self.timeline.toggle_mark()
-            return True
-        if key == "f":
+        elif key == "f":
             self.timeline.newest() if not self.timeline.is_following else self.timeline.put(self.cursor_row)
-            return True
-        work = {
-            "u": self._undo, "r": self._redo, "R": self._rollback, ":": self._go_to, "b": self._blame,
-            "y": self._copy,
-        }.get(key)  # fmt: skip
-        if work is not None:
-            await work()
-        return work is not None
+        elif key == "r":
+            return self._redo()
+        elif key == ":":
+            return self._go_to()
+        elif (row := self.selected) is not None:
+            work = {
+                "u": self._undo, "R": self._rollback, "S": self._restore, "b": self._blame, "y": self._copy,
+            }.get(key)  # fmt: skip
+            return None if work is None else work(row)
+        return None
 
     def leave(self) -> bool:
         """Drop the marks and the chosen hunks. Return whether there were any."""
@@ -217,11 +257,8 @@ class TimelineView:
             one: hunks for one, hunks in self._chosen.items() if one != seq
         }  # fmt: skip
 
-    async def _undo(self) -> None:
+    async def _undo(self, row: TimelineRow) -> None:
         """Undo the chosen hunks, otherwise what is marked, otherwise the transaction at the cursor."""
-        row = self.selected
-        if row is None:
-            return
         chosen = self._chosen.get(row.seq, frozenset())
         if chosen:
             hunks: dict[str, list[int]] = {}
@@ -245,16 +282,28 @@ class TimelineView:
     async def _redo(self) -> None:
         await preview(self.desk, "Redo the newest undo?", requests.redo, has_partial=False)
 
-    async def _rollback(self) -> None:
-        row = self.selected
-        shown = self.shown
-        session = shown.transaction.session if shown is not None else None
-        if row is None or session is None:
+    async def _rollback(self, row: TimelineRow) -> None:
+        shown = await self.desk.ask(requests.show(row.seq, diff=False))
+        session = shown.transaction.session
+        if session is None:
             self.desk.say("This transaction is of no session: u undoes it alone.", is_error=True)
             return
         await preview(
             self.desk, f"Roll back all the work of {plain(session)}?", partial(requests.rollback, session)
         )
+
+    async def _restore(self, row: TimelineRow) -> None:
+        """Put the file at the cursor, or all files, back to the state right after a transaction."""
+        path = self.detail.path if self.detail.about == row.seq else row.path
+        answers = ({} if path is None else {"f": "only this file"}) | {"w": "the whole workspace"}
+        line = Line((TextSpan(f" {plain(path or '')}"),))
+        title = f"Put back to the state after {row.seq}:"
+        answer = await self.desk.choose(title, [] if path is None else [line], answers)
+        if answer is None:
+            return
+        paths = [path] if answer == "f" and path is not None else None
+        call = partial(requests.restore, row.seq, paths=paths)
+        await preview(self.desk, title, call, has_partial=False, words="put it back")
 
     async def _go_to(self) -> None:
         text = await self.desk.prompt("Go to the transaction:")
@@ -263,7 +312,7 @@ class TimelineView:
         found = await self.desk.ask(requests.show(int(text) if text.isdecimal() else text, diff=False))
         if not self.timeline.go_to(found.transaction.seq):
             self.query = type(self.query)()  # it may not match the query: show all
-            self.desk.begin(self._go_when_counted(found.transaction.seq))
+            self.desk.begin(partial(self._go_when_counted, found.transaction.seq))
 
     async def _go_when_counted(self, seq: int) -> None:
         for asked in self.timeline.requests(0, 1):
@@ -271,9 +320,9 @@ class TimelineView:
         self.timeline.go_to(seq)
         self.desk.changed()
 
-    async def _blame(self) -> None:
+    async def _blame(self, row: TimelineRow) -> None:
         """Show the author of each line of the file at the cursor."""
-        path = self.detail.path or (None if self.selected is None else self.selected.path)
+        path = self.detail.path if self.detail.about == row.seq else row.path
         if path is None:
             return
         blamed = await self.desk.ask(requests.blame(path))
@@ -291,8 +340,6 @@ class TimelineView:
         ]
         await self.desk.choose(f"{plain(path)}, line by line", lines, {})
 
-    async def _copy(self) -> None:
-        row = self.selected
-        if row is not None:
-            self.desk.copy(row.id)
-            self.desk.say(f"The id of {row.seq} is on the clipboard.")
+    async def _copy(self, row: TimelineRow) -> None:
+        self.desk.copy(row.id)
+        self.desk.say(f"The id of {row.seq} is on the clipboard.")

@@ -1,37 +1,31 @@
-"""The preview of an undo, a redo or a rollback, and the request that the reviewer chooses after it."""
+"""The preview of an undo, a redo, a rollback or a restore, and the request that follows it."""
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from editd_client.review import actions
 from editd_client.screen.lines import Line, Look, TextSpan, plain
-from editd_client.screen.patch_lines import DiffForm, diff_lines
+from editd_client.screen.patch_lines import DIALOG, diff_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.wire.messages import OnConflict, UndoResult
+    from editd.wire.messages import ApplyResult
     from editd_client.requests import PreparedCall
     from editd_client.screen.desk import ReviewDesk
 
-DIFF_COLUMNS = 1_000  # the dialog cuts its lines itself
 
-
-class UndoCall(Protocol):
-    """One of the requests that take something back, with its options."""
-
-    def __call__(
-        self, *, dry_run: bool = False, on_conflict: OnConflict = "fail", request_id: str | None = None,
-        propose: bool | None = None,
-    ) -> PreparedCall[UndoResult]:  # fmt: skip
-        ...
+UndoCall = Callable[
+    ..., "PreparedCall[Any]"
+]  # takes the options of the request; its result is an ApplyResult
 
 
 async def preview(
-    desk: ReviewDesk, title: str, call: UndoCall, *, has_partial: bool = True
-) -> UndoResult | None:
+    desk: ReviewDesk, title: str, call: UndoCall, *, has_partial: bool = True, words: str = "undo it"
+) -> ApplyResult | None:
     """Show the effect of an undo, and make it if the reviewer agrees. Return its result, None without one.
 
     `has_partial`: the request can leave out what does not merge.
@@ -41,55 +35,55 @@ async def preview(
     clean = sum(effect.is_clean for effect in effects)
     needs = actions.needed_first(shown)
     answers: dict[str, str] = {}
-    if clean == len(effects):
-        answers["u"] = f"undo it ({_files(clean)})"
+    if effects and clean == len(effects):
+        answers["u"] = f"{words} ({_files(clean)})"
     elif clean and has_partial:
         answers["u"] = f"undo what is clean ({_files(clean)})"
     if needs:
         answers["n"] = f"undo {', '.join(map(str, needs))} first"
     if clean < len(effects):
         answers["f"] = "force it over the later changes"
-    answers["p"] = "propose it"
+    if effects:
+        answers["p"] = "propose it"
     answer = await desk.choose(title, list(_preview_lines(shown, effects, needs)), answers)
     if answer is None:
         return None
     if answer == "n":
         return await _undo_in_order(desk, needs, call)
-    on_conflict: OnConflict = "fail"
+    options: dict[str, object] = {"request_id": secrets.token_hex(16)}
     if answer == "f":
-        on_conflict = "force"
+        options["on_conflict"] = "force"
     elif answer == "u" and clean < len(effects):
-        on_conflict = "skip"
-    made = await desk.ask(
-        call(
-            on_conflict=on_conflict, request_id=secrets.token_hex(16), propose=True if answer == "p" else None
-        )
-    )
+        options["on_conflict"] = "skip"
+    elif answer == "p":
+        options["propose"] = True
+    made: ApplyResult = await desk.ask(call(**options))
     desk.say(made_text(made))
     return made
 
 
-async def _undo_in_order(desk: ReviewDesk, needs: list[int], call: UndoCall) -> UndoResult:
+async def _undo_in_order(desk: ReviewDesk, needs: list[int], call: UndoCall) -> ApplyResult:
     """Undo the transactions in the way, newest first, and then the one at the cursor."""
     from editd_client import requests
 
     for seq in needs:
         await desk.ask(requests.undo(seq, request_id=secrets.token_hex(16)))
-    made = await desk.ask(call(request_id=secrets.token_hex(16)))
+    made: ApplyResult = await desk.ask(call(request_id=secrets.token_hex(16)))
     desk.say(f"Undone {', '.join(map(str, needs))}. {made_text(made)}")
     return made
 
 
-def made_text(made: UndoResult) -> str:
-    """Return what an undo has made, in a sentence."""
+def made_text(made: ApplyResult) -> str:
+    """Return the outcome of an undo or a restore, in a sentence."""
     number = getattr(made.proposal, "proposal", None)
     if made.transaction is not None:
         return f"Transaction {made.transaction.seq} is made. r takes it back."
     return f"P{number} waits for a reviewer." if number is not None else "Nothing had to change."
 
 
-def _preview_lines(shown: UndoResult, effects: list[actions.FileEffect], needs: list[int]) -> Iterator[Line]:
-    yield Line((TextSpan(" Nothing is changed yet. An undo is a transaction, and can be undone.", "dim"),))
+def _preview_lines(shown: ApplyResult, effects: list[actions.FileEffect], needs: list[int]) -> Iterator[Line]:
+    text = "Nothing is changed yet. An undo is a transaction, and can be undone."
+    yield Line((TextSpan(f" {text if effects else 'Nothing has to change.'}", "dim"),))
     yield Line(())
     for effect in effects:
         look: Look = "good" if effect.is_clean else "bad"
@@ -103,7 +97,7 @@ def _preview_lines(shown: UndoResult, effects: list[actions.FileEffect], needs: 
     yield Line(())
     for file in shown.files:
         if isinstance(file.diff, str) and file.diff:
-            yield from diff_lines(file.diff, DiffForm(DIFF_COLUMNS))
+            yield from diff_lines(file.diff, DIALOG)
 
 
 def _files(number: int) -> str:
