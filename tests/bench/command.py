@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bench import edits, footprint, histories, interference, peers, proposals, report, starts
+from bench import edits, footprint, histories, interference, peers, proposals, report, screen, starts
 from bench.figures import Build, Row, Run
 from bench.plots import amount
 from bench.sites import Bench, described, interpreter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MEASUREMENTS: dict[str, Callable[[Bench], Row]] = {
     measure.__name__.replace("_", "-"): measure
-    for module in (edits, peers, histories, interference, proposals, footprint, starts)
+    for module in (edits, peers, histories, interference, proposals, screen, footprint, starts)
     for measure in module.MEASUREMENTS
 }
 TITLES = {name: (measure.__doc__ or "").strip() for name, measure in MEASUREMENTS.items()}
