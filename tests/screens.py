@@ -147,7 +147,7 @@ class Seen:
         if len(self.app.screen_stack) > 1:
             return False  # a key is carried out when its question is answered
         is_fetching = self.app.view != "agents" and self.app.active.is_wanting  # those are often outdated
-        return is_fetching or len(list(self.app.workers)) > 1 or self.app._is_due
+        return is_fetching or len(list(self.app.workers)) > 1 or self.app._is_due or self.app._is_key_due
 
 
 @asynccontextmanager

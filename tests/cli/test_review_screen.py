@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pseudo_terminal import PseudoTerminal
 from reviewers import PIN, set_pin
 from workplace import write
 
@@ -38,6 +40,25 @@ def test_without_a_terminal_the_verb_names_the_verbs_for_a_script(place: Workpla
     assert done.returncode == 1
     assert "needs a terminal" in done.stderr
     assert "editctl proposal list" in done.stderr
+
+
+def test_a_console_without_utf8_gets_signs_of_ascii_and_with_no_color_no_colours(place: Workplace) -> None:
+    bare = {"TERM": "linux", "LC_ALL": "C", "NO_COLOR": "1"}
+    argv = [sys.executable, "-m", "editd_client", "review"]
+    with place.start() as author:
+        author.settle()
+        author.apply([write("straße.py", "return 1\n")], propose=True, message="A proposal")
+        folder, environment = str(place.root), place.environment
+        with PseudoTerminal(argv, (80, 24), folder=folder, environment=environment, kind=bare) as terminal:
+            terminal.until(r">P1.*A proposal")
+            terminal.until(r"\+return 1")
+            printed = b"".join(part for _, part in terminal.printed)
+    place.stop()
+    signs = printed.replace("straße".encode(), b"")
+    assert signs.isascii()
+    colours = [part for found in re.findall(rb"\x1b\[([0-9;]+)m", signs) for part in found.split(b";")]
+    assert {b"1", b"7"} <= set(colours)  # bold and reverse
+    assert not [part for part in colours if 30 <= int(part) <= 48 or 90 <= int(part) <= 107]
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

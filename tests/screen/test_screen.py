@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd_client.errors import EditdError
 from reviewers import PIN, reviewer_of
 from screens import LINES, SIZES, Seen, on_screen, propose
 from workplace import Workplace, replace, write
@@ -398,6 +399,58 @@ def test_a_file_is_put_back_to_an_earlier_state_after_a_preview(place: Workplace
     assert (place.files()["back"], place.files()["back2"]) == (b"1\n", b"2\n")
 
 
+def test_work_is_listed_as_unreviewed_until_it_is_marked(place: Workplace, author: Client) -> None:
+    for number in range(3):
+        author.apply([write(f"seen{number}", fresh())], message=f"to be seen {number}")
+    name = author.log(limit=1).transactions[0].session
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2", "/")
+        await seen.until("Filter")
+        await seen.type(f"is:unreviewed session:{name}")
+        await seen.until("to be seen 0")
+        await seen.press("M")
+        await seen.gone("to be seen 2")
+        await seen.until("to be seen 1")
+        await seen.press("space", "j", "space", "M")
+        await seen.until("no transaction matches")
+        await seen.press("esc")
+        await seen.until("to be seen 2")
+        await seen.until("✓")
+        await seen.press("M")
+        await seen.until("not marked as reviewed any more")
+
+    on_screen(place, (80, 24), steps)
+    assert author.log_count(session=name, unreviewed=True).count == 1
+
+
+def test_a_refusal_is_a_row_of_the_timeline_between_the_transactions_of_its_time(
+    place: Workplace, author: Client
+) -> None:
+    made = author.apply([write("refused", fresh())], message="below the refusal").transaction
+    assert made is not None
+    with pytest.raises(EditdError):
+        author.apply([replace("refused", "nothing like that", "x")])
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        author.apply([write("refused", fresh())], message="above the refusal")
+        await seen.until("above the refusal")
+        await seen.until("no_match refused")
+        rows = [
+            number for number, line in enumerate(seen.lines) if "the refusal" in line or "no_match" in line
+        ]
+        assert rows == [1, 2, 3]
+        await seen.press("g", "j")
+        await seen.until("apply of")
+        assert seen.lines[2].startswith("▌     !")
+        await seen.press("j")
+        await seen.until("below the refusal\n")
+        assert seen.lines[3].startswith(f"▌{made.seq:>6}")
+
+    on_screen(place, (80, 24), steps)
+
+
 def test_an_undo_in_the_way_of_another_is_offered_with_it(place: Workplace, author: Client) -> None:
     first = author.apply([replace("src/f2.py", "\n20\n", "\ntwenty\n")], message="first").transaction
     author.apply([replace("src/f2.py", "\ntwenty\n", "\nTWENTY\n")], message="second")
@@ -511,6 +564,38 @@ def test_a_session_is_rolled_back_its_leases_ended_and_closed(place: Workplace, 
 
     on_screen(place, (80, 24), steps)
     assert [lease.session for lease in author.lease_list().leases if lease.session == "goner"] == []
+
+
+def test_an_agent_is_paused_is_refused_with_the_reason_and_goes_on(place: Workplace, author: Client) -> None:
+    author.apply([write("paused", fresh())], message="before the pause")
+    name = author.log(limit=1).transactions[0].session
+    author.lease_acquire(["paused/**"], 60)
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("3")
+        await seen.until("before the pause")
+        await seen.press("P")
+        await seen.until(f"Pause {name}?")
+        await seen.press("e")
+        await seen.until("Reason")
+        await seen.type("wait for the release")
+        await seen.until("paused: wait for the release")
+        assert author.lease_list().leases == []
+        with pytest.raises(EditdError, match="wait for the release"):
+            author.apply([write("paused", fresh())])
+        await seen.until(f"Refused to {name}, about paused: permission_denied")
+        await seen.press("!")
+        await seen.until("Refused edits of")
+        await seen.press("esc")
+        await seen.gone("Refused edits of")
+        await seen.press("P")
+        await seen.until("go on?")
+        await seen.press("P")
+        await seen.until(f"{name} goes on")
+        await seen.gone("paused: wait")
+
+    on_screen(place, (80, 24), steps)
+    assert author.apply([write("paused", fresh())]).transaction is not None
 
 
 def test_the_work_of_a_session_is_published_after_a_preview(place: Workplace, author: Client) -> None:

@@ -71,10 +71,17 @@ class Feed:
         """Note a new transaction. One that changes earlier rows outdates all windows."""
         self._announced = max(self._announced, seq)
         if kind in CHANGING:
-            self._outdated |= self._windows.keys()
+            self.outdate()
         if self.is_counted and self.query.is_empty and self._announced > self.head:
             self.count += self._announced - self.head  # F2
             self.head = self._announced
+
+    def outdate(self) -> None:
+        """Fetch the rows again. What an `is:unreviewed` lists may be others now."""
+        if self.query.is_unreviewed:
+            self.restart()
+        else:
+            self._outdated |= self._windows.keys()
 
     def row(self, position: int) -> BriefTransaction | None:
         """Return the row at a position, or None if it has not been fetched."""

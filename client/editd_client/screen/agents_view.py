@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from editd_client import requests
 from editd_client.review.agents import OUTSIDE, AgentRow, Agents, matching_agents, totals
 from editd_client.review.query import TransactionQuery
-from editd_client.review.timeline import TimelineRow
+from editd_client.review.timeline import RefusalRow, TimelineRow
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, plain
-from editd_client.screen.patch_lines import PatchLine
+from editd_client.screen.patch_lines import DIALOG, PatchLine
 from editd_client.screen.proposal_work import allow
-from editd_client.screen.rows import DOES, Drawing, agent_line, timeline_line
+from editd_client.screen.refusals import refusal_lines, show_refusals
+from editd_client.screen.rows import Drawing, activity, agent_line, timeline_line
 from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from editd_client.screen.desk import ReviewDesk
 
 NEWEST = 5  # transactions of the session at the cursor
+MARKS_MAX = 10_000  # in one request
+REFUSED = 3  # refusals of it
 EMPTY = ("No session is open. An agent opens one: editctl mcp, or editctl integrate.",)
 
 
@@ -41,6 +44,7 @@ class AgentsView:
         self.query = TransactionQuery()
         self.is_loaded = False
         self._newest: dict[str, list[Transaction]] = {}
+        self._refusals: dict[str, list[RefusalRow]] = {}
         self._is_outdated = True
         self._is_fetching = False
 
@@ -90,7 +94,7 @@ class AgentsView:
     def title(self) -> str:
         return f"AGENTS {totals(self.agents.rows)[0]}"
 
-    # ── What comes from the daemon ──
+    # ── The daemon ──
 
     def reload(self) -> None:
         """Fetch the sessions again, soon."""
@@ -124,6 +128,8 @@ class AgentsView:
                 which = {"kind": "outside"} if name == OUTSIDE else {"session": name}
                 call = requests.log(**which, limit=NEWEST, brief=True, stat=True)  # type: ignore[arg-type]
                 self._newest[name] = (await self.desk.ask(call)).transactions
+                refused = requests.log_refusals(session=name, limit=REFUSED)
+                self._refusals[name] = [*map(RefusalRow.of, (await self.desk.ask(refused)).refusals)]
         finally:
             self._is_fetching = False
             self.desk.changed()
@@ -138,10 +144,10 @@ class AgentsView:
         self.detail.show(row and row.name, lines, lambda: map(PatchLine, lines))
 
     def _about(self, row: AgentRow, width: int) -> Iterator[Line]:
-        sign, words, look = DOES[row.doing]
+        sign, words, look = activity(row)
         actor = f" · {plain(row.actor)}" if row.actor not in ("", row.name) else ""
         yield Line((TextSpan(f" {plain(row.name)}", "title"), TextSpan(actor, "dim")))
-        yield Line((TextSpan(f"   {sign} {words.format(plain(row.what))}", look),))
+        yield Line((TextSpan(f"   {sign} {words}", look),))
         if row.proposals:
             names = ", ".join(f"P{number}" for number in row.proposals)
             yield Line((TextSpan(f"   open: {names}", "warning"),))
@@ -158,6 +164,13 @@ class AgentsView:
             yield Line((TextSpan(f" {plain(row.name)}, the last {len(newest)}", "bold"),))
             for one in newest:
                 yield timeline_line(TimelineRow.of(one), one.seq, Drawing(width, self.desk.clock))
+
+        refusals = self._refusals.get(row.name, [])
+        if refusals:
+            yield Line(())
+            yield Line((TextSpan(" Refused lately", "bold"), TextSpan("   ! lists all", "dim", "!")))
+            for refusal in refusals:
+                yield from refusal_lines(refusal, self.desk.clock)
 
     def _grants(self) -> Iterator[Line]:
         if not self.agents.grants:
@@ -191,7 +204,7 @@ class AgentsView:
         row = self.selected
         work = {
             "R": self._rollback, "A": self._allow, "L": self._end_leases, "K": self._close,
-            "m": self._publish,
+            "m": self._publish, "P": self._pause, "M": self._review, "!": self._refused,
         }.get(key)  # fmt: skip
         if work is None or row is None:
             return None
@@ -218,6 +231,49 @@ class AgentsView:
             for one in leases:
                 await self.desk.ask(requests.lease_release(one.lease, force=True))
             self.desk.say(f"The leases of {plain(row.name)} have ended.")
+
+    async def _pause(self, row: AgentRow) -> None:
+        """Refuse the edits of a session, or make them proposals; or let a paused one go on."""
+        name = plain(row.name)
+        if row.pause is not None:
+            if await self.desk.choose(f"Let {name} go on?", [], {"P": "let it go on"}) == "P":
+                await self.desk.ask(requests.session_resume(row.name))
+                self.desk.say(f"{name} goes on.")
+            return
+        answers = {
+            "r": "refuse its edits",
+            "e": "refuse them, and end its leases",
+            "p": "let them wait for you",
+        }
+        lines = [Line((TextSpan(" It can read. The pause holds until you end it, also after a restart."),))]
+        answer = await self.desk.choose(f"Pause {name}?", lines, answers)
+        if answer is None:
+            return
+        reason = await self.desk.prompt(f"Reason, which {name} gets:")
+        if reason is not None:
+            await self.desk.ask(
+                requests.session_pause(
+                    row.name, action="propose" if answer == "p" else "refuse", reason=reason,
+                    end_leases=answer == "e",
+                )
+            )  # fmt: skip
+            self.desk.say(f"{name} is paused. P lets it go on.")
+
+    async def _review(self, row: AgentRow) -> None:
+        """Mark all the work of a session as reviewed."""
+        call = requests.log(session=row.name, unreviewed=True, limit=MARKS_MAX, brief=True)
+        found = (await self.desk.ask(call)).transactions
+        lines = [timeline_line(TimelineRow.of(one), one.seq, Drawing(DIALOG.width, self.desk.clock))
+                 for one in found]  # fmt: skip
+        title = f"Mark {len(found)} transactions of {plain(row.name)} as reviewed?"
+        if not found:
+            self.desk.say(f"No work of {plain(row.name)} is left to review.")
+        elif await self.desk.choose(title, lines, {"M": "mark them"}) == "M":
+            await self.desk.ask(requests.review_mark([one.seq for one in found]))
+            self.desk.say(f"The work of {plain(row.name)} is marked as reviewed.")
+
+    async def _refused(self, row: AgentRow) -> None:
+        await show_refusals(self.desk, row.name)
 
     async def _close(self, row: AgentRow) -> None:
         lines = [

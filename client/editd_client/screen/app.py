@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding
 
+from editd.wire.codec import convert
+from editd.wire.messages import RefusalEntry
 from editd_client.errors import EditdError, Unreachable
 from editd_client.review.actions import EVERYWHERE
 from editd_client.review.agents import totals
 from editd_client.review.query import QueryError, TransactionQuery
+from editd_client.review.timeline import RefusalRow
 from editd_client.screen.agents_view import AgentsView
 from editd_client.screen.clock import ScreenClock
 from editd_client.screen.desk import in_words
@@ -31,6 +34,7 @@ from editd_client.screen.lines import Line, Look, TextSpan
 from editd_client.screen.panes import Pane, Terminal
 from editd_client.screen.proposals_view import ProposalsView
 from editd_client.screen.pump import FetchPump
+from editd_client.screen.refusals import refusal_sentence
 from editd_client.screen.timeline_view import TimelineView
 
 if TYPE_CHECKING:
@@ -96,7 +100,8 @@ class ReviewApp(App[None]):
         self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.changed))
         self._message = ("", False)
         self._away_since: float | None = None
-        self._is_due = False
+        self._is_due = False  # because of an event
+        self._is_key_due = False
         self._new_size: Size | None = None
 
     # ── Panes ──
@@ -113,8 +118,20 @@ class ReviewApp(App[None]):
 
     def draw(self) -> None:
         """Draw everything from the present state, and fetch what is missing."""
-        self._is_due = False
+        self._is_due = self._is_key_due = False
         self.drawn_at = time.monotonic()
+        self._prepare()
+        for pane in self._layout:
+            if pane.display:
+                pane.is_away = self._away_since is not None and pane.pane not in ("header", "footer")
+                pane.update()
+        if self.source.is_live:
+            if not self.detail.lines:
+                self._pump.hurry(self.view)
+            self._pump.pump({name for name in EVERYWHERE if name == self.view or self._layout.has(name)})
+
+    def _prepare(self) -> None:
+        """Put the panes in their places, and make the lines of the diff, which the keys move in."""
         width, height = self._new_size or self.size
         self._layout.arrange(width, height, self.view)
         self.timeline.first_row, self.timeline.height = self._layout.rows_in_view("timeline")
@@ -123,14 +140,12 @@ class ReviewApp(App[None]):
         if self._layout.has("detail"):
             self.active.draw(place.width)
             self.detail.scroll(0)
-        for pane in self._layout:
-            if pane.display:
-                pane.is_away = self._away_since is not None and pane.pane not in ("header", "footer")
-                pane.refresh()
-        if self.source.is_live:
-            if not self.detail.lines:
-                self._pump.hurry(self.view)
-            self._pump.pump({name for name in EVERYWHERE if name == self.view or self._layout.has(name)})
+
+    def _draw_after_keys(self) -> None:
+        """Draw the screen as soon as the keys that have come are carried out."""
+        if not self._is_key_due and self.is_running:
+            self._is_key_due = True
+            self.call_later(self.draw)
 
     def changed(self) -> None:
         """Draw the screen anew within DRAW_SECONDS (S1)."""
@@ -183,6 +198,12 @@ class ReviewApp(App[None]):
     def _event(self, happening: Happening) -> None:
         if happening.event == "resync":
             self._reload()
+        if happening.event == "review":
+            self.timeline.outdate()
+        if happening.event == "refusal":
+            refusal = RefusalRow.of(convert(happening.data["refusal"], RefusalEntry))
+            self.timeline.refused(refusal)
+            self.say(refusal_sentence(refusal), is_error=True)
         if happening.event == "proposal":
             self.proposals.event("proposal", happening.data)
         made = happening.transaction
@@ -204,7 +225,7 @@ class ReviewApp(App[None]):
     def _tick(self) -> None:
         """Count the seconds without a daemon."""
         if self._away_since is not None:
-            self._layout.panes["header"].refresh()
+            self._layout.panes["header"].update()
             self.set_timer(1.0, self._tick)
 
     def _reload(self) -> None:
@@ -302,15 +323,16 @@ class ReviewApp(App[None]):
     def press(self, key: str) -> None:
         """Carry out a key: at once if it moves or chooses (S2), otherwise beside the screen."""
         self._message = ("", False)
+        self._prepare()
         if not self._move(key) and not self._turn_to(key):
             work = self._work(key)
             if work is not None:
                 self.run_worker(self._guarded_key(work), exit_on_error=True)
-        self.draw()
+        self._draw_after_keys()
 
     async def _guarded_key(self, work: Coroutine[Any, Any, None]) -> None:
         await self._guarded(work, is_key=True)
-        self.draw()
+        self._draw_after_keys()
 
     def _move(self, key: str) -> bool:
         """Carry out a key that moves the cursor or the diff. Return whether it is one."""
@@ -426,7 +448,7 @@ class ReviewApp(App[None]):
             ]  # fmt: skip
             at = 3 if self.is_in_detail else order.index((self.view, False))
             self.view, self.is_in_detail = order[(at + step) % 4]
-        self.draw()
+        self._draw_after_keys()
 
     def _pressed(self, pane: str, row: int, key: str) -> None:
         """Take a click: on a row or a hunk it moves the cursor there, on a key it presses it."""
@@ -443,7 +465,7 @@ class ReviewApp(App[None]):
                 self.detail.hunk, self.detail.path = one.hunk, one.path
         if key:
             self.press(key)
-        self.draw()
+        self._draw_after_keys()
 
     def _wheeled(self, pane: str, rows: int) -> None:
         if pane == "detail":
@@ -451,4 +473,4 @@ class ReviewApp(App[None]):
         elif pane in EVERYWHERE:
             self.view, self.is_in_detail = pane, False
             self.active.move(rows)
-        self.draw()
+        self._draw_after_keys()

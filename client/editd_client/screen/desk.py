@@ -1,4 +1,4 @@
-"""What a view may do with the screen and the daemon, and the errors that it shows in words."""
+"""The functions of the screen that a view may call, and the errors that it shows in words."""
 
 from __future__ import annotations
 

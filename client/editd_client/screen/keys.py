@@ -26,7 +26,8 @@ _WORDS = {  # of the actions that both faces have
     "choose": "choose", "next-hunk": "hunk", "approve": "approve", "reject": "reject…", "edit": "edit…",
     "comment": "comment…", "try": "try…", "allow": "allow…", "undo": "undo…", "redo": "redo…",
     "restore": "back to here…", "blame": "blame", "rollback": "roll back…", "publish": "publish…",
-    "leases": "end leases…", "close": "close…", "revoke": "end grant…", "mark": "mark", "filter": "filter",
+    "leases": "end leases…", "close": "close…", "revoke": "end grant…", "mark": "mark", "review": "reviewed",
+    "pause": "pause…", "filter": "filter",
     "help": "help",
 }  # fmt: skip
 _EFFECTS = {"mark": "mark the row, or in the diff choose the hunk"}  # other words than those of the page
@@ -46,6 +47,7 @@ OWN = (  # of the terminal alone
     ScreenKey("enter", "to the diff and back", "", ("proposals", "timeline")),
     ScreenKey(":", "go to a transaction…", "go to", ("timeline",)),
     ScreenKey("f", "follow new transactions", "follow", ("timeline",)),
+    ScreenKey("!", "the latest refusals", "refusals", ("timeline", "agents")),
     ScreenKey("y", "copy the id", "copy id", ("timeline",)),
     ScreenKey("enter", "its timeline", "its timeline", ("agents",)),
     ScreenKey("p", "its proposals", "its proposals", ("agents",)),

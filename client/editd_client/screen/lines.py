@@ -21,7 +21,7 @@ Look = Literal[
 ]  # fmt: skip
 TAB = 4  # columns of a tab in a diff
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-ASCII = str.maketrans("▌●─│┬┴✓✗×·…→▶◆⧗⚑", ">*-|++vxx.~>>*~!")  # each as wide as before
+ASCII = str.maketrans("▌●─│┬┴✓✗×·…→▶◆⧗⚑‖", ">*-|++vxx.~>>*~!=")  # each as wide as before
 
 
 class TextSpan(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -67,14 +68,14 @@ CURSOR = Style(reverse=True)
 
 
 class Terminal(NamedTuple):
-    """What the terminal can show."""
+    """The abilities of the terminal."""
 
     has_colours: bool = True
     is_ascii: bool = False
 
     @classmethod
     def of_environment(cls) -> Terminal:
-        """Return what the environment says: NO_COLOR, TERM, and the character set of the locale."""
+        """Return the kind of terminal by NO_COLOR, TERM, and the character set of the locale."""
         import locale
 
         codeset = locale.getencoding().lower().replace("-", "")
@@ -83,6 +84,14 @@ class Terminal(NamedTuple):
 
     def text(self, text: str) -> str:
         return text.translate(ASCII) if self.is_ascii else text
+
+
+class PaneRow(NamedTuple):
+    """All that a row of a pane depends on."""
+
+    line: Line | None
+    is_cursor: bool
+    is_away: bool
 
 
 class Pane(Widget):
@@ -103,22 +112,39 @@ class Pane(Widget):
         super().__init__(id=name)
         self.pane = name
         self.is_away = False
+        self._rows: list[PaneRow] = []  # as they were drawn last
+        self._rows_width = -1
         self._terminal, self._line_at, self._is_cursor = terminal, line_at, is_cursor
         self._on_press, self._on_wheel = on_press, on_wheel
         self._styles = COLOURED if terminal.has_colours else PLAIN
 
+    def update(self) -> None:
+        """Draw the lines that have changed."""
+        width, height = self.size
+        rows = [self._row(y, width) for y in range(height)]
+        before, self._rows = self._rows, rows
+        if len(before) != height or self._rows_width != width:
+            self._rows_width = width
+            self.refresh()
+        elif changed := [Region(0, y, width, 1) for y in range(height) if rows[y] != before[y]]:
+            self.refresh(*changed)
+
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        line = self._line_at(y, width)
-        if line is None:
+        is_known = width == self._rows_width and y < len(self._rows)
+        row = self._rows[y] if is_known else self._row(y, width)
+        if row.line is None:
             return Strip.blank(width)
         segments = [
-            Segment(self._terminal.text(span.text), self._style(span)) for span in line.spans if span.text
+            Segment(self._terminal.text(span.text), self._style(span)) for span in row.line.spans if span.text
         ]
         strip = Strip(segments).adjust_cell_length(width)
-        if self._is_cursor(y):
+        if row.is_cursor:
             strip = strip.apply_style(CURSOR)
-        return strip.apply_style(Style(dim=True)) if self.is_away else strip
+        return strip.apply_style(Style(dim=True)) if row.is_away else strip
+
+    def _row(self, y: int, width: int) -> PaneRow:
+        return PaneRow(self._line_at(y, width), self._is_cursor(y), self.is_away)
 
     def _style(self, span: TextSpan) -> Style:
         style = self._styles[span.look]

@@ -99,7 +99,7 @@ class ProposalsView:
     def title(self) -> str:
         return f"PROPOSALS {len(self.list)}"
 
-    # ── What comes from the daemon ──
+    # ── The daemon ──
 
     def event(self, name: str, data: Mapping[str, Any]) -> None:
         """Take an event: of a proposal, or of a transaction, which may move what is shown."""

@@ -28,7 +28,7 @@ SUBJECT_COLUMNS_MIN = 12
 
 
 class Drawing(NamedTuple):
-    """What a row depends on besides its data."""
+    """All that a row depends on besides its data."""
 
     width: int
     clock: ScreenClock
@@ -106,11 +106,18 @@ DOES: dict[Doing, tuple[str, str, Look]] = {  # the sign, the words, and their l
 }
 
 
+def activity(row: AgentRow) -> tuple[str, str, Look]:
+    """Return what a session does: a sign, the words, and their look."""
+    if row.pause is not None:
+        return "‖", plain(f"paused: {row.pause.reason}" if row.pause.reason else row.pause_text), "bad"
+    sign, words, look = DOES[row.doing]
+    return sign, words.format(plain(row.what)), look
+
+
 def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     """Return the row of a session: its name, its activity, its newest transaction and its size."""
     width = drawing.width
-    sign, words, look = DOES[row.doing]
-    what = words.format(plain(row.what))
+    sign, what, look = activity(row)
     spans = [_cursor(drawing), TextSpan(fitted(plain(row.name), 12 if width >= 40 else 11) + " ")]
     if width < FULL_COLUMNS_MIN:
         short = what.removeprefix("waits for you: ") if row.doing == "review" else what
@@ -166,6 +173,8 @@ def _timeline_end(row: TimelineRow) -> Iterator[TextSpan]:
         yield TextSpan(f" ~{row.undone_by}", "warning")
     if row.proposal is not None:
         yield TextSpan(f" P{row.proposal}", "good")
+    if row.reviewed_by is not None:
+        yield TextSpan(" ✓", "good")
     if row.rule is not None:
         yield TextSpan(" ⚑", "dim")
     if row.commit is not None:

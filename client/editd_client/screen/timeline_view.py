@@ -11,24 +11,27 @@ from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
 from editd_client.review.feed import CHANGING
 from editd_client.review.patch import Syntax
-from editd_client.review.timeline import Timeline
+from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
+from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, fitted, plain
-from editd_client.screen.patch_lines import TransactionDrawing, transaction_lines
+from editd_client.screen.patch_lines import PatchLine, TransactionDrawing, transaction_lines
+from editd_client.screen.refusals import refusal_line, refusal_text, show_refusals
 from editd_client.screen.rows import Drawing, timeline_line
 from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from editd.wire.messages import Change, Kind, ShowResult
     from editd_client.review.actions import View
     from editd_client.review.feed import FeedRequest
     from editd_client.review.query import TransactionQuery
-    from editd_client.review.timeline import TimelineRow
     from editd_client.screen.desk import ReviewDesk
 
+NO_REFUSALS = RefusalRows()
+SYNTAX_LINES_MAX = 10_000  # of a file; the lines below have no colours
 SHOWN_MAX = 30  # transactions whose diff is kept
 EMPTY = (
     "No transaction yet. Make one:",
@@ -52,7 +55,9 @@ class TimelineView:
         self._shown: OrderedDict[int, ShowResult] = OrderedDict()
         self._syntax: dict[int, dict[str, Syntax]] = {}  # of each file that has been fetched
         self._chosen: dict[int, frozenset[str]] = {}  # the hunks to be undone, by transaction
-        self._is_fetching = False
+        self._refusals = RefusalRows()
+        self._refusal: RefusalRow | None = None  # at the cursor
+        self._is_fetching = self._has_refusals = False
 
     # ── The list ──
 
@@ -63,30 +68,48 @@ class TimelineView:
     @query.setter
     def query(self, query: TransactionQuery) -> None:
         self.timeline.restart(query)
-        self.first_row = 0
+        self.first_row, self._refusal = 0, None
+
+    @property
+    def refusals(self) -> RefusalRows:
+        """The refusals between the transactions; none for a query, which finds transactions."""
+        return self._refusals if self.query.is_empty and self.timeline.count else NO_REFUSALS
 
     @property
     def count(self) -> int:
-        return self.timeline.count
+        return self.timeline.count + len(self.refusals)
 
     @property
     def cursor_row(self) -> int:
-        return self.timeline.cursor_row
+        head = self.timeline.feed.head
+        if self._refusal is not None and self._refusal in self.refusals:
+            return self.refusals.row_of_refusal(self._refusal, head)
+        return self.refusals.row_of(self.timeline.cursor_row, head)
+
+    @property
+    def seq(self) -> int | None:
+        """The transaction at the cursor, also before its row has been fetched."""
+        return None if self._refusal is not None else self.timeline.seq_at(self.timeline.cursor_row)
 
     @property
     def selected(self) -> TimelineRow | None:
-        return self.timeline.selected
+        return None if self._refusal is not None else self.timeline.selected
 
     def move(self, rows: int) -> None:
-        self.timeline.move(rows)
+        row = min(max(0, self.cursor_row + rows), max(0, self.count - 1))
+        at, self._refusal = self.refusals.at(row, self.timeline.feed.head)
+        self.timeline.move(at - self.timeline.cursor_row)
+        self.timeline.is_following &= self._refusal is None and rows < 0
 
     def put(self, row: int) -> None:
+        at, refusal = self.refusals.at(max(0, row), self.timeline.feed.head)
         if row <= 0:
             self.timeline.newest()
         elif row >= self.count - 1:
             self.timeline.oldest()
         else:
-            self.timeline.put(row)
+            self.timeline.put(at)
+        self._refusal = refusal if row > 0 else None
 
     def row(self, number: int, width: int) -> Line | None:
         if not self.timeline.feed.is_counted:
@@ -96,8 +119,11 @@ class TimelineView:
             at = number - self.count
             is_empty = self.count <= 1 and at < len(text) and (self.query.is_empty or self.count == 0)
             return Line((TextSpan(f" {text[at]}", "dim"),)) if is_empty else None
-        found = self.timeline.at(number)
-        seq = self.timeline.seq_at(number) if found is None else found.seq
+        at, refusal = self.refusals.at(number, self.timeline.feed.head)
+        if refusal is not None:
+            return refusal_line(refusal, Drawing(width, self.desk.clock, number == self.cursor_row))
+        found = self.timeline.at(at)
+        seq = self.timeline.seq_at(at) if found is None else found.seq
         is_marked = found is not None and found.seq in self.timeline.marks
         drawing = Drawing(width, self.desk.clock, number == self.cursor_row, is_marked)
         return timeline_line(found, seq, drawing)
@@ -106,7 +132,7 @@ class TimelineView:
         query = f" {self.query.text}" if not self.query.is_empty else ""
         return f"TIMELINE{query}" + ("  follows" if self.timeline.is_following else "")
 
-    # ── What comes from the daemon ──
+    # ── The daemon ──
 
     def announce(self, seq: int, kind: Kind) -> None:
         """Take the news of a transaction."""
@@ -115,10 +141,20 @@ class TimelineView:
         if kind in CHANGING:
             self._shown.clear()
 
+    def refused(self, one: RefusalRow) -> None:
+        """Take the news of a refusal."""
+        self._refusals.add(one)
+
+    def outdate(self) -> None:
+        """Fetch what is shown again: marks of reviewers have changed."""
+        self.timeline.feed.outdate()
+        self._shown.clear()
+
     def reload(self) -> None:
         """Fetch everything again, after a reconnection."""
         self.timeline.feed.restart()
         self._shown.clear()
+        self._refusals, self._refusal, self._has_refusals = RefusalRows(), None, False
 
     @property
     def is_wanting(self) -> bool:
@@ -129,7 +165,11 @@ class TimelineView:
         """Fetch what is in view, and the diff of the transaction at the cursor; unseen, only the count."""
         if not is_visible and self.timeline.feed.is_counted:
             return
-        for asked in self.timeline.requests(self.first_row, self.height):
+        if not self._has_refusals:
+            self._has_refusals = True
+            self.desk.begin(self._fetch_refusals)
+        first, _ = self.refusals.at(self.first_row, self.timeline.feed.head)
+        for asked in self.timeline.requests(first, self.height):
             self.desk.begin(partial(self._fetch, asked))
         if not self._is_fetching and self.is_wanting:
             self._is_fetching = True
@@ -145,8 +185,13 @@ class TimelineView:
         self.timeline.grown()
         self.desk.changed()
 
+    async def _fetch_refusals(self) -> None:
+        found = await self.desk.ask(requests.log_refusals(limit=REFUSALS_MAX))
+        self._refusals = RefusalRows(map(RefusalRow.of, found.refusals))
+        self.desk.changed()
+
     def _wanted(self) -> int | None:
-        seq = self.timeline.seq_at(self.cursor_row)
+        seq = self.seq
         return None if seq is None or seq in self._shown else seq
 
     async def _fetch_diff(self) -> None:
@@ -186,7 +231,8 @@ class TimelineView:
     async def _text(self, path: str, at: int) -> str | None:
         """Return the text of a file after a transaction; None if it has none, as a binary file."""
         try:
-            return (await self.desk.ask(requests.read(path, at=at))).content
+            call = requests.read(path, at=at, start_line=1, end_line=SYNTAX_LINES_MAX)
+            return (await self.desk.ask(call)).content
         except EditdError:
             return None
 
@@ -195,14 +241,16 @@ class TimelineView:
     @property
     def shown(self) -> ShowResult | None:
         """The transaction at the cursor with its diff, once it has been fetched."""
-        seq = self.timeline.seq_at(self.cursor_row)
-        return None if seq is None else self._shown.get(seq)
+        return None if self.seq is None else self._shown.get(self.seq)
 
     def draw(self, width: int) -> None:
         """Make the lines of the diff."""
         shown = self.shown
         if shown is None:
-            self.detail.show(None, None, tuple)
+            one = self._refusal
+            self.detail.show(
+                one, width, lambda: () if one is None else map(PatchLine, refusal_text(one, width))
+            )
             return
         seq = shown.transaction.seq
         path = self.detail.path if self.detail.about == seq else None
@@ -215,8 +263,7 @@ class TimelineView:
 
     def words(self) -> dict[str, str]:
         """Return the words of some keys in the bottom lines."""
-        seq = self.timeline.seq_at(self.cursor_row)
-        chosen = self._chosen.get(seq, ()) if seq is not None else ()
+        chosen = self._chosen.get(self.seq, ()) if self.seq is not None else ()
         if chosen:
             return {"u": f"undo {len(chosen)} hunk{'s' * (len(chosen) != 1)}…"}
         return {"u": f"undo {len(self.timeline.marks)} marked…"} if self.timeline.marks else {}
@@ -226,19 +273,33 @@ class TimelineView:
     def key(self, key: str, *, is_in_detail: bool) -> Coroutine[Any, Any, None] | None:
         """Carry out a key. Return the work that it starts."""
         if key == "space":
-            self._choose() if is_in_detail else self.timeline.toggle_mark()
+            if is_in_detail:
+                self._choose()
+            elif self._refusal is None:
+                self.timeline.toggle_mark()
         elif key == "f":
-            self.timeline.newest() if not self.timeline.is_following else self.timeline.put(self.cursor_row)
+            self.put(0) if not self.timeline.is_following else self.timeline.put(self.timeline.cursor_row)
         elif key == "r":
             return self._redo()
+        elif key == "!":
+            return show_refusals(self.desk)
         elif key == ":":
             return self._go_to()
-        elif (row := self.selected) is not None:
+        elif (seq := self.seq) is not None:
             work = {
                 "u": self._undo, "R": self._rollback, "S": self._restore, "b": self._blame, "y": self._copy,
+                "M": self._review,
             }.get(key)  # fmt: skip
-            return None if work is None else work(row)
+            return None if work is None else self._about(seq, work)
         return None
+
+    async def _about(self, seq: int, work: Callable[[TimelineRow], Coroutine[Any, Any, None]]) -> None:
+        """Do work about a transaction, whose row may not have been fetched yet."""
+        row = self.selected
+        if row is None or row.seq != seq:
+            found = await self.desk.ask(requests.log(before=seq + 1, limit=1, brief=True))
+            row = TimelineRow.of(found.transactions[0])
+        await work(row)
 
     def leave(self) -> bool:
         """Drop the marks and the chosen hunks. Return whether there were any."""
@@ -310,6 +371,7 @@ class TimelineView:
         if not text:
             return
         found = await self.desk.ask(requests.show(int(text) if text.isdecimal() else text, diff=False))
+        self._refusal = None
         if not self.timeline.go_to(found.transaction.seq):
             self.query = type(self.query)()  # it may not match the query: show all
             self.desk.begin(partial(self._go_when_counted, found.transaction.seq))
@@ -339,6 +401,16 @@ class TimelineView:
             for one in blamed.lines
         ]
         await self.desk.choose(f"{plain(path)}, line by line", lines, {})
+
+    async def _review(self, row: TimelineRow) -> None:
+        """Mark what is chosen as reviewed; a single transaction that has the mark loses it."""
+        marks = sorted(self.timeline.marks) or [row.seq]
+        is_new = len(marks) > 1 or row.reviewed_by is None
+        await self.desk.ask(requests.review_mark(marks, reviewed=is_new))
+        self.timeline.marks.clear()
+        self.outdate()
+        what = f"{len(marks)} transactions are" if len(marks) > 1 else f"{marks[0]} is"
+        self.desk.say(f"{what} {'marked as reviewed' if is_new else 'not marked as reviewed any more'}.")
 
     async def _copy(self, row: TimelineRow) -> None:
         self.desk.copy(row.id)

@@ -1,0 +1,66 @@
+"""The latest refusals: as rows of the timeline, in full, as a list, and in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editd_client import requests
+from editd_client.review.timeline import RefusalRow
+from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped
+from editd_client.screen.rows import CURSOR, Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.screen.clock import ScreenClock
+    from editd_client.screen.desk import ReviewDesk
+
+LIST_MAX = 500  # the daemon keeps no more
+
+
+def refusal_line(one: RefusalRow, drawing: Drawing) -> Line:
+    """Return the row of a refusal in the timeline."""
+    sign = CURSOR if drawing.is_cursor else " "
+    spans = [TextSpan(sign, "key"), *_spans(one, drawing.clock)]
+    return Line(tuple(spans))
+
+
+def refusal_text(one: RefusalRow, width: int) -> Iterator[Line]:
+    """Yield a refusal in full: its request, and the message."""
+    head = f" {one.method} of {plain(one.who)} was refused: {one.error}"
+    yield Line((TextSpan(head, "bad"),))
+    for path in one.paths:
+        yield Line((TextSpan(f"   {plain(path)}"),))
+    yield Line(())
+    for spans in wrapped((TextSpan(f" {plain(one.text)}"),), width, 1):
+        yield Line(spans)
+
+
+def refusal_lines(one: RefusalRow, clock: ScreenClock) -> Iterator[Line]:
+    """Yield a refusal as two lines: its time, author, error and paths, and its message."""
+    yield Line((TextSpan(" "), *_spans(one, clock)))
+    yield Line((TextSpan(f"     {plain(one.text)}", "dim"),))
+
+
+def _spans(one: RefusalRow, clock: ScreenClock) -> Iterator[TextSpan]:
+    yield TextSpan("     ! ", "bad")
+    yield TextSpan(f"{clock.time_of_day(one.time):<8} ", "dim")
+    yield TextSpan("refused  ", "bad")
+    yield TextSpan(fitted(plain(one.who), 9) + " ")
+    yield TextSpan(f"{one.error} ", "bad")
+    yield TextSpan(" ".join(map(plain, one.paths[:3])) + (" …" if len(one.paths) > 3 else ""))
+
+
+async def show_refusals(desk: ReviewDesk, session: str | None = None) -> None:
+    """Show the refusals, of one session or of all."""
+    found = await desk.ask(requests.log_refusals(session=session, limit=LIST_MAX))
+    lines = [line for one in found.refusals for line in refusal_lines(RefusalRow.of(one), desk.clock)]
+    whose = "" if session is None else f" of {plain(session)}"
+    none = [Line((TextSpan(" Nothing was refused since the daemon has started.", "dim"),))]
+    await desk.choose(f"Refused edits{whose}, newest first", lines or none, {})
+
+
+def refusal_sentence(one: RefusalRow) -> str:
+    """Return a refusal as a sentence."""
+    paths = f", about {plain(one.paths[0])}" if one.paths else ""
+    return f"Refused to {plain(one.who)}{paths}: {one.error}. ! lists all."
