@@ -13,6 +13,7 @@ import pytest
 
 import vscode
 from neovim import environment
+from reviewers import config_folder, set_pin
 from workplace import workplace
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             ["commit", "-qm", "first"],
         ):
             place.git(*words)
-        (place.folder / "config" / "editd").mkdir()
-        (place.folder / "config" / "editd" / "config.toml").write_text(HOOKS)
+        (config_folder(place) / "config.toml").write_text(HOOKS)
+        set_pin(place)
         place.start().close()
         with vscode.server(place, {}, {"PATH": environment(place)["PATH"]}) as server:
             done = vscode.run(server.address(place.root, tests, development))

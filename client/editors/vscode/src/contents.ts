@@ -4,12 +4,11 @@ import * as vscode from 'vscode'
 import { bytesOf, Refusal, type Content, type ProposedFile } from './protocol'
 import type { Workspaces } from './workspaces'
 
-/** A text of the daemon: a file right after a transaction, or one side of a proposal. */
+/** A text of the daemon: a file right after a transaction, or a file of a proposal. */
 export interface Source {
   root: string
   at?: number
   proposal?: number
-  side?: 'old' | 'new'
 }
 
 export const SCHEME = 'editd'
@@ -22,19 +21,19 @@ export function sourceOf(uri: vscode.Uri): Source {
   return JSON.parse(uri.query) as Source
 }
 
-/** Return the bytes of a source. A file that is not there is empty. */
-export async function fetchBytes(workspaces: Workspaces, uri: vscode.Uri): Promise<Uint8Array> {
-  const { root, at, proposal, side } = sourceOf(uri)
-  const path = uri.path.slice(1)
-  const connection = workspaces.get(root)
-  if (connection === undefined) return new Uint8Array()
+/** Return the file of a proposal that a document shows, with its texts now and as proposed. */
+export async function fetchProposed(workspaces: Workspaces, uri: vscode.Uri): Promise<ProposedFile | undefined> {
+  const { root, proposal } = sourceOf(uri)
+  const params = { proposal, content: true, paths: [uri.path.slice(1)] }
+  return (await workspaces.get(root)?.request<{ files: ProposedFile[] }>('proposal.get', params))?.files[0]
+}
+
+/** Return the bytes of a file right after a transaction. A file that is not there is empty. */
+async function fetchPast(workspaces: Workspaces, uri: vscode.Uri): Promise<Uint8Array> {
+  const { root, at } = sourceOf(uri)
   try {
-    if (proposal === undefined) {
-      const { content } = await connection.request<{ content: Content }>('read', { path, at: String(at) })
-      return bytesOf(content)
-    }
-    const answer = await connection.request<{ files: ProposedFile[] }>('proposal.get', { proposal, content: true, paths: [path] })
-    return bytesOf(answer.files[0]?.[side!] ?? '')
+    const params = { path: uri.path.slice(1), at: String(at) }
+    return bytesOf((await workspaces.get(root)?.request<{ content: Content }>('read', params))?.content ?? '')
   } catch (error) {
     if (error instanceof Refusal && error.refusal === 'file_missing') return new Uint8Array()
     throw error
@@ -48,11 +47,12 @@ export class Contents implements vscode.TextDocumentContentProvider {
   constructor(private readonly workspaces: Workspaces) {}
 
   async provideTextDocumentContent(uri: vscode.Uri): Promise<string> {
-    const bytes = await fetchBytes(this.workspaces, uri)
+    const isPast = sourceOf(uri).proposal === undefined
+    const bytes = isPast ? await fetchPast(this.workspaces, uri) : bytesOf((await fetchProposed(this.workspaces, uri))?.old ?? '')
     return vscode.workspace.decode(bytes, { uri: vscode.Uri.joinPath(vscode.Uri.file(sourceOf(uri).root), uri.path) })
   }
 
-  /** Read the documents of proposals again. */
+  /** Read the left sides of proposals again. */
   refresh(): void {
     for (const { uri } of vscode.workspace.textDocuments) {
       if (uri.scheme === SCHEME && sourceOf(uri).proposal !== undefined) this.changes.fire(uri)

@@ -62,7 +62,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     vscode.workspace.registerFileSystemProvider(EDITABLE, texts, { isCaseSensitive: true }),
     vscode.workspace.onDidChangeWorkspaceFolders(update),
     workspaces.onEvent(({ event }) => {
-      if (event.proposal !== undefined) contents.refresh()
+      if (event.proposal !== undefined || event.transaction !== undefined) contents.refresh()
     }),
     saving.onCollision(tracked => tracked.colliding !== undefined && offer(tracked, saving)),
     ...showStatus(parts, saving),

@@ -7,9 +7,10 @@
 
 import * as vscode from 'vscode'
 import { requestId, Connection } from './connection'
-import { fetchBytes, sourceOf, uriOf } from './contents'
+import { fetchProposed, sourceOf, uriOf } from './contents'
+import { encode } from './documents'
 import { authorOf } from './history'
-import { contentOf, Refusal, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
+import { bytesOf, contentOf, Refusal, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
 import { questions } from './undoing'
 import { setting, type Workspaces } from './workspaces'
 
@@ -48,16 +49,34 @@ const MARKS = { fits: '', there: 'there already', conflict: 'conflicts', landed:
 /** Return the two sides of a proposed file: as it is now, and as the proposal would leave it. */
 export function proposedSides({ connection, proposal, file }: FileNode | HunkNode): [vscode.Uri, vscode.Uri] {
   const source = { root: connection.root, proposal: proposal.proposal }
-  return [uriOf(file.path, { ...source, side: 'old' }), uriOf(file.path, { ...source, side: 'new' }, EDITABLE)]
+  return [uriOf(file.path, source), uriOf(file.path, source, EDITABLE)]
+}
+
+/** A right side: the proposed bytes, the bytes now, and the version of the file that is shown beside them. */
+interface Reviewed {
+  proposed: Uint8Array
+  current: Uint8Array
+  now: string | null
+  changed: number
 }
 
 /** The right sides, which the reviewer may change. */
 export class ReviewedTexts implements vscode.FileSystemProvider {
-  private readonly texts = new Map<string, { proposed: Uint8Array; current: Uint8Array; changed: number }>()
+  private readonly texts = new Map<string, Reviewed>()
   private readonly changes = new vscode.EventEmitter<vscode.FileChangeEvent[]>()
   readonly onDidChangeFile = this.changes.event
 
-  constructor(private readonly workspaces: Workspaces) {}
+  constructor(private readonly workspaces: Workspaces) {
+    workspaces.onEvent(({ connection, event: { proposal, transaction } }) => {
+      for (const key of this.texts.keys()) {
+        const uri = vscode.Uri.parse(key)
+        const source = sourceOf(uri)
+        if (source.root !== connection.root) continue
+        const isChanged = transaction?.files.some(({ path }) => `/${path}` === uri.path) ?? false
+        if (isChanged || source.proposal === proposal?.proposal) void this.forget(uri, isOver(proposal))
+      }
+    })
+  }
 
   async stat(uri: vscode.Uri): Promise<vscode.FileStat> {
     const { current, changed } = await this.load(uri)
@@ -74,25 +93,14 @@ export class ReviewedTexts implements vscode.FileSystemProvider {
     this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
   }
 
-  /** Return the reviewer's text, or undefined if it is still the proposal's. An unsaved one counts, too. */
-  own(uri: vscode.Uri): Uint8Array | undefined {
+  /** Return the reviewer's text for an approval, or undefined if it is still the proposal's. An unsaved one counts, too. */
+  async own(uri: vscode.Uri): Promise<{ path: string; content: Content; base: string | null } | undefined> {
     const text = this.texts.get(uri.toString())
     if (text === undefined) return undefined
     const open = vscode.workspace.textDocuments.find(document => document.uri.toString() === uri.toString())
-    const current = open?.isDirty ? Buffer.from(open.getText()) : text.current
-    return Buffer.compare(current, text.proposed) === 0 ? undefined : current
-  }
-
-  /** Forget the texts of a proposal, so that its new state is read. A text of the reviewer stays unless it is settled. */
-  forget(root: string, proposal: number, isSettled: boolean): void {
-    for (const key of this.texts.keys()) {
-      const uri = vscode.Uri.parse(key)
-      const source = sourceOf(uri)
-      if (source.root !== root || source.proposal !== proposal) continue
-      if (!isSettled && this.own(uri) !== undefined) continue
-      this.texts.delete(key)
-      this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
-    }
+    const current = open?.isDirty ? await encode(open.getText(), open) : text.current
+    if (Buffer.compare(current, text.proposed) === 0) return undefined
+    return { path: uri.path.slice(1), content: contentOf(current), base: text.now }
   }
 
   watch(): vscode.Disposable {
@@ -115,14 +123,26 @@ export class ReviewedTexts implements vscode.FileSystemProvider {
     throw vscode.FileSystemError.NoPermissions(uri)
   }
 
-  private async load(uri: vscode.Uri): Promise<{ proposed: Uint8Array; current: Uint8Array; changed: number }> {
+  /** Have a text read anew. The reviewer's own stays, unless the proposal is over. */
+  private async forget(uri: vscode.Uri, isSettled: boolean): Promise<void> {
+    if (!isSettled && (await this.own(uri)) !== undefined) return
+    this.texts.delete(uri.toString())
+    this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
+  }
+
+  private async load(uri: vscode.Uri): Promise<Reviewed> {
     const known = this.texts.get(uri.toString())
     if (known !== undefined) return known
-    const proposed = await fetchBytes(this.workspaces, uri)
-    const text = { proposed, current: proposed, changed: Date.now() }
+    const file = await fetchProposed(this.workspaces, uri)
+    const proposed = bytesOf(file?.new ?? '')
+    const text = { proposed, current: proposed, now: file?.now ?? null, changed: Date.now() }
     this.texts.set(uri.toString(), text)
     return text
   }
+}
+
+function isOver(proposal: Proposal | undefined): boolean {
+  return proposal !== undefined && proposal.state !== 'open' && proposal.state !== 'draft'
 }
 
 export class ProposalTree implements vscode.TreeDataProvider<Node> {
@@ -131,17 +151,16 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
   private readonly counts = new vscode.EventEmitter<number>()
   /** The number of the proposals that wait has been read anew. */
   readonly onCount = this.counts.event
+  private count = 0
 
   constructor(
     private readonly workspaces: Workspaces,
     private readonly texts: ReviewedTexts,
   ) {
     workspaces.onState(() => this.refresh())
-    workspaces.onEvent(({ connection, event }) => {
-      if (event.proposal !== undefined) {
-        texts.forget(connection.root, event.proposal.proposal, event.proposal.state !== 'open')
-        this.refresh()
-      }
+    workspaces.onEvent(({ event }) => {
+      const isAbout = event.transaction !== undefined && this.count > 0
+      if (event.proposal !== undefined || isAbout) this.refresh()
     })
   }
 
@@ -153,7 +172,8 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     if (node === undefined) {
       const ready = this.workspaces.all.filter(({ state }) => state === 'ready')
       const lists = await Promise.all(ready.map(connection => this.of(connection)))
-      this.counts.fire(lists.flat().length)
+      this.count = lists.flat().length
+      this.counts.fire(this.count)
       if (this.workspaces.all.length === 1) return lists[0] ?? []
       return ready.filter((_, at) => lists[at]!.length > 0).map(connection => ({ kind: 'root', connection }))
     }
@@ -162,7 +182,7 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     return node.kind === 'file' ? node.file.hunks.map(hunk => ({ ...node, kind: 'hunk', hunk })) : []
   }
 
-  getTreeItem(node: Node): vscode.TreeItem {
+  async getTreeItem(node: Node): Promise<vscode.TreeItem> {
     const { Collapsed, Expanded, None } = vscode.TreeItemCollapsibleState
     if (node.kind === 'root') return new vscode.TreeItem(node.connection.root.split('/').at(-1)!, Expanded)
     if (node.kind === 'proposal') {
@@ -176,7 +196,7 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     if (node.kind === 'file') {
       const item = new vscode.TreeItem(vscode.Uri.joinPath(vscode.Uri.file(node.connection.root), node.file.path), Collapsed)
       const [, right] = proposedSides(node)
-      item.description = this.texts.own(right) === undefined ? true : 'your text'
+      item.description = (await this.texts.own(right)) === undefined ? true : 'your text'
       item.contextValue = 'file'
       item.iconPath = vscode.ThemeIcon.File
       item.command = { command: 'editd.proposal.diff', title: 'Show the Proposed Change', arguments: [node] }
@@ -208,11 +228,10 @@ export async function approve(node: ProposalNode | HunkNode, texts: ReviewedText
   const { connection, proposal } = node
   const decision = { proposal: proposal.proposal, request_id: requestId() }
   if (node.kind === 'hunk') return decide<Outcome>(connection, 'proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
-  const shown = await connection.request<Proposal & { files: ProposedFile[] }>('proposal.get', { proposal: proposal.proposal })
-  const files = shown.files.flatMap(file => {
-    const own = texts.own(proposedSides({ kind: 'file', connection, proposal: shown, file })[1])
-    return own === undefined ? [] : [{ path: file.path, content: contentOf(own), base: file.now }]
-  })
+  const own = await Promise.all(
+    proposal.paths.map(path => texts.own(uriOf(path, { root: connection.root, proposal: proposal.proposal }, EDITABLE))),
+  )
+  const files = own.filter(file => file !== undefined)
   return decide<Outcome>(connection, 'proposal.approve', { ...decision, view: proposal.view, files })
 }
 

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import * as vscode from 'vscode'
 import { Connection } from '../src/connection'
 import type { Parts } from '../src/extension'
-import type { Outcome, Transaction } from '../src/protocol'
+import { proposedSides, type FileNode, type HunkNode, type ProposalNode } from '../src/proposals'
+import type { Outcome, Proposal, Transaction } from '../src/protocol'
 
 const TEST_MILLISECONDS = 20000
 const TEN = [...Array(10).keys()].map(at => `line ${at}\n`).join('')
@@ -443,6 +444,84 @@ test('a badge marks the files that others have changed, until they are seen', as
   assert.match(decoration!.tooltip!, /^Changed by agent in \d+$/)
   await vscode.window.showTextDocument(uri)
   await until(() => parts.badges.provideFileDecoration(uri) === undefined)
+})
+
+/** Have the agent propose an edit, and return its node and that of its file in the view. */
+async function proposed(edit: object, message: string): Promise<[ProposalNode, FileNode]> {
+  const { proposal } = await agent.request<Outcome>('apply', { edits: [edit], message, propose: true })
+  const nodes = (await parts.proposals.getChildren()) as ProposalNode[]
+  const node = nodes.find(each => each.proposal.proposal === proposal!.proposal)!
+  const [file] = (await parts.proposals.getChildren(node)) as FileNode[]
+  return [node, file!]
+}
+
+test('a proposal is listed with its files and hunks, and decided hunk by hunk, with the PIN', async () => {
+  await agent.request('apply', { edits: [write('p/one.txt', TEN)] })
+  const text = TEN.replace('line 0', 'ZERO').replace('line 9', 'NINE')
+  const [node, file] = await proposed(write('p/one.txt', text), 'capitals')
+  assert.equal((await parts.proposals.getTreeItem(node)).label, `${node.proposal.proposal} capitals`)
+  assert.equal((await parts.proposals.getTreeItem(node)).contextValue, 'proposal-open')
+  const [first, second] = (await parts.proposals.getChildren(file)) as HunkNode[]
+  assert.deepEqual(await labels(parts.proposals, file), ['1: -line 0', '2: -line 9'])
+  const wrong = await answering('0000', () => command('proposal.approve', first))
+  assert.match(wrong[0]!, /PIN/)
+  assert.equal(contentOf('p/one.txt'), TEN)
+  await answering('1234', () => command('proposal.approve', first))
+  assert.equal(contentOf('p/one.txt'), TEN.replace('line 0', 'ZERO'))
+  assert.equal((await newest()).actor, 'agent')
+  const asked = await answering('not this one', () => command('proposal.reject', second))
+  assert.deepEqual(asked, ['Comment for the author'])
+  const shown = await agent.request<Proposal & { decisions: { comment: string }[] }>('proposal.get', { proposal: node.proposal.proposal })
+  assert.equal(shown.state, 'partly')
+  assert.equal(shown.decisions.at(-1)!.comment, 'not this one')
+  assert.ok(!(await labels(parts.proposals)).includes(`${node.proposal.proposal} capitals`))
+})
+
+test('the right side of a proposal is the reviewer’s to edit, and an approval lands that text', async () => {
+  await agent.request('apply', { edits: [write('p/two.txt', TEN)] })
+  const [node, file] = await proposed(write('p/two.txt', TEN.replace('line 0', 'theirs')), 'two')
+  await command('proposal.diff', file)
+  const input = (await until(() => vscode.window.tabGroups.activeTabGroup.activeTab?.input)) as vscode.TabInputTextDiff
+  const [left, right] = await Promise.all([input.original, input.modified].map(uri => vscode.workspace.openTextDocument(uri)))
+  assert.deepEqual([left!.getText(), right!.getText()], [TEN, TEN.replace('line 0', 'theirs')])
+  const side = await until(() => vscode.window.visibleTextEditors.find(({ document }) => document === right))
+  await replaceLine(side!, 0, 'mine')
+  await right!.save()
+  assert.equal(contentOf('p/two.txt'), TEN)
+  assert.equal((await parts.proposals.getTreeItem(file)).description, 'your text')
+  await replaceLine(side!, 9, 'not saved there')
+  await command('proposal.approve', node)
+  assert.equal(contentOf('p/two.txt'), TEN.replace('line 0', 'mine').replace('line 9', 'not saved there'))
+  const { transactions } = await agent.request<{ transactions: (Transaction & { modified: boolean })[] }>('log', { limit: 1 })
+  assert.deepEqual([transactions[0]!.actor, transactions[0]!.modified], ['agent', true])
+})
+
+test('a proposal of a new file and a rejected one', async () => {
+  const [fresh, file] = await proposed(write('p/new.txt', 'new\n'), 'new')
+  await command('proposal.diff', file)
+  await command('proposal.approve', fresh)
+  assert.equal(contentOf('p/new.txt'), 'new\n')
+  const [refused] = await proposed(write('p/new.txt', 'newer\n'), 'newer')
+  await answering(undefined, () => command('proposal.reject', refused))
+  assert.ok((await labels(parts.proposals)).includes(`${refused.proposal.proposal} newer`), 'no comment: nothing was to happen')
+  await answering('', () => command('proposal.reject', refused))
+  assert.equal(contentOf('p/new.txt'), 'new\n')
+  assert.deepEqual(await labels(parts.proposals), [])
+})
+
+test('an approval of a view that has changed lands nothing', async () => {
+  await agent.request('apply', { edits: [write('p/three.txt', TEN)] })
+  const [node, file] = await proposed(write('p/three.txt', TEN.replace('line 0', 'theirs')), 'three')
+  await agentReplaces('p/three.txt', 'line 0', 'of another')
+  await command('proposal.approve', node)
+  assert.equal(contentOf('p/three.txt'), TEN.replace('line 0', 'of another'))
+  const own = TEN.replace('line 0', 'of both')
+  const [, right] = proposedSides(file)
+  await replaceLine(await vscode.window.showTextDocument(right), 0, 'of both')
+  await agentReplaces('p/three.txt', 'line 9', 'of another')
+  const [now] = (await parts.proposals.getChildren()) as ProposalNode[]
+  await command('proposal.approve', now)
+  assert.equal(contentOf('p/three.txt'), own.replace('line 9', 'of another'))
 })
 
 test('without a daemon VS Code saves as ever, and a killed daemon is started again', async () => {
