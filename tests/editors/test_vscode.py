@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TESTS = vscode.EXTENSION / "test"
-NAMES = re.findall(r"^test\('(.+)', async", (TESTS / "vscode.ts").read_text(), re.MULTILINE)
+NAMES = [
+    "in a folder that is not trusted nothing runs",
+    *re.findall(r"^test\('(.+)', async", (TESTS / "vscode.ts").read_text(), re.MULTILINE),
+]
+# The window's own extension, which only holds the tests: the extension itself is installed.
+TESTS_MANIFEST = {"name": "tests", "publisher": "editd", "version": "0.0.0", "engines": {"vscode": "*"}}
 HOOKS = """
 [[hook]]
 name = "loud"
@@ -38,6 +44,11 @@ needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not (vscode.EXTENSION / "node_modules").exists(),
     reason="node is not installed, or `npm ci` was not run in client/editors/vscode",
 )
+
+
+def identify(root: Path | str) -> str:
+    """Return the id of the workspace with this real path."""
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
 
 
 def npm_program(name: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +69,20 @@ def bundle(source: str, output: Path) -> Path:
     return output
 
 
+def package(folder: Path) -> Path:
+    """Make `editd.vsix` in a folder, as `npm run package` does."""
+    folder.mkdir()
+    for name in ("package.json", "README.md", "LICENSE", ".vscodeignore"):
+        shutil.copy(vscode.EXTENSION / name, folder)
+    bundle("src/extension.ts", folder / "dist" / "extension.js")
+    words = ("package", "--no-dependencies", "--out", "editd.vsix")
+    done = subprocess.run(
+        [str(vscode.NODE), str(vscode.VSCE), *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "editd.vsix"
+
+
 @needs_node
 def test_the_extension_is_strictly_typed() -> None:
     done = npm_program("tsc")
@@ -67,7 +92,7 @@ def test_the_extension_is_strictly_typed() -> None:
 @needs_node
 def test_lines_merge_and_places_are_found(tmp_path: Path) -> None:
     tests = bundle("test/lines.ts", tmp_path / "lines.js")
-    known = {"EXPECTED_ID": hashlib.sha256(b"/w").hexdigest()[:16], "TMPDIR": str(tmp_path)}
+    known = {"EXPECTED_ID": identify("/w"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         ["node", "--test", str(tests)],
         env={**os.environ, **known},
@@ -80,15 +105,19 @@ def test_lines_merge_and_places_are_found(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The failure of each test in VS Code, or an empty text. All of them run in one start."""
+    """Return the failure of each test in VS Code, or an empty text.
+
+    The extension is the packaged one. The first window does not trust its folder, the second has two
+    repositories and a folder without one.
+    """
     if reason := vscode.missing():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("vscode")
-    development = folder / "extension"
-    development.mkdir()
-    shutil.copy(vscode.EXTENSION / "package.json", development)
-    bundle("src/extension.ts", development / "dist" / "extension.js")
-    tests = bundle("test/vscode.ts", folder / "tests.js")
+    tests = folder / "tests"
+    tests.mkdir()
+    (tests / "package.json").write_text(json.dumps(TESTS_MANIFEST))
+    untrusted = bundle("test/untrusted.ts", tests / "untrusted.js")
+    trusted = bundle("test/vscode.ts", tests / "vscode.js")
     with workplace(folder / "place", {"README": "read me\n"}) as place:
         for words in (
             ["init", "-q"],
@@ -96,18 +125,40 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             ["config", "user.email", "somebody@example.org"],
             ["add", "README"],
             ["commit", "-qm", "first"],
+            ["init", "-q", "../second"],
         ):
             place.git(*words)
+        (place.folder / "loose").mkdir()
+        window = place.folder / "tests.code-workspace"
+        window.write_text(
+            json.dumps({"folders": [{"path": "loose"}, {"path": "workspace"}, {"path": "second"}]})
+        )
         (config_folder(place) / "config.toml").write_text(HOOKS)
+        own = config_folder(place) / "workspaces" / f"{identify(place.folder / 'second')}.toml"
+        own.parent.mkdir()
+        own.write_text('[review]\nsocket = "own"\n')
         set_pin(place)
         place.start().close()
-        with vscode.server(place, {}, {"PATH": environment(place)["PATH"]}) as server:
-            done = vscode.run(server.address(place.root, tests, development))
-    assert done.status is not None, "\n".join(done.lines)
-    return done.results
+        server = vscode.Server(
+            place.folder / "vscode", {**place.environment, "PATH": environment(place)["PATH"]}
+        )
+        server.install(package(folder / "package"))
+        try:
+            with server.running():
+                server.configure({"security.workspace.trust.startupPrompt": "never"})
+                first = vscode.run(server.address(place.root, untrusted, tests))
+                server.configure({"security.workspace.trust.enabled": False})
+                second = vscode.run(server.address(window, trusted, tests))
+        finally:
+            for name in ("workspace", "second"):
+                place.editctl("-C", str(place.folder / name), "stop")
+    for done in (first, second):
+        assert done.status is not None, "\n".join(done.lines)
+    return first.results | second.results
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_in_vscode(name: str, results: dict[str, str]) -> None:
     assert results.get(name, "it did not run") == ""

@@ -41,7 +41,7 @@ const START_MILLISECONDS = 30000
 const READING = new Set([
   'read', 'stat', 'log', 'show', 'blame', 'diff', 'status', 'session.list', 'proposal.list', 'proposal.get',
   'document.hold', 'document.list',
-]) // prettier-ignore
+])
 
 let count = 0
 
@@ -64,12 +64,13 @@ export class Connection {
   /** The newest transaction that is known. */
   head = 0
   /** The cause, while no daemon answers. */
-  problem: string | undefined
+  failure: Error | undefined
   private link: MessageConnection | undefined
   private opening: Promise<MessageConnection> | undefined
   private timer: NodeJS.Timeout | undefined
   private failures = 0
   private wasShutDown = false
+  private isDisposed = false
   private readonly emitter = new EventEmitter()
 
   constructor(
@@ -107,6 +108,7 @@ export class Connection {
 
   /** End the connection for good. */
   dispose(): void {
+    this.isDisposed = true
     clearTimeout(this.timer)
     this.emitter.removeAllListeners()
     this.link?.dispose()
@@ -124,10 +126,10 @@ export class Connection {
       })
       return await this.introduce(socket)
     } catch (error) {
-      this.problem = (error as Error).message
+      this.failure = error instanceof Unreachable ? error : new Unreachable((error as Error).message)
       this.become('waiting')
       this.retry(false)
-      throw error instanceof Unreachable ? error : new Unreachable(this.problem)
+      throw this.failure
     }
   }
 
@@ -160,13 +162,14 @@ export class Connection {
       const isKnown = this.head > 0 && hello.head >= this.head
       await call(link, 'subscribe', isKnown ? { since: this.head } : {})
       this.head = Math.max(hello.head, isKnown ? this.head : 0)
+      if (this.isDisposed) throw new Unreachable('the connection is closed')
     } catch (error) {
       link.dispose()
       throw error
     }
     this.link = link
     this.failures = 0
-    this.problem = undefined
+    this.failure = undefined
     this.wasShutDown = false
     this.become('ready')
     return link
@@ -182,18 +185,20 @@ export class Connection {
     link.dispose() // rejects the requests that wait
     if (this.link !== link) return
     this.link = undefined
-    this.problem = 'the daemon has closed the connection'
+    this.failure = new Unreachable('the daemon has closed the connection')
     this.become('waiting')
     this.retry(!this.wasShutDown) // one that was stopped on purpose starts with the next save, or elsewhere
   }
 
   private retry(mayStart: boolean): void {
+    if (this.isDisposed) return
     const delay = RETRY_MILLISECONDS[Math.min(this.failures++, RETRY_MILLISECONDS.length - 1)]
     this.timer = setTimeout(() => void this.connect(mayStart).catch(() => undefined), delay)
     this.timer.unref()
   }
 
   private become(state: State): void {
+    if (this.isDisposed) return
     this.state = state
     this.emitter.emit('state', state)
   }

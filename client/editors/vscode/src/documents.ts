@@ -27,6 +27,8 @@ export interface Tracked {
   base?: Known
   /** The version that the daemon has as this document's unsaved text. */
   held?: string
+  /** The document has the file's text for a moment: the unsaved one comes back. */
+  isAside?: boolean
   /** The version of the file that the unsaved text does not merge with. */
   colliding?: string
 }
@@ -90,10 +92,15 @@ export class Documents implements vscode.Disposable {
     )
   }
 
-  /** Find the workspace of each document anew. */
+  /** Find the workspace of each document anew. A document that stays in its workspace keeps its base. */
   update(): void {
-    for (const document of this.tracked.keys()) this.close(document)
-    for (const document of vscode.workspace.textDocuments) this.open(document)
+    for (const document of vscode.workspace.textDocuments) {
+      const located = this.workspaces.locate(document.uri)
+      const tracked = this.tracked.get(document)
+      if (tracked !== undefined && tracked.connection === located?.connection) continue
+      this.close(document)
+      this.open(document)
+    }
   }
 
   /** Take the file's version for that of the document, if both have the same text. */
@@ -146,6 +153,7 @@ export class Documents implements vscode.Disposable {
 
   private async hold(tracked: Tracked): Promise<void> {
     const { document, connection, path, base } = tracked
+    if (tracked.isAside) return
     const sharing = setting<string>('shareUnsaved', document.uri)
     if (!document.isDirty || sharing === 'off') return this.release(tracked)
     if (base === undefined || connection.state !== 'ready') return

@@ -8,12 +8,12 @@ import { Documents, type Tracked } from './documents'
 import {
   authorOf, Badges, HistoryTree, SessionTree, sidesOf, titleOf,
   type ChangeNode, type SessionNode, type TransactionNode,
-} from './history' // prettier-ignore
-import { Unreachable, type Change, type Transaction } from './protocol'
+} from './history'
+import type { Change, Transaction } from './protocol'
 import {
   approve, EDITABLE, proposedSides, ProposalTree, reject, ReviewedTexts,
   type FileNode, type HunkNode, type ProposalNode,
-} from './proposals' // prettier-ignore
+} from './proposals'
 import { Saving } from './saving'
 import { publish, questions, takeBack } from './undoing'
 import { setting, Workspaces } from './workspaces'
@@ -43,7 +43,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     badges: new Badges(workspaces), blame: new BlameLine(documents),
     status: vscode.window.createStatusBarItem('editd', vscode.StatusBarAlignment.Left),
     questions,
-  } // prettier-ignore
+  }
   const update = () => {
     workspaces.update()
     documents.update()
@@ -67,7 +67,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     saving.onCollision(tracked => tracked.colliding !== undefined && offer(tracked, saving)),
     ...showStatus(parts, saving),
     ...registerCommands(parts, saving, texts),
-  ) // prettier-ignore
+  )
   update()
   return parts
 }
@@ -94,7 +94,7 @@ function showStatus({ workspaces, documents, status }: Parts, saving: Saving): v
     const last = latest.get(connection)
     status.text = `$(history) editd${isReady ? ` ${connection.head}` : ''}`
     status.tooltip = !isReady
-      ? `No daemon answers, so VS Code saves without editd: ${connection.problem ?? 'connecting'}`
+      ? `No daemon answers, so VS Code saves without editd: ${connection.failure?.message ?? 'connecting'}`
       : last && `${last.seq} by ${authorOf(last)}: ${titleOf(last)}`
     const warning = !isReady || tracked?.colliding !== undefined
     status.backgroundColor = warning ? new vscode.ThemeColor('statusBarItem.warningBackground') : undefined
@@ -108,12 +108,10 @@ function showStatus({ workspaces, documents, status }: Parts, saving: Saving): v
     }),
     workspaces.onState(async ({ connection }) => {
       show()
-      if (connection.state !== 'waiting' || isToldOfProgram) return
-      const isMissing = await connection.connect().then(() => false, error => error instanceof MissingProgram) // prettier-ignore
-      if (!isMissing || isToldOfProgram) return
+      if (!(connection.failure instanceof MissingProgram) || isToldOfProgram) return
       isToldOfProgram = true
       const open = 'Open the Setting'
-      const text = `editd: ${connection.problem}. VS Code saves without editd until it is.`
+      const text = `editd: ${connection.failure.message}. VS Code saves without editd until it is.`
       if ((await vscode.window.showWarningMessage(text, open)) === open) {
         await vscode.commands.executeCommand('workbench.action.openSettings', 'editd.program')
       }
@@ -129,15 +127,17 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     const editor = vscode.window.activeTextEditor
     return editor && documents.get(editor.document)
   }
-  const here = () => {
-    const connection = active()?.connection ?? workspaces.all[0]
-    if (connection === undefined) throw new Unreachable('No folder of this window is in a workspace.')
-    return connection
+  /** Return the workspace of the active document; without one, the only workspace, or the user's choice. */
+  const here = async () => {
+    const known = active()?.connection ?? (workspaces.all.length === 1 ? workspaces.all[0] : undefined)
+    if (known !== undefined) return known
+    const root = await vscode.window.showQuickPick(workspaces.all.map(({ root }) => root), { placeHolder: 'In which workspace?' })
+    return root === undefined ? undefined : workspaces.get(root)
   }
   const commands: Record<string, (...nodes: never[]) => unknown> = {
-    diff: (node: ChangeNode) => {
-      const [left, right] = sidesOf(node)
-      const title = `${node.change.path} (${node.transaction.seq}, ${node.transaction.actor})`
+    diff: ({ connection, transaction: { seq, actor }, change }: ChangeNode) => {
+      const [left, right] = sidesOf(connection, change, seq - 1, seq)
+      const title = `${change.path} (${seq}, ${actor})`
       return vscode.commands.executeCommand('vscode.diff', left, right, title)
     },
     changes: ({ connection, transaction }: TransactionNode) =>
@@ -147,7 +147,8 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     undoFile: ({ connection, transaction, change }: ChangeNode) =>
       takeBack(connection, 'undo', { tx: transaction.seq, paths: [change.path] }, `Undo ${transaction.seq} in ${change.path}`),
     undoLast: async () => {
-      const connection = here()
+      const connection = await here()
+      if (connection === undefined) return undefined
       const kind = ['edit', 'exec', 'rollback', 'restore']
       const { transactions } = await connection.request<{ transactions: Transaction[] }>('log', { kind })
       const newest = transactions.find(({ undone_by }) => undone_by === null)
@@ -155,7 +156,10 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
       const what = `Undo ${newest.seq}, “${titleOf(newest)}”, by ${authorOf(newest)}`
       return takeBack(connection, 'undo', { tx: newest.seq }, what, true)
     },
-    redo: () => takeBack(here(), 'redo', {}, 'Redo'),
+    redo: async () => {
+      const connection = await here()
+      return connection && takeBack(connection, 'redo', {}, 'Redo')
+    },
     rollback: ({ connection, session }: SessionNode) =>
       takeBack(connection, 'rollback', { session: session.session }, `Roll back ${session.session}`, true),
     publish: ({ connection, session }: SessionNode) => publish(connection, session.session),
@@ -173,10 +177,10 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
       const title = `${node.file.path} (proposal ${node.proposal.proposal}, ${node.proposal.actor})`
       return vscode.commands.executeCommand('vscode.diff', left, right, title)
     },
-    'proposal.approve': (node: ProposalNode | HunkNode) => approve(node, texts),
+    'proposal.approve': (node: ProposalNode | HunkNode) => approve(workspaces, node, texts),
     'proposal.reject': async (node: ProposalNode | HunkNode) => {
       const comment = await questions.input('Comment for the author')
-      if (comment !== undefined) await reject(node, comment)
+      if (comment !== undefined) await reject(workspaces, node, comment)
     },
   }
   return Object.entries(commands).map(([name, run]) =>
@@ -193,12 +197,10 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
 
 /** Open the multi-file diff of files between two transactions. */
 function showChanges(connection: Connection, title: string, files: readonly Change[], from: number, to: number): Thenable<unknown> {
-  const resources = files.map(change => {
-    const transaction = { seq: to } as Transaction
-    const [, right] = sidesOf({ kind: 'change', connection, transaction, change })
-    const [left] = sidesOf({ kind: 'change', connection, transaction: { ...transaction, seq: from + 1 }, change })
-    return [vscode.Uri.joinPath(vscode.Uri.file(connection.root), change.path), left, right]
-  })
+  const resources = files.map(change => [
+    vscode.Uri.joinPath(vscode.Uri.file(connection.root), change.path),
+    ...sidesOf(connection, change, from, to),
+  ])
   return vscode.commands.executeCommand('vscode.changes', title, resources)
 }
 

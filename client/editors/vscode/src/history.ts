@@ -64,13 +64,9 @@ export function ageOf(time: string, now = Date.now()): string {
   return minutes < 48 * 60 ? `${Math.floor(minutes / 60)}h` : `${Math.floor(minutes / 1440)}d`
 }
 
-/** Return the two sides of a change: the file before and after the transaction. */
-export function sidesOf({ connection, transaction, change }: ChangeNode): [vscode.Uri, vscode.Uri] {
-  const root = connection.root
-  return [
-    uriOf(change.from ?? change.path, { root, at: transaction.seq - 1 }),
-    uriOf(change.path, { root, at: transaction.seq }),
-  ]
+/** Return the two sides of a change: the file right after two transactions. */
+export function sidesOf({ root }: Connection, change: Change, before: number, after: number): [vscode.Uri, vscode.Uri] {
+  return [uriOf(change.from ?? change.path, { root, at: before }), uriOf(change.path, { root, at: after })]
 }
 
 function fileUri(connection: Connection, path: string): vscode.Uri {
@@ -86,7 +82,6 @@ function rootItem({ connection }: RootNode): vscode.TreeItem {
 
 function transactionItem({ transaction }: TransactionNode): vscode.TreeItem {
   const item = new vscode.TreeItem(`${transaction.seq} ${titleOf(transaction)}`, vscode.TreeItemCollapsibleState.Collapsed)
-  item.id = undefined
   const undone = transaction.undone_by === null ? '' : `, undone by ${transaction.undone_by}`
   item.description = `${authorOf(transaction)}, ${ageOf(transaction.time)}${undone}`
   item.tooltip = `${transaction.kind} ${transaction.seq}, ${new Date(transaction.time).toLocaleString()}\n${transaction.message}`

@@ -1,4 +1,4 @@
-/** Texts as lines: their difference as edits, and the merge of two texts with their common base. Pure. */
+/** Texts as lines: their difference as spans, and the merge of two texts with their common base. Pure. */
 
 /** Lines `oldStart` to `oldEnd` (the end left out) of one text, which became the lines `newStart` to `newEnd` of the other. */
 export interface Hunk {
@@ -13,10 +13,10 @@ export interface Merge {
   conflicts: number
 }
 
-/** A text to be replaced, by its lines: from the start of `startLine` to the start of `endLine`. */
-export interface LineEdit {
-  startLine: number
-  endLine: number
+/** The characters from `start` to `end` (left out) of a text, and those in their place. */
+export interface Span {
+  start: number
+  end: number
   text: string
 }
 
@@ -91,14 +91,54 @@ function walkBack(trail: readonly Int32Array[], beforeLength: number, afterLengt
   return pairs.reverse()
 }
 
-/** Return the edits that lead from one text to another, in their order and without an overlap. */
-export function editsBetween(before: string, after: string): LineEdit[] {
-  const afterLines = linesOf(after)
-  return diff(linesOf(before), afterLines).map(({ oldStart, oldEnd, newStart, newEnd }) => ({
-    startLine: oldStart,
-    endLine: oldEnd,
-    text: afterLines.slice(newStart, newEnd).join(''),
-  }))
+/** Return the spans that lead from one text to another, in their order and without an overlap. */
+export function spansBetween(before: string, after: string): Span[] {
+  const [beforeLines, afterLines] = [linesOf(before), linesOf(after)]
+  const offsets = [0]
+  for (const line of beforeLines) offsets.push(offsets.at(-1)! + line.length)
+  return diff(beforeLines, afterLines).map(({ oldStart, oldEnd, newStart, newEnd }) => {
+    const [start, end] = [offsets[oldStart]!, offsets[oldEnd]!]
+    return trimmed({ start, end, text: afterLines.slice(newStart, newEnd).join('') }, before.slice(start, end))
+  })
+}
+
+/** Return a span without the characters at its ends that stay. It splits neither a line end nor a character. */
+function trimmed({ start, end, text }: Span, old: string): Span {
+  const most = Math.min(old.length, text.length)
+  let [first, last] = [0, 0]
+  while (first < most && old[first] === text[first]) first++
+  while (first > 0 && (isSplit(old, first) || isSplit(text, first))) first--
+  while (last < most - first && old[old.length - 1 - last] === text[text.length - 1 - last]) last++
+  while (last > 0 && (isSplit(old, old.length - last) || isSplit(text, text.length - last))) last--
+  return { start: start + first, end: end - last, text: text.slice(first, text.length - last) }
+}
+
+function isSplit(text: string, at: number): boolean {
+  return /^(\r\n|[\ud800-\udbff][\udc00-\udfff])$/.test(text.slice(at - 1, at + 1))
+}
+
+/** Return where an offset is after the spans were replaced. At the place of an insertion, it is behind that. */
+export function moved(offset: number, spans: readonly Span[]): number {
+  let shift = 0
+  for (const { start, end, text } of spans) {
+    if (offset < start) break
+    if (offset < end) return start + shift + Math.min(offset - start, text.length)
+    shift += text.length - (end - start)
+  }
+  return offset + shift
+}
+
+/**
+ * Make the one change between `base` and `ours` in `theirs`. At a place that `theirs` changed, a text that was typed
+ * at the cursor goes to the cursor of `theirs`. Returns undefined if the change removed characters there.
+ */
+export function carry(base: string, ours: string, theirs: string, caret?: { base: number; theirs: number }): string | undefined {
+  const typed = trimmed({ start: 0, end: base.length, text: ours }, base)
+  const spans = spansBetween(base, theirs)
+  const isApart = spans.every(({ start, end }) => end < typed.start || typed.end < start)
+  if (!isApart && typed.start < typed.end) return undefined
+  const start = typed.start === caret?.base ? caret.theirs : moved(typed.start, spans)
+  return theirs.slice(0, start) + typed.text + theirs.slice(start + typed.end - typed.start)
 }
 
 /** Return the line of `before` that each line of `after` came from, or undefined for a new line. */

@@ -27,7 +27,7 @@ function attempt<T>(read: () => T): T | undefined {
 }
 
 /** Return the real path of a file. For a missing file, return its folder's real path with its name. */
-function realPath(path: string): string | undefined {
+export function realPath(path: string): string | undefined {
   const real = attempt(() => realpathSync(path))
   if (real !== undefined) return real
   if (attempt(() => lstatSync(path)) !== undefined) return undefined // a dangling link

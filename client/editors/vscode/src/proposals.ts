@@ -5,14 +5,16 @@
  * approval sends in place of the hunks of that file. It is kept in memory until the proposal is settled.
  */
 
+import { join } from 'node:path'
 import * as vscode from 'vscode'
-import { requestId, Connection } from './connection'
+import { requestId, type Connection } from './connection'
 import { fetchProposed, sourceOf, uriOf } from './contents'
 import { encode } from './documents'
 import { authorOf } from './history'
+import { realPath } from './place'
 import { bytesOf, contentOf, Refusal, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
 import { questions } from './undoing'
-import { setting, type Workspaces } from './workspaces'
+import type { Workspaces } from './workspaces'
 
 export const EDITABLE = 'editd-proposal'
 
@@ -196,7 +198,10 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     if (node.kind === 'file') {
       const item = new vscode.TreeItem(vscode.Uri.joinPath(vscode.Uri.file(node.connection.root), node.file.path), Collapsed)
       const [, right] = proposedSides(node)
-      item.description = (await this.texts.own(right)) === undefined ? true : 'your text'
+      const path = join(node.connection.root, node.file.path)
+      const isUnsaved = vscode.workspace.textDocuments.some(({ isDirty, uri }) => isDirty && realPath(uri.fsPath) === path)
+      const hasOwn = (await this.texts.own(right)) !== undefined
+      item.description = hasOwn ? 'your text' : isUnsaved ? 'you have unsaved changes' : true
       item.contextValue = 'file'
       item.iconPath = vscode.ThemeIcon.File
       item.command = { command: 'editd.proposal.diff', title: 'Show the Proposed Change', arguments: [node] }
@@ -224,31 +229,28 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
 }
 
 /** Approve a proposal, or one of its hunks, with the reviewer's own texts. */
-export async function approve(node: ProposalNode | HunkNode, texts: ReviewedTexts): Promise<Outcome | undefined> {
+export async function approve(workspaces: Workspaces, node: ProposalNode | HunkNode, texts: ReviewedTexts): Promise<Outcome | undefined> {
   const { connection, proposal } = node
   const decision = { proposal: proposal.proposal, request_id: requestId() }
-  if (node.kind === 'hunk') return decide<Outcome>(connection, 'proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
+  if (node.kind === 'hunk') return decide<Outcome>(workspaces, connection, 'proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
   const own = await Promise.all(
     proposal.paths.map(path => texts.own(uriOf(path, { root: connection.root, proposal: proposal.proposal }, EDITABLE))),
   )
   const files = own.filter(file => file !== undefined)
-  return decide<Outcome>(connection, 'proposal.approve', { ...decision, view: proposal.view, files })
+  return decide<Outcome>(workspaces, connection, 'proposal.approve', { ...decision, view: proposal.view, files })
 }
 
 /** Reject a proposal or a hunk, with a comment for its author. */
-export async function reject(node: ProposalNode | HunkNode, comment: string): Promise<void> {
+export async function reject(workspaces: Workspaces, node: ProposalNode | HunkNode, comment: string): Promise<void> {
   const hunks = node.kind === 'hunk' ? { hunks: [node.hunk.hunk] } : {}
   const params = { proposal: node.proposal.proposal, ...hunks, ...(comment !== '' && { comment }), request_id: requestId() }
-  await decide(node.connection, 'proposal.reject', params)
+  await decide(workspaces, node.connection, 'proposal.reject', params)
 }
 
 /** Send a decision. It goes to the socket for reviewers if there is one, and the daemon may want the user's PIN. */
-async function decide<Result>(connection: Connection, method: string, params: object): Promise<Result | undefined> {
+async function decide<Result>(workspaces: Workspaces, connection: Connection, method: string, params: object): Promise<Result | undefined> {
   const { review_socket } = await connection.request<{ review_socket: string | null }>('status')
-  const reviewer =
-    review_socket === null
-      ? connection
-      : new Connection(connection.root, () => ({ program: [], actor: setting<string>('actor'), start: false }), review_socket)
+  const reviewer = review_socket === null ? connection : workspaces.reviewer(connection, review_socket)
   try {
     return await reviewer.request<Result>(method, params)
   } catch (error) {
@@ -257,7 +259,5 @@ async function decide<Result>(connection: Connection, method: string, params: ob
     if (pin === undefined) return undefined
     await reviewer.request('review.unlock', { pin })
     return await reviewer.request<Result>(method, params)
-  } finally {
-    if (reviewer !== connection) reviewer.dispose()
   }
 }

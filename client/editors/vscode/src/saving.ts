@@ -13,26 +13,35 @@
 import * as vscode from 'vscode'
 import { requestId } from './connection'
 import { decode, encode, readDisk, type Documents, type Known, type Tracked } from './documents'
-import { editsBetween, merge } from './lines'
+import { carry, linesOf, merge, moved, spansBetween, type Span } from './lines'
 import { bytesOf, contentOf, Refusal, Unreachable, type Outcome } from './protocol'
 import { setting, type Workspaces } from './workspaces'
 
 const SAVE_MILLISECONDS = 1200 // VS Code waits for 1500
 const SAVED_MILLISECONDS = 500
+const PAUSE_MILLISECONDS = 300 // in typing, before a merge into an unsaved document
+const PAUSES_MAX = 100
 const PUT_BACK_MILLISECONDS = 2000
-const SAVES_MAX = 3
+const REPEATS_MAX = 3
+const CHANGES_MAX = 50
 const NAMES: [string, string] = ['this editor', 'the file']
 
 /** A save between VS Code's question and its end. */
 interface Save {
-  /** The text that the document had. */
-  sent: string
+  /** The text that the document had, and with the keys that were pressed before the edits were made. */
+  readonly sent: string
+  latest: string
+  /** The text of its base. */
+  readonly base: string
   /** The file by now, which VS Code is to write. */
-  file: Known
-  /** The text to put back afterwards, unsaved. */
-  back?: string
-  /** The document has had the file's text: the edits were made. */
-  isApplied: boolean
+  readonly file: Known
+  /** The document's own text comes back afterwards, unsaved. */
+  readonly isAside: boolean
+  readonly spans: Span[]
+  /** The text after the edits: the file's, unless a key was pressed in the moment before. Undefined: they were not made. */
+  applied?: string
+  /** The selections in `sent`, as offsets, of each editor that shows the document. */
+  readonly selections: [vscode.TextEditor, [number, number][]][]
   timer?: NodeJS.Timeout
 }
 
@@ -40,6 +49,11 @@ export class Saving implements vscode.Disposable {
   private readonly saves = new Map<vscode.TextDocument, Save>()
   private readonly repeats = new Map<vscode.TextDocument, number>()
   private readonly rebases = new Map<vscode.TextDocument, Known>()
+  /** The documents that are brought up to date, and whether their file has changed since. */
+  private readonly follows = new Map<vscode.TextDocument, boolean>()
+  /** The ends of the saves that are under way. */
+  private readonly settlements = new Map<vscode.TextDocument, Promise<void>>()
+  private readonly changed = new WeakMap<vscode.TextDocument, number>()
   private readonly subscriptions: vscode.Disposable[]
   private readonly collisions = new vscode.EventEmitter<Tracked>()
   /** An unsaved document does not merge with its file, or does again. */
@@ -53,10 +67,7 @@ export class Saving implements vscode.Disposable {
       this.collisions,
       vscode.workspace.onWillSaveTextDocument(event => this.willSave(event)),
       vscode.workspace.onDidSaveTextDocument(document => void this.didSave(document)),
-      vscode.workspace.onDidChangeTextDocument(({ document }) => {
-        const save = this.saves.get(document)
-        if (save !== undefined && document.getText() === save.file.text) save.isApplied = true
-      }),
+      vscode.workspace.onDidChangeTextDocument(event => this.didChange(event)),
       workspaces.onEvent(({ connection, event }) => {
         const paths = event.transaction?.files.map(({ path }) => path)
         if (paths === undefined && event.event !== 'resync') return
@@ -76,7 +87,7 @@ export class Saving implements vscode.Disposable {
     if (base === undefined || this.saves.has(document) || this.rebases.has(document)) return
     const disk = await readDisk(document)
     if (disk === undefined || disk.version === tracked.base?.version || !document.isDirty) return
-    if (disk.text === document.getText() || this.saves.has(document)) return
+    if (disk.text === document.getText() || this.saves.has(document) || this.rebases.has(document)) return
     const { conflicts } = merge(base.text, document.getText(), disk.text, NAMES)
     if (conflicts > 0 && !withMarkers) {
       if (tracked.colliding !== disk.version) {
@@ -96,9 +107,31 @@ export class Saving implements vscode.Disposable {
     vscode.Disposable.from(...this.subscriptions).dispose()
   }
 
+  /** Bring a document up to date after its file has changed; once more, if that happens meanwhile. */
   private async follow(tracked: Tracked): Promise<void> {
-    if (!tracked.document.isDirty) return this.documents.note(tracked)
-    if (setting<string>('merge', tracked.document.uri) === 'auto') await this.rebase(tracked, false)
+    const { document } = tracked
+    const isRunning = this.follows.has(document)
+    this.follows.set(document, true)
+    if (isRunning) return
+    try {
+      while (this.follows.get(document)) {
+        this.follows.set(document, false)
+        await this.catchUp(tracked)
+      }
+    } finally {
+      this.follows.delete(document)
+    }
+  }
+
+  private async catchUp(tracked: Tracked): Promise<void> {
+    const { document } = tracked
+    if (!document.isDirty) return this.documents.note(tracked)
+    if (setting<string>('merge', document.uri) !== 'auto') return
+    const isTyping = () => Date.now() - (this.changed.get(document) ?? 0) < PAUSE_MILLISECONDS
+    for (let pauses = 0; pauses < PAUSES_MAX && isTyping(); pauses++) {
+      await new Promise(resolve => setTimeout(resolve, PAUSE_MILLISECONDS))
+    }
+    await this.rebase(tracked, false)
   }
 
   private willSave(event: vscode.TextDocumentWillSaveEvent): void {
@@ -113,13 +146,12 @@ export class Saving implements vscode.Disposable {
 
   /** Return the edits that give the document the file's text. The merged text comes back after the save. */
   private stepAside(tracked: Tracked, disk: Known): vscode.TextEdit[] {
-    const sent = tracked.document.getText()
-    const back = merge(tracked.base!.text, sent, disk.text, NAMES).text
-    return this.begin(tracked, { sent, file: disk, back, isApplied: false })
+    return this.begin(tracked, tracked.document.getText(), disk, true)
   }
 
   private async save(tracked: Tracked): Promise<vscode.TextEdit[]> {
     const { document, connection, path } = tracked
+    await this.settlements.get(document) // the document's own text comes back first
     const base = tracked.base!
     const sent = document.getText()
     const bytes = await encode(sent, document)
@@ -129,7 +161,7 @@ export class Saving implements vscode.Disposable {
         connection.request<Outcome>('apply', {
           edits: [edit], message: `Save ${path}`, on_stale: 'merge', on_unsaved: 'ignore',
           return_content: true, request_id: requestId(),
-        }), // prettier-ignore
+        }),
       )
       const file = answer?.files[0]
       if (answer === undefined) return []
@@ -139,7 +171,7 @@ export class Saving implements vscode.Disposable {
         return []
       }
       if (file?.content === undefined || file.content === null) return []
-      return this.begin(tracked, { sent, file: await decode(bytesOf(file.content), document), isApplied: false })
+      return this.begin(tracked, sent, await decode(bytesOf(file.content), document), false)
     } catch (error) {
       if (error instanceof Unreachable) return []
       if (!(error instanceof Refusal)) throw error
@@ -153,24 +185,33 @@ export class Saving implements vscode.Disposable {
   private async mark(tracked: Tracked, sent: string): Promise<vscode.TextEdit[]> {
     const disk = await readDisk(tracked.document)
     if (disk === undefined) return []
-    const { text, conflicts } = merge(tracked.base!.text, sent, disk.text, NAMES)
-    const edits = this.begin(tracked, { sent, file: disk, back: text, isApplied: false })
-    if (conflicts > 0) {
+    if (merge(tracked.base!.text, sent, disk.text, NAMES).conflicts > 0) {
       warn(`${tracked.path} was not saved, because others have changed the same lines. Both are marked in the editor.`)
     }
-    return edits
+    return this.begin(tracked, sent, disk, true)
   }
 
-  private begin(tracked: Tracked, save: Save): vscode.TextEdit[] {
+  private begin(tracked: Tracked, sent: string, file: Known, isAside: boolean): vscode.TextEdit[] {
     const { document } = tracked
-    const edits = textEdits(save.sent, save.file.text)
-    if (save.file.eol !== document.eol) edits.push(vscode.TextEdit.setEndOfLine(save.file.eol))
-    save.isApplied = edits.length === 0
-    const limit = save.back === undefined ? SAVED_MILLISECONDS : PUT_BACK_MILLISECONDS
+    tracked.isAside = isAside
+    const spans = spansBetween(sent, file.text)
+    const save: Save = { sent, latest: sent, base: tracked.base!.text, file, isAside, spans, selections: selectionsOf(document) }
+    if (spans.length === 0) save.applied = sent
+    const limit = isAside ? PUT_BACK_MILLISECONDS : SAVED_MILLISECONDS
     save.timer = setTimeout(() => void this.settle(document, false), limit)
     clearTimeout(this.saves.get(document)?.timer)
     this.saves.set(document, save)
-    return edits
+    const edits = textEdits(sent, spans)
+    return file.eol === document.eol ? edits : [...edits, vscode.TextEdit.setEndOfLine(file.eol)]
+  }
+
+  private didChange({ document, contentChanges }: vscode.TextDocumentChangeEvent): void {
+    this.changed.set(document, Date.now())
+    const save = this.saves.get(document)
+    if (save === undefined || save.applied !== undefined) return
+    const text = document.getText()
+    if (text === save.file.text || areThese(contentChanges, save.spans)) save.applied = text
+    else save.latest = text
   }
 
   private async didSave(document: vscode.TextDocument): Promise<void> {
@@ -186,34 +227,107 @@ export class Saving implements vscode.Disposable {
     const tracked = this.documents.get(document)
     clearTimeout(save?.timer)
     this.saves.delete(document)
-    if (save === undefined || tracked === undefined) return
-    const { sent, file, back, isApplied } = save
-    const text = document.getText()
-    if (!isApplied && !hasSaved && back !== undefined) return // nothing has happened: the old base holds
-    // If VS Code has saved another text than ours, that is the file now, and the others' text comes back into it.
-    if (isApplied || !hasSaved) tracked.base = file
-    else tracked.base = { ...file, text, version: (await readDisk(document))?.version ?? file.version }
-    delete tracked.colliding
-    const wanted = merge(isApplied ? file.text : sent, text, back ?? file.text, NAMES).text
-    if (wanted !== text) {
-      const edit = new vscode.WorkspaceEdit()
-      edit.set(document.uri, textEdits(text, wanted))
-      await vscode.workspace.applyEdit(edit)
+    if (save === undefined || tracked === undefined) return this.settlements.get(document)
+    const settlement = this.conclude(tracked, save, hasSaved)
+    this.settlements.set(document, settlement)
+    await settlement
+    if (this.settlements.get(document) === settlement) this.settlements.delete(document)
+    const isDone = save.applied !== undefined || hasSaved
+    if (!document.isDirty) return
+    if (save.isAside) await (isDone ? this.follow(tracked) : this.repeat(document, () => this.follow(tracked)))
+    else if (!hasSaved || save.applied !== save.file.text) await this.repeat(document, () => document.save())
+  }
+
+  private async conclude(tracked: Tracked, save: Save, hasSaved: boolean): Promise<void> {
+    const { document } = tracked
+    const { sent, file, applied, isAside } = save
+    tracked.isAside = false
+    if (applied === undefined && isAside && !hasSaved) return // nothing has happened: the old base holds
+    tracked.base = file
+    if (hasSaved && applied !== file.text) {
+      // VS Code has written another text than ours, of the same size: that is the file now.
+      tracked.base = { ...file, text: applied ?? document.getText(), version: (await readDisk(document))?.version ?? file.version }
     }
+    delete tracked.colliding
+    if (applied === undefined) await change(document, text => merge(sent, text, goalOf(save), NAMES).text)
+    else await putBack(document, save, applied)
     this.documents.plan(tracked, 0)
     this.collisions.fire(tracked)
+  }
+
+  /** Try again after another extension, or the user, has changed the text behind us. */
+  private async repeat(document: vscode.TextDocument, step: () => PromiseLike<unknown>): Promise<void> {
     const repeats = this.repeats.get(document) ?? 0
-    if (back === undefined && document.isDirty && (!hasSaved || !isApplied) && repeats < SAVES_MAX) {
-      this.repeats.set(document, repeats + 1) // another extension, or the user, has changed the text behind us
-      await document.save()
-    }
+    this.repeats.set(document, repeats + 1)
+    if (repeats < REPEATS_MAX) await step()
   }
 }
 
-function textEdits(before: string, after: string): vscode.TextEdit[] {
-  return editsBetween(before, after).map(({ startLine, endLine, text }) =>
-    vscode.TextEdit.replace(new vscode.Range(startLine, 0, endLine, 0), text),
-  )
+/** Change the text of a document. If another changes it meanwhile, try again with its new text. */
+async function change(document: vscode.TextDocument, wanted: (text: string) => string): Promise<void> {
+  for (let tries = 0; tries < CHANGES_MAX && !document.isClosed; tries++) {
+    const before = document.getText()
+    const spans = spansBetween(before, wanted(before))
+    if (spans.length === 0) return
+    const edit = new vscode.WorkspaceEdit()
+    edit.set(document.uri, textEdits(before, spans))
+    if (await vscode.workspace.applyEdit(edit)) return
+  }
+}
+
+/** Return the text that a document is to have after a save. */
+function goalOf({ base, sent, latest, file, isAside }: Save): string {
+  return merge(isAside ? base : sent, latest, file.text, NAMES).text
+}
+
+/** Give a document its text, with the keys that were pressed since the edits, and put the cursors where they were. */
+async function putBack(document: vscode.TextDocument, save: Save, applied: string): Promise<void> {
+  const { sent, isAside, selections } = save
+  const goal = goalOf(save)
+  const toGoal = spansBetween(sent, goal)
+  const caret = selections.find(([editor]) => editor === vscode.window.activeTextEditor)?.[1][0]?.[1]
+  const carets = caret === undefined ? undefined : { base: moved(caret, spansBetween(sent, applied)), theirs: moved(caret, toGoal) }
+  await change(document, text => {
+    if (text === applied) return goal
+    return carry(applied, text, goal, carets) ?? merge(applied, text, goal, NAMES).text
+  })
+  if (!isAside) return
+  const toNow = spansBetween(goal, document.getText())
+  const positionOf = (offset: number) => document.positionAt(moved(moved(offset, toGoal), toNow))
+  for (const [editor, pairs] of selections) {
+    if (!vscode.window.visibleTextEditors.includes(editor)) continue
+    editor.selections = pairs.map(([anchor, active]) => new vscode.Selection(positionOf(anchor), positionOf(active)))
+  }
+}
+
+/** Return whether changes are the edits of these spans, perhaps moved by a key that was pressed before. */
+function areThese(changes: readonly vscode.TextDocumentContentChangeEvent[], spans: readonly Span[]): boolean {
+  const words = (pairs: [number, string][]) => JSON.stringify(pairs.sort(([, one], [, other]) => (one < other ? -1 : 1)))
+  return words(changes.map(({ rangeLength, text }) => [rangeLength, text])) === words(spans.map(({ start, end, text }) => [end - start, text]))
+}
+
+function selectionsOf(document: vscode.TextDocument): Save['selections'] {
+  const editors = vscode.window.visibleTextEditors.filter(editor => editor.document === document)
+  return editors.map(editor => [
+    editor,
+    editor.selections.map(({ anchor, active }) => [document.offsetAt(anchor), document.offsetAt(active)]),
+  ])
+}
+
+function textEdits(before: string, spans: readonly Span[]): vscode.TextEdit[] {
+  const starts = [0]
+  for (const line of linesOf(before)) starts.push(starts.at(-1)! + line.length)
+  const positionOf = (offset: number, from = 0) => {
+    let line = from
+    while (line + 2 < starts.length && starts[line + 1]! <= offset) line++
+    return new vscode.Position(line, offset - starts[line]!)
+  }
+  let line = 0
+  return spans.map(({ start, end, text }) => {
+    const first = positionOf(start, line)
+    line = first.line
+    return vscode.TextEdit.replace(new vscode.Range(first, positionOf(end, line)), text)
+  })
 }
 
 function inTime<T>(answer: Promise<T>): Promise<T | undefined> {

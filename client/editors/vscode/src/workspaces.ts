@@ -2,7 +2,7 @@
 
 import * as vscode from 'vscode'
 import { Connection, type State } from './connection'
-import { placeOf, rootOf } from './place'
+import { placeOf, realPath, rootOf } from './place'
 import type { DaemonEvent } from './protocol'
 
 export interface Located {
@@ -17,6 +17,7 @@ export function setting<T>(name: string, scope?: vscode.Uri): T {
 
 export class Workspaces implements vscode.Disposable {
   private readonly connections = new Map<string, Connection>()
+  private readonly reviewers = new Map<Connection, Connection>()
   private readonly events = new vscode.EventEmitter<{ connection: Connection; event: DaemonEvent }>()
   private readonly states = new vscode.EventEmitter<{ connection: Connection; state: State }>()
   readonly onEvent = this.events.event
@@ -35,6 +36,7 @@ export class Workspaces implements vscode.Disposable {
       if (!roots.has(root) && !this.holds(root)) {
         this.connections.delete(root)
         connection.dispose()
+        this.reviewers.get(connection)?.dispose()
         this.states.fire({ connection, state: 'closed' })
       }
     }
@@ -52,14 +54,25 @@ export class Workspaces implements vscode.Disposable {
     return this.connections.get(root)
   }
 
+  /** Return the connection for decisions, on the socket for reviewers. It is kept, because it may have been given the PIN. */
+  reviewer(connection: Connection, socket: string): Connection {
+    const known = this.reviewers.get(connection)
+    if (known !== undefined) return known
+    const options = () => ({ program: [], actor: setting<string>('actor'), start: false })
+    const reviewer = new Connection(connection.root, options, socket)
+    this.reviewers.set(connection, reviewer)
+    return reviewer
+  }
+
   dispose(): void {
-    for (const connection of this.connections.values()) connection.dispose()
+    for (const connection of [...this.connections.values(), ...this.reviewers.values()]) connection.dispose()
     this.events.dispose()
     this.states.dispose()
   }
 
   private get folders(): string[] {
-    return (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file').map(({ uri }) => uri.fsPath)
+    const local = (vscode.workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file')
+    return local.map(({ uri }) => realPath(uri.fsPath)).filter(folder => folder !== undefined)
   }
 
   /** Return whether a root is one of the window's folders, below one, or above one. */

@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { editsBetween, linesOf, merge, originsOf } from '../src/lines'
+import { carry, linesOf, merge, moved, originsOf, spansBetween } from '../src/lines'
 import { placeOf, rootOf, socketOf, versionOf } from '../src/place'
 
 const NAMES: [string, string] = ['ours', 'theirs']
@@ -34,12 +34,12 @@ function changed(random: Generator<number, never>, base: string): string {
 }
 
 function applied(before: string, after: string): string {
-  const lines = linesOf(before)
-  for (const { startLine, endLine, text } of editsBetween(before, after).reverse()) lines.splice(startLine, endLine - startLine, text)
-  return lines.join('')
+  let result = before
+  for (const { start, end, text } of spansBetween(before, after).reverse()) result = result.slice(0, start) + text + result.slice(end)
+  return result
 }
 
-test('the edits between two texts lead from the one to the other', () => {
+test('the spans between two texts lead from the one to the other', () => {
   const random = numbers(1)
   for (let round = 0; round < 2000; round++) {
     const before = text(random)
@@ -48,11 +48,30 @@ test('the edits between two texts lead from the one to the other', () => {
   }
 })
 
-test('the edits touch only the lines that differ', () => {
-  assert.deepEqual(editsBetween('1\n2\n3\n4\n', '1\nnew\n2\n4\n'), [
-    { startLine: 1, endLine: 1, text: 'new\n' },
-    { startLine: 2, endLine: 3, text: '' },
+test('the spans are the characters that differ, and no character or line end is split', () => {
+  assert.deepEqual(spansBetween('1\n2\n3\n4\n', '1\nnew\n2\n4\n'), [
+    { start: 2, end: 2, text: 'new\n' },
+    { start: 4, end: 6, text: '' },
   ])
+  assert.deepEqual(spansBetween('a word here\n', 'a longer word here\n'), [{ start: 2, end: 2, text: 'longer ' }])
+  assert.deepEqual(spansBetween('\u{1f600}\n', '\u{1f601}\n'), [{ start: 0, end: 2, text: '\u{1f601}' }])
+  assert.deepEqual(spansBetween('a\r\n', 'a\n'), [{ start: 1, end: 3, text: '\n' }])
+})
+
+test('an offset moves with its text', () => {
+  assert.equal(moved(0, [{ start: 0, end: 0, text: 'ONE ' }]), 4)
+  assert.equal(moved(5, [{ start: 0, end: 0, text: 'ONE ' }]), 9)
+  assert.equal(moved(2, [{ start: 0, end: 4, text: 'x' }]), 1)
+  assert.equal(moved(9, [{ start: 0, end: 4, text: 'x' }, { start: 8, end: 8, text: 'y' }]), 7)
+})
+
+test('a typed text is carried to its place in a text that was changed elsewhere, or to the caret', () => {
+  assert.equal(carry('1\n2\n3\n', '1\n2\n3x\n', 'new\n1\n2\n3\n'), 'new\n1\n2\n3x\n')
+  assert.equal(carry('1\n2\n3\n', '1\n2\n\n', 'new\n1\n2\n3\n'), 'new\n1\n2\n\n')
+  assert.equal(carry('a\n', 'ax\n', 'a word\n'), 'a wordx\n')
+  assert.equal(carry('a\n', 'ax\n', 'a word\n', { base: 1, theirs: 4 }), 'a woxrd\n')
+  assert.equal(carry('a\n', 'ax\n', 'a word\n', { base: 0, theirs: 0 }), 'a wordx\n')
+  assert.equal(carry('a\n', '\n', 'a word\n'), undefined)
 })
 
 test('a merge keeps what one side changed, and is the same from both sides', () => {
@@ -109,7 +128,7 @@ test('each line knows the line that it came from', () => {
 test('texts that differ in all of their many lines are compared in a short time', () => {
   const many = (mark: string) => Array.from({ length: 50000 }, (_, line) => `${mark} ${line}\n`).join('')
   const started = Date.now()
-  assert.equal(editsBetween(many('a'), many('b')).length, 1)
+  assert.equal(spansBetween(many('a'), many('b')).length, 1)
   assert.ok(Date.now() - started < 5000)
 })
 

@@ -1,7 +1,7 @@
 /** The tests that run in VS Code's extension host, in their order. Each has files of its own. */
 
 import * as assert from 'node:assert'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as vscode from 'vscode'
 import { Connection } from '../src/connection'
@@ -22,7 +22,11 @@ function test(name: string, body: () => Promise<void>): void {
   tests.push([name, body])
 }
 
-const root = () => vscode.workspace.workspaceFolders![0]!.uri.fsPath
+const folderOf = (name: string) => vscode.workspace.workspaceFolders!.find(each => each.name === name)!.uri.fsPath
+const root = () => folderOf('workspace')
+/** Return the nodes of the first workspace in a tree: the window has two. */
+const top = async <Node>(tree: vscode.TreeDataProvider<Node>) =>
+  (await tree.getChildren({ kind: 'root', connection: editor } as Node))!
 const fileOf = (name: string) => join(root(), name)
 const contentOf = (name: string) => readFileSync(fileOf(name), 'utf8')
 const sleep = (milliseconds: number) => new Promise(resolve => setTimeout(resolve, milliseconds))
@@ -47,14 +51,15 @@ async function opened(name: string, text = TEN): Promise<[vscode.TextDocument, v
 
 /** Type a line at the end of a document. */
 async function type(shown: vscode.TextEditor, text: string): Promise<void> {
-  assert.ok(await shown.edit(edit => edit.insert(new vscode.Position(shown.document.lineCount - 1, 0), text)))
+  // An edit fails if the document changes meanwhile, for example by a merge.
+  await until(async () => await shown.edit(edit => edit.insert(new vscode.Position(shown.document.lineCount - 1, 0), text)))
 }
 
 const replaceLine = (shown: vscode.TextEditor, line: number, text: string) =>
   shown.edit(edit => edit.replace(shown.document.lineAt(line).range, text))
 
 const agentReplaces = (path: string, old: string, text: string, more = {}) =>
-  agent.request<Outcome>('apply', { edits: [{ op: 'replace', path, old, new: text }], ...more })
+  agent.request<Outcome>('apply', { edits: [{ op: 'replace', path, old, new: text, guard: 'text' }], ...more })
 
 /** Change a setting of the workspace while a function runs. */
 async function withSetting(name: string, value: unknown, body: () => Promise<void>): Promise<void> {
@@ -148,6 +153,74 @@ test('the same lines get conflict markers on the new base, and nothing is overwr
     assert.equal((await newest()).actor, 'vscode')
     await vscode.commands.executeCommand('workbench.action.closeActiveEditor')
   }
+})
+
+test('auto-save and the edits of an agent go on side by side', async () => {
+  await withSetting('files.autoSave', 'afterDelay', () =>
+    withSetting('files.autoSaveDelay', 50, async () => {
+      const [document, shown] = await opened('auto.txt')
+      for (let round = 0; round < 8; round++) {
+        await type(shown, `mine ${round}\n`)
+        await agentReplaces('auto.txt', round === 0 ? 'line 0' : `theirs ${round - 1}`, `theirs ${round}`)
+        await sleep(30 * round)
+      }
+      const expected = TEN.replace('line 0', 'theirs 7') + [...Array(8).keys()].map(round => `mine ${round}\n`).join('')
+      await until(() => !document.isDirty && contentOf('auto.txt') === expected && document.getText() === expected)
+    }),
+  )
+})
+
+test('a text of 1 MiB, with 20 changes a second, loses neither these nor the edits of an agent', async () => {
+  const lines = [...Array(16384).keys()].map(at => `line ${at} ${'x'.repeat(52)}\n`)
+  const [document, shown] = await opened('large.txt', lines.join(''))
+  let slowest = 0
+  const typed = [...Array(40).keys()].map(at => `typed ${at}\n`)
+  const typing = (async () => {
+    for (const text of typed) {
+      const started = Date.now()
+      await type(shown, text)
+      slowest = Math.max(slowest, Date.now() - started)
+      await sleep(50)
+    }
+  })()
+  for (let at = 0; at < 5; at++) {
+    await sleep(300)
+    await agentReplaces('large.txt', lines[1000 * at]!, `agent ${at}\n`)
+  }
+  await typing
+  const expected = lines.map((line, at) => (at % 1000 === 0 && at < 5000 ? `agent ${at / 1000}\n` : line)).concat(typed).join('')
+  await until(() => document.getText() === expected)
+  await until(async () => (await document.save()) && !document.isDirty).catch(error => {
+    console.log('DEBUG ' + JSON.stringify([document.isDirty, contentOf('large.txt') === expected, document.getText() === expected]))
+    throw error
+  })
+  assert.equal(contentOf('large.txt'), expected)
+  console.log(`the slowest change took ${slowest} ms`)
+})
+
+test('a merge into an unsaved document leaves the cursor at its text, and loses no key', async () => {
+  const [document, shown] = await opened('cursor.txt')
+  await replaceLine(shown, 5, 'one two')
+  shown.selection = new vscode.Selection(5, 4, 5, 4)
+  await agentReplaces('cursor.txt', 'line 0\n', 'two\nlines\n')
+  await until(() => document.lineAt(0).text === 'two' && document.lineAt(6).text === 'one two')
+  await until(() => shown.selection.isEqual(new vscode.Selection(6, 4, 6, 4)))
+  const typed = 'abcdefghij'
+  const typing = (async () => {
+    for (const text of typed) {
+      await vscode.commands.executeCommand('type', { text })
+      await sleep(330) // about as long as a merge waits for a pause in typing
+    }
+  })()
+  for (let at = 0; at < 10; at++) {
+    await agentReplaces('cursor.txt', at === 0 ? 'two\n' : `agent ${at - 1}\n`, `agent ${at}\n`)
+    await sleep(300)
+  }
+  await typing
+  const sorted = (text: string) => [...text].sort().join('')
+  const expected = TEN.replace('line 0', 'agent 9\nlines').replace('line 5', sorted(`one ${typed}two`))
+  const text = () => document.getText().replace(/^one.*$/m, sorted)
+  await until(() => text() === expected).catch(() => assert.equal(text(), expected))
 })
 
 test('a shell that writes just before the save is merged', async () => {
@@ -305,13 +378,15 @@ test('a new file, and one that was deleted meanwhile, are saved', async () => {
   assert.equal(contentOf('gone.txt'), TEN + 'mine\n')
 })
 
+const here = () => ({ kind: 'root' as const, connection: editor })
+
 /** Return the children of a node of a tree, as their labels. */
 async function labels<Node>(tree: vscode.TreeDataProvider<Node>, node?: Node): Promise<string[]> {
   const nodes = (await tree.getChildren(node))!
   return Promise.all(
     nodes.map(async each => {
       const item = await tree.getTreeItem(each)
-      return typeof item.label === 'string' ? item.label : vscode.workspace.asRelativePath(item.resourceUri!)
+      return typeof item.label === 'string' ? item.label : vscode.workspace.asRelativePath(item.resourceUri!, false)
     }),
   )
 }
@@ -341,24 +416,24 @@ test('the view of transactions has each with its files, and folds repeated saves
   }
   const edits = [write('a/one.txt', '1\n'), write('a/two.txt', '2\n')]
   const { transaction } = await agent.request<Outcome>('apply', { edits, message: 'two files\n\nof one edit' })
-  const [first, run] = (await parts.history.getChildren())!
+  const [first, run] = (await top(parts.history))
   assert.equal(parts.history.getTreeItem(first!).label, `${transaction!.seq} two files`)
   assert.match(parts.history.getTreeItem(first!).description as string, /^agent, now/)
   assert.deepEqual(await labels(parts.history, first), ['a/one.txt', 'a/two.txt'])
   assert.match(parts.history.getTreeItem(run!).description as string, /^3 times, vscode/)
   assert.equal((await parts.history.getChildren(run))!.length, 3)
   await command('follow')
-  assert.deepEqual((await labels(parts.history)).slice(0, 1), ['Save fold.txt'])
+  assert.deepEqual((await labels(parts.history, here())).slice(0, 1), ['Save fold.txt'])
   await command('followNot')
-  const before = (await parts.history.getChildren())!.length
+  const before = (await top(parts.history)).length
   await command('more')
-  assert.ok((await parts.history.getChildren())!.length > before)
+  assert.ok((await top(parts.history)).length > before)
 })
 
 test('a change is shown as a diff, and a transaction as the diff of its files', async () => {
   await agent.request('apply', { edits: [write('d/one.txt', 'old\n'), write('d/two.txt', 'old\n')] })
   await agent.request('apply', { edits: [write('d/one.txt', 'new\n'), { op: 'move', path: 'd/two.txt', to: 'd/moved.txt' }] })
-  const [transaction] = (await parts.history.getChildren())!
+  const [transaction] = (await top(parts.history))
   const changes = (await parts.history.getChildren(transaction))!
   const sides = async (node: unknown) => {
     await command('diff', node)
@@ -376,10 +451,11 @@ test('a change is shown as a diff, and a transaction as the diff of its files', 
 test('an undo takes back one transaction, in all or one of its files, and a redo brings it back', async () => {
   await agent.request('apply', { edits: [write('u/one.txt', TEN), write('u/two.txt', TEN)] })
   await agent.request('apply', { edits: [write('u/one.txt', 'new\n'), write('u/two.txt', 'new\n')] })
-  const [transaction] = (await parts.history.getChildren())!
+  const [transaction] = (await top(parts.history))
   const [change] = (await parts.history.getChildren(transaction))!
   await command('undoFile', change)
   assert.deepEqual([contentOf('u/one.txt'), contentOf('u/two.txt')], [TEN, 'new\n'])
+  await vscode.window.showTextDocument(vscode.Uri.file(fileOf('u/one.txt')))
   await command('undo', transaction)
   assert.deepEqual([contentOf('u/one.txt'), contentOf('u/two.txt')], [TEN, TEN])
   await command('redo')
@@ -405,7 +481,7 @@ test('a session is reviewed, published and rolled back, and the work of others s
   await agent.request('apply', { edits: [write('s/two.txt', TEN)], session: 'robot' })
   await agentReplaces('s/one.txt', 'line 9', 'of another')
   const find = async () =>
-    (await parts.sessions.getChildren())!.find(node => parts.sessions.getTreeItem(node).label === 'robot')
+    (await top(parts.sessions)).find(node => parts.sessions.getTreeItem(node).label === 'robot')
   const session = (await find())!
   assert.equal(parts.sessions.getTreeItem(session).contextValue, 'session')
   assert.equal((await labels(parts.sessions, session)).length, 2)
@@ -415,7 +491,7 @@ test('a session is reviewed, published and rolled back, and the work of others s
   const { transactions } = await agent.request<{ transactions: Transaction[] }>('log', { session: 'robot' })
   assert.ok(transactions.every(({ published }) => published !== undefined))
   await agent.request('apply', { edits: [write('s/three.txt', TEN)], session: 'robot' })
-  const changed = await find()
+  const changed = (await find())!
   const asked = await answering('OK', () => command('rollback', changed))
   assert.match(asked[0]!, /s\/three.txt/)
   await assert.rejects(async () => contentOf('s/three.txt'))
@@ -449,7 +525,7 @@ test('a badge marks the files that others have changed, until they are seen', as
 /** Have the agent propose an edit, and return its node and that of its file in the view. */
 async function proposed(edit: object, message: string): Promise<[ProposalNode, FileNode]> {
   const { proposal } = await agent.request<Outcome>('apply', { edits: [edit], message, propose: true })
-  const nodes = (await parts.proposals.getChildren()) as ProposalNode[]
+  const nodes = (await top(parts.proposals)) as ProposalNode[]
   const node = nodes.find(each => each.proposal.proposal === proposal!.proposal)!
   const [file] = (await parts.proposals.getChildren(node)) as FileNode[]
   return [node, file!]
@@ -474,7 +550,7 @@ test('a proposal is listed with its files and hunks, and decided hunk by hunk, w
   const shown = await agent.request<Proposal & { decisions: { comment: string }[] }>('proposal.get', { proposal: node.proposal.proposal })
   assert.equal(shown.state, 'partly')
   assert.equal(shown.decisions.at(-1)!.comment, 'not this one')
-  assert.ok(!(await labels(parts.proposals)).includes(`${node.proposal.proposal} capitals`))
+  assert.ok(!(await labels(parts.proposals, here())).includes(`${node.proposal.proposal} capitals`))
 })
 
 test('the right side of a proposal is the reviewer’s to edit, and an approval lands that text', async () => {
@@ -503,10 +579,10 @@ test('a proposal of a new file and a rejected one', async () => {
   assert.equal(contentOf('p/new.txt'), 'new\n')
   const [refused] = await proposed(write('p/new.txt', 'newer\n'), 'newer')
   await answering(undefined, () => command('proposal.reject', refused))
-  assert.ok((await labels(parts.proposals)).includes(`${refused.proposal.proposal} newer`), 'no comment: nothing was to happen')
+  assert.ok((await labels(parts.proposals, here())).includes(`${refused.proposal.proposal} newer`), 'no comment: nothing was to happen')
   await answering('', () => command('proposal.reject', refused))
   assert.equal(contentOf('p/new.txt'), 'new\n')
-  assert.deepEqual(await labels(parts.proposals), [])
+  assert.deepEqual(await labels(parts.proposals, here()), [])
 })
 
 test('an approval of a view that has changed lands nothing', async () => {
@@ -519,9 +595,46 @@ test('an approval of a view that has changed lands nothing', async () => {
   const [, right] = proposedSides(file)
   await replaceLine(await vscode.window.showTextDocument(right), 0, 'of both')
   await agentReplaces('p/three.txt', 'line 9', 'of another')
-  const [now] = (await parts.proposals.getChildren()) as ProposalNode[]
+  const [now] = (await top(parts.proposals)) as ProposalNode[]
   await command('proposal.approve', now)
   assert.equal(contentOf('p/three.txt'), own.replace('line 9', 'of another'))
+})
+
+test('decisions go to the socket for reviewers, which asks for the PIN once', async () => {
+  const other = parts.workspaces.get(realpathSync(folderOf('second')))!
+  await until(() => other.state === 'ready')
+  const author = new Connection(other.root, () => ({ program: [], actor: 'agent', start: false }))
+  for (const name of ['one.txt', 'two.txt']) await author.request('apply', { edits: [write(name, TEN)], message: name, propose: true })
+  const nodes = (await parts.proposals.getChildren({ kind: 'root', connection: other })) as ProposalNode[]
+  assert.deepEqual(nodes.map(({ proposal }) => proposal.message), ['two.txt', 'one.txt'])
+  const asked = await answering('1234', async () => {
+    for (const node of nodes) await command('proposal.approve', node)
+  })
+  assert.equal(asked.length, 1)
+  for (const name of ['one.txt', 'two.txt']) assert.equal(readFileSync(join(other.root, name), 'utf8'), TEN)
+  author.dispose()
+})
+
+test('each repository of the window has its daemon, and other folders have none', async () => {
+  const [loose, , second] = ['loose', 'workspace', 'second'].map(name => realpathSync(folderOf(name)))
+  assert.deepEqual(parts.workspaces.all.map(({ root }) => root), [second, realpathSync(root())])
+  const other = parts.workspaces.get(second!)!
+  await until(() => other.state === 'ready')
+  const trees = [parts.history, parts.sessions]
+  for (const tree of trees) assert.deepEqual(await labels(tree as typeof parts.history), ['second', 'workspace'])
+  for (const folder of [loose!, second!]) {
+    writeFileSync(join(folder, 'file.txt'), TEN)
+    const document = await vscode.workspace.openTextDocument(join(folder, 'file.txt'))
+    const shown = await vscode.window.showTextDocument(document, { preview: false })
+    if (folder === second) await until(() => parts.documents.get(document)?.base)
+    await type(shown, 'mine\n')
+    assert.ok(await document.save())
+    assert.equal(readFileSync(join(folder, 'file.txt'), 'utf8'), TEN + 'mine\n')
+    assert.equal(parts.documents.get(document) === undefined, folder === loose)
+  }
+  const { transactions } = await other.request<{ transactions: Transaction[] }>('log', { limit: 1 })
+  assert.deepEqual([transactions[0]!.message, transactions[0]!.actor], ['Save file.txt', 'vscode'])
+  await other.request('shutdown')
 })
 
 test('without a daemon VS Code saves as ever, and a killed daemon is started again', async () => {
@@ -535,6 +648,15 @@ test('without a daemon VS Code saves as ever, and a killed daemon is started aga
     assert.ok(await document.save())
     assert.equal(contentOf('offline.txt'), TEN + 'mine\n')
   })
+  const program = (value: unknown) => vscode.workspace.getConfiguration().update('editd.program', value, vscode.ConfigurationTarget.Global)
+  let states = 0
+  editor.onState(() => states++)
+  await program(['no-such-editctl'])
+  await assert.rejects(editor.request('status'), /no-such-editctl was not found/)
+  assert.match(parts.status.tooltip as string, /no-such-editctl was not found/)
+  await sleep(500)
+  assert.ok(states < 10, `${states} states in half a second`)
+  await program(undefined)
   await type(shown, 'more\n')
   const started = Date.now()
   await document.save()
@@ -550,18 +672,31 @@ test('without a daemon VS Code saves as ever, and a killed daemon is started aga
   await agent.request('shutdown')
 })
 
+test('a window without a repository is idle', async () => {
+  const names = vscode.workspace.workspaceFolders!.map(({ name }) => name)
+  assert.deepEqual(names, ['loose', 'workspace', 'second'])
+  vscode.workspace.updateWorkspaceFolders(2, 1)
+  await until(() => parts.workspaces.all.length === 1)
+  vscode.workspace.updateWorkspaceFolders(1, 1)
+  await until(() => parts.workspaces.all.length === 0)
+  assert.deepEqual(await parts.history.getChildren(), [])
+  await until(() => editor.state === 'closed')
+})
+
 export async function run(): Promise<void> {
   parts = (await vscode.extensions.getExtension<Parts>('editd.editd')!.activate())!
-  editor = parts.workspaces.all[0]!
+  editor = parts.workspaces.get(realpathSync(root()))!
   agent = new Connection(editor.root, () => ({ program: [], actor: 'agent', start: false }))
   agent.onEvent(({ transaction }) => transaction && transactions.push(transaction))
   await until(() => editor.state === 'ready')
   let failures = 0
-  for (const [name, body] of tests) {
+  const only = new RegExp(process.env.EDITD_TEST_ONLY ?? '')
+  for (const [name, body] of tests.filter(([name]) => only.test(name))) {
+    const started = Date.now()
     const limit = sleep(TEST_MILLISECONDS).then(() => Promise.reject(new Error('it takes too long')))
-    const failure = await Promise.race([body(), limit]).then(() => '', (error: Error) => error.stack ?? String(error)) // prettier-ignore
+    const failure = await Promise.race([body(), limit]).then(() => '', (error: Error) => error.stack ?? String(error))
     if (failure !== '') failures++
-    console.log(`test: ${JSON.stringify({ name, failure })}`)
+    console.log(`test: ${JSON.stringify({ name, failure, milliseconds: Date.now() - started })}`)
     await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor')
     await vscode.commands.executeCommand('workbench.action.closeAllEditors')
   }
