@@ -104,10 +104,10 @@ class Neovim:
         """Answer the next questions so, by the item; None: turn away."""
         self.lua("_G.choice = ... return true", choice)
 
-    def until(self, condition: str) -> Any:
+    def until(self, condition: str, *arguments: object) -> Any:
         """Wait until a Lua expression holds, and return its value."""
         end = time.monotonic() + SECONDS
-        while not (value := self.lua(condition)):
+        while not (value := self.lua(condition, *arguments)):
             assert time.monotonic() < end, f"{condition} never was; said: {self.said()}"
             time.sleep(0.005)
         return value

@@ -53,3 +53,11 @@ def other(shared: Workplace) -> Iterator[Client]:
     """Somebody else."""
     with shared.client() as client:
         yield client
+
+
+@pytest.fixture
+def defaults(vim: Neovim) -> Iterator[None]:
+    """The default settings, in place of those of the shared editor."""
+    vim.command("lua require('editd').setup{}")
+    yield
+    vim.command("lua require('editd').setup{merge = 'ask'}")

@@ -15,21 +15,14 @@ from neovim import PROGRAM, TEN, Neovim, neovim, opened
 from workplace import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from editd.wire import messages
     from editd_client.client import Client
     from workplace import Workplace
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)")
-
-
-@pytest.fixture(autouse=True)
-def auto(vim: Neovim) -> Iterator[None]:
-    """The default settings, in place of those of the shared editor."""
-    vim.command("lua require('editd').setup{}")
-    yield
-    vim.command("lua require('editd').setup{merge = 'ask'}")
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)"),
+    pytest.mark.usefixtures("defaults"),
+]
 
 
 def held(other: Client, path: str) -> list[messages.DocumentEntry]:

@@ -391,6 +391,9 @@ end
 connection.on_event(function(daemon, event)
   if event.event == 'transaction' then
     on_transaction(daemon, event.transaction)
+    local about = { pattern = 'EditdTransaction', modeline = false }
+    about.data = vim.fn.has('nvim-0.8') == 1 and event.transaction or nil
+    api.nvim_exec_autocmds('User', about)
   elseif event.event == 'connected' or event.event == 'resync' then
     for _, buf in ipairs(M.all(daemon.root)) do
       M.look(buf)
@@ -403,7 +406,9 @@ end)
 
 --- Follow the open buffers, and those that will be read.
 function M.start()
-  require('editd.holds')
+  for _, listener in ipairs({ 'holds', 'review', 'unreviewed' }) do
+    require('editd.' .. listener)
+  end
   local readers = api.nvim_create_augroup('editd', { clear = true })
   api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufFilePost' }, {
     group = readers,

@@ -2,7 +2,9 @@
 local buffers = require('editd.buffers')
 local connection = require('editd.connection')
 local hunks = require('editd.hunks')
+local review = require('editd.review')
 local tell = require('editd.tell')
+local unreviewed = require('editd.unreviewed')
 local views = require('editd.views')
 local workspace = require('editd.workspace')
 
@@ -138,6 +140,51 @@ function verbs.reload()
   if state_here() then
     require('editd.saving').reload(api.nvim_get_current_buf())
   end
+end
+
+function verbs.proposals(daemon)
+  review.list(daemon)
+end
+
+verbs['next'] = function(daemon)
+  review.next(daemon)
+end
+
+local function comment_of(words)
+  return #words > 0 and table.concat(words, ' ') or nil
+end
+
+function verbs.approve(_, words)
+  review.approve(comment_of(words))
+end
+
+function verbs.reject(_, words)
+  review.reject(comment_of(words))
+end
+
+function verbs.reviewed(daemon)
+  if state_here() then
+    unreviewed.mark(daemon)
+  end
+end
+
+verbs['undo-hunk'] = function(daemon, _, bang)
+  local state = state_here()
+  if state then
+    unreviewed.undo_hunk(daemon, state, function(err, params)
+      if err then
+        tell.refusal(err)
+      else
+        params.on_conflict = bang and 'force' or nil
+        M.undo(daemon, params)
+      end
+    end)
+  end
+end
+
+--- Let the user choose a transaction, and show it.
+function verbs.pick(daemon, words)
+  views.pick(daemon, words[1] == '%' and state_here() and state_here().path or nil)
 end
 
 function verbs.status(daemon)

@@ -19,7 +19,11 @@ M.defaults = {
     others_only = true, -- no lines by this actor
     recent_hours = 24, -- no older lines
   },
-  icons = { stale = '!', virtual = '▎' },
+  signs = {
+    enabled = true, -- signs beside lines that sessions have written and no person has reviewed
+    mappings = true, -- ]e and [e go to them, if nothing else is mapped to these keys
+  },
+  icons = { stale = '!', virtual = '▎', unreviewed = '┃' },
 }
 
 M.values = vim.deepcopy(M.defaults)

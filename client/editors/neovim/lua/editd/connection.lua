@@ -38,6 +38,14 @@ function M.of(root)
   return connections[root]
 end
 
+--- Return a connection to the reviewers' own socket of the workspace `root`, for decisions alone.
+function M.for_review(root, socket)
+  local name = root .. '\0review'
+  local one = M.of(name)
+  one.root, one.socket = root, socket
+  return one
+end
+
 --- Return all connections.
 function M.all()
   return vim.tbl_values(connections)
@@ -74,7 +82,7 @@ function Connection:request(method, params, callback)
   end
   self.queue[#self.queue + 1] = ask
   if self.state ~= 'connecting' then
-    self:open(true)
+    self:open(not self.socket)
   end
 end
 
@@ -85,7 +93,7 @@ function Connection:open(may_start)
   end
   self:stop_timer()
   self.state = 'connecting'
-  self:connect(workspace.socket(self.root), function(why)
+  self:connect(self.socket or workspace.socket(self.root), function(why)
     if may_start and config.values.start then
       self:start()
     else
@@ -216,6 +224,19 @@ end
 function Connection:ready(hello)
   self.state, self.failures, self.hello, self.why = 'ready', 0, hello, nil
   self.head = hello.head
+  if not self.socket then
+    self:follow()
+  end
+  local queue = self.queue
+  self.queue = {}
+  for _, ask in ipairs(queue) do
+    self:send(ask)
+  end
+  self:tell({ event = 'connected' })
+end
+
+--- Request the events from now on, and the newest transactions.
+function Connection:follow()
   self:send({ method = 'subscribe', params = {}, callback = function(err, result)
     if not err then
       self.head = math.max(self.head or 0, result.head)
@@ -226,12 +247,6 @@ function Connection:ready(hello)
       self.recent[transaction.seq] = transaction
     end
   end, again = false })
-  local queue = self.queue
-  self.queue = {}
-  for _, ask in ipairs(queue) do
-    self:send(ask)
-  end
-  self:tell({ event = 'connected' })
 end
 
 function Connection:send(ask)
@@ -254,6 +269,9 @@ function Connection:take(message)
 end
 
 function Connection:tell(event)
+  if self.socket then
+    return -- the workspace's other connection has the events
+  end
   if event.event == 'transaction' then
     local seq = event.transaction.seq
     self.head = math.max(self.head or 0, seq)
@@ -284,8 +302,8 @@ function Connection:lost(why)
   self:tell({ event = 'lost' })
   -- A daemon that was stopped on purpose is not started again at once, but by a save or by another program.
   if #self.queue > 0 then
-    self:open(true)
-  else
+    self:open(not self.socket)
+  elseif not self.socket then
     self:retry(not by_intent)
   end
 end
@@ -299,7 +317,9 @@ function Connection:failed(why)
     ask.callback(unreachable(why))
   end
   self:tell({ event = 'lost' })
-  self:retry(false)
+  if not self.socket then
+    self:retry(false)
+  end
 end
 
 function Connection:retry(may_start)

@@ -31,6 +31,10 @@ function M.statusline(buf)
   if state.saving then
     text = text .. ' saving'
   end
+  local proposals = require('editd.review').count(state.root)
+  if proposals > 0 then
+    text = text .. ' ' .. proposals .. (proposals == 1 and ' proposal' or ' proposals')
+  end
   if state.stale then
     text = text .. ' ' .. config.values.icons.stale .. 'stale'
   end

@@ -1,11 +1,13 @@
 --- Views in buffers of their own: the log, a transaction, a diff, the authors of lines.
 local connection = require('editd.connection')
+local hunks = require('editd.hunks')
 local tell = require('editd.tell')
 
 local M = {}
 
 local api = vim.api
 local present = connection.present
+local live = {} -- buffer number -> the log that it shows: daemon, limit, path
 
 --- Return a time of the wire in local time, to the minute.
 function M.clock(time)
@@ -80,17 +82,19 @@ local function wrap(daemon, callback)
   end
 end
 
+local function log_lines(result, limit)
+  local lines = vim.tbl_map(log_line, result.transactions)
+  if result.more then
+    lines[#lines + 1] = '       … older ones: :Editd log ' .. limit * 4
+  end
+  return #lines > 0 and lines or { 'No transactions yet.' }
+end
+
 --- Show the newest `limit` transactions, only of `path` if given. <CR> shows one, u undoes it.
 function M.log(daemon, limit, path)
   daemon:request('log', { limit = limit, path = path }, wrap(daemon, function(result)
-    local lines = {}
-    for _, transaction in ipairs(result.transactions) do
-      lines[#lines + 1] = log_line(transaction)
-    end
-    if result.more then
-      lines[#lines + 1] = '       … older ones: :Editd log ' .. limit * 4
-    end
-    local buf = M.show('log', #lines > 0 and lines or { 'No transactions yet.' }, 'editdlog')
+    local buf = M.show('log', log_lines(result, limit), 'editdlog')
+    live[buf] = { daemon = daemon, limit = limit, path = path }
     local function under_cursor(act)
       return function()
         local seq = tonumber(api.nvim_get_current_line():match('^%s*(%d+)'))
@@ -108,6 +112,46 @@ function M.log(daemon, limit, path)
     vim.b[buf].editd_root = daemon.root
   end))
 end
+
+--- Fill the log in `buf` again; the cursor stays on its transaction.
+local function follow(buf, log)
+  log.daemon:request('log', { limit = log.limit, path = log.path }, function(err, result)
+    if err or not api.nvim_buf_is_loaded(buf) or live[buf] ~= log then
+      return
+    end
+    vim.bo[buf].modifiable = true
+    hunks.put(buf, log_lines(result, log.limit))
+    vim.bo[buf].modifiable, vim.bo[buf].modified = false, false
+  end)
+end
+
+--- Let the user choose one of the newest transactions, only of `path` if given, and show it.
+function M.pick(daemon, path)
+  daemon:request('log', { limit = 200, path = path }, wrap(daemon, function(result)
+    vim.ui.select(result.transactions, {
+      prompt = 'Transactions:',
+      kind = 'editd_transaction',
+      format_item = log_line,
+    }, function(transaction)
+      if transaction then
+        M.transaction(daemon, transaction.seq)
+      end
+    end)
+  end))
+end
+
+connection.on_event(function(daemon, event)
+  if event.event ~= 'transaction' and event.event ~= 'connected' and event.event ~= 'resync' then
+    return
+  end
+  for buf, log in pairs(live) do
+    if not api.nvim_buf_is_valid(buf) then
+      live[buf] = nil
+    elseif log.daemon == daemon then
+      follow(buf, log)
+    end
+  end
+end)
 
 --- Show one transaction with its changes.
 function M.transaction(daemon, tx)

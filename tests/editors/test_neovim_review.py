@@ -1,0 +1,246 @@
+"""Reviewing in Neovim: proposals side by side, unreviewed lines, hunks, and the log as it grows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from neovim import PLUGIN, PROGRAM, TEN, Neovim, neovim, opened
+from reviewers import PIN, config_folder, set_pin
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from editd.wire import messages
+    from editd_client.client import Client
+    from workplace import Workplace
+
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)"),
+    pytest.mark.usefixtures("defaults"),
+]
+AUTHOR = {
+    f"GIT_{who}_{what}": "ann@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+SIGNS = "vim.api.nvim_buf_get_extmarks(0, vim.api.nvim_create_namespace('editd_unreviewed'), 0, -1, {})"
+
+
+@pytest.fixture
+def agent(shared: Workplace) -> Iterator[Client]:
+    """An author in a session, whose process is kin of the editor's."""
+    set_pin(shared)
+    with shared.client() as client:
+        client.session_open("agent", actor="claude")
+        yield client
+        client.session_close("agent")
+
+
+def proposed(agent: Client, edits: Sequence[Any], message: str = "Slow networks") -> int:
+    made = agent.apply(edits, propose=True, message=message).proposal
+    assert not isinstance(made, int)
+    assert made
+    number: int | None = made.proposal
+    assert number is not None
+    return number
+
+
+def shown(vim: Neovim, number: int, path: str) -> None:
+    """Press <CR> on the entry of the quickfix list, and wait for both sides."""
+    vim.command("Editd proposals")
+    vim.until("vim.bo.buftype == 'quickfix'")
+    vim.command(f"call search('{path}')")
+    vim.call("nvim_input", "<CR>")
+    vim.until(f"vim.fn.expand('%') == 'editd://proposal/{number}/{path}'")
+
+
+def state_of(agent: Client, number: int) -> messages.ProposalGetResult:
+    found: messages.ProposalGetResult = agent.proposal_get(number)
+    return found
+
+
+def test_a_proposal_is_shown_side_by_side_and_lands_with_the_reviewers_text(
+    vim: Neovim, shared: Workplace, agent: Client
+) -> None:
+    file = opened(vim, shared, "landed.txt")
+    edits = [replace("landed.txt", "line 2\n", "two\n"), replace("landed.txt", "line 9\n", "nine\n")]
+    number = proposed(agent, edits)
+    vim.until("require('editd').statusline():find('1 proposal', 1, true)")
+    vim.command("Editd proposals")
+    vim.until("vim.bo.buftype == 'quickfix'")
+    assert f"{number} by claude/agent: Slow networks (+2 -2)" in vim.lines[0]
+    vim.command("cclose")
+    vim.command("call setline(1, 'typed')")
+    shown(vim, number, "landed.txt")
+    assert "landed.txt has changes here that are not saved" in vim.said()[-1]
+    assert vim.lua("#vim.api.nvim_list_tabpages()") == 2
+    assert vim.lua("vim.wo.diff")
+    assert vim.lines == TEN.replace("line 2\n", "two\n").replace("line 9\n", "nine\n").splitlines()
+    vim.command("2\ndiffget\ncall setline(9, 'neun')")
+    assert vim.lines[1] == "line 2"
+    vim.lua("_G.pin = ... return true", PIN)
+    vim.command("Editd approve Only the ninth")
+    vim.until("#vim.api.nvim_list_tabpages() == 1")
+    assert file.read_text() == TEN.replace("line 9", "neun")
+    landed = agent.log(limit=1).transactions[0]
+    assert vim.said()[-1] == f"editd: proposal {number} has landed as {landed.seq}"
+    assert (landed.actor, landed.modified) == ("claude", True)
+    assert state_of(agent, number).decisions[-1].comment == "Only the ninth"
+    vim.command("cclose")
+    vim.until("not require('editd').statusline():find('proposal')")
+    vim.until("vim.fn.getline(9) == 'neun'")
+    assert vim.lines[0] == "typed"
+
+
+def test_all_files_are_shown_before_a_proposal_lands_unasked_and_a_rejection_says_why(
+    vim: Neovim, shared: Workplace, agent: Client
+) -> None:
+    opened(vim, shared, "first.txt")
+    number = proposed(agent, [replace("first.txt", "line 1\n", "1\n"), write("second.txt", "new\n")])
+    vim.lua("_G.pin = ... return true", PIN)
+    vim.command("Editd next")
+    vim.until(f"vim.fn.expand('%') == 'editd://proposal/{number}/first.txt'")
+    vim.command("Editd approve")
+    assert vim.lua("_G.asked")[-1]["prompt"] == "1 file has not been shown:"
+    assert state_of(agent, number).state == "open"
+    vim.command("Editd next")
+    assert vim.lua("vim.fn.expand('%')") == f"editd://proposal/{number}/second.txt"
+    assert vim.lines == ["new"]
+    vim.command("Editd reject Use the helper")
+    vim.until("#vim.api.nvim_list_tabpages() == 1")
+    rejected = state_of(agent, number)
+    assert (rejected.state, rejected.decisions[-1].comment) == ("rejected", "Use the helper")
+    assert "second.txt" not in shared.files()
+    vim.command("Editd approve")
+    assert "this tab shows no proposal" in vim.said()[-1]
+
+
+def test_a_proposal_that_has_changed_since_it_was_shown_does_not_land(
+    vim: Neovim, shared: Workplace, agent: Client, other: Client
+) -> None:
+    file = opened(vim, shared, "moved-on.txt")
+    number = proposed(agent, [replace("moved-on.txt", "line 5\n", "five\n")])
+    shown(vim, number, "moved-on.txt")
+    other.apply([replace("moved-on.txt", "line 5\n", "theirs\n")])
+    vim.lua("_G.pin = ... return true", PIN)
+    vim.command("Editd approve")
+    vim.until("#_G.said > 0")
+    assert file.read_text() == TEN.replace("line 5", "theirs")
+    vim.until("vim.fn.getbufline('editd://proposal/' .. ... .. '/now/moved-on.txt', 5)[1] == 'theirs'", number)
+    vim.command("Editd reject")
+    vim.until("#vim.api.nvim_list_tabpages() == 1")
+
+
+def test_decisions_use_the_reviewers_own_socket(place: Workplace) -> None:
+    place.git("init", "-q")
+    place.write({"text.txt": TEN})
+    set_pin(place)
+    (config_folder(place) / "config.toml").write_text('[review]\nsocket = "own"\ndefault = "ask"\n')
+    with place.start() as client, neovim(place, "require('editd').setup{start = false}") as editor:
+        client.session_open("agent", actor="claude")
+        number = proposed(client, [replace("text.txt", "line 1\n", "one\n")])
+        editor.edit("text.txt")
+        editor.until("require('editd').info().connection == 'ready'")
+        shown(editor, number, "text.txt")
+        editor.lua("_G.pin = ... return true", PIN)
+        editor.command("Editd approve")
+        editor.until("#vim.api.nvim_list_tabpages() == 1")
+        assert (place.root / "text.txt").read_text() == TEN.replace("line 1\n", "one\n")
+        by = client.log(limit=1).transactions[0].approved_by
+        assert by
+        editor.end()
+    place.stop()
+
+
+def test_unreviewed_lines_have_signs_until_a_person_has_seen_them(
+    vim: Neovim, shared: Workplace, agent: Client
+) -> None:
+    opened(vim, shared, "signs.txt")
+    edits = [
+        replace("signs.txt", "line 2\nline 3\n", "two\nthree\n"),
+        replace("signs.txt", "line 8\n", "8\n"),
+    ]
+    made = agent.apply(edits).transaction
+    assert made is not None
+    vim.until(f"#{SIGNS} == 3")
+    assert [mark[1] for mark in vim.lua(SIGNS)] == [1, 2, 7]
+    vim.command("normal gg]e")
+    assert vim.lua("vim.fn.line('.')") == 2
+    vim.command("normal ]e")
+    assert vim.lua("vim.fn.line('.')") == 8
+    vim.command("normal [e")
+    assert vim.lua("vim.fn.line('.')") == 2
+    vim.lua("_G.pin = ... return true", PIN)
+    vim.command("Editd reviewed")
+    vim.until(f"#{SIGNS} == 0")
+    assert vim.said() == [f"editd: reviewed: {made.seq}"]
+    assert agent.log(path="signs.txt", unreviewed=True).transactions == []
+    vim.command("call setline(1, 'mine')\nwrite\nEditd reviewed")
+    assert vim.said() == ["editd: no line of this buffer is unreviewed"]
+
+
+def test_one_hunk_is_undone_at_the_cursor(vim: Neovim, shared: Workplace, agent: Client) -> None:
+    file = opened(vim, shared, "hunk.txt")
+    first = agent.log(path="hunk.txt", limit=1).transactions[0].seq
+    agent.apply([replace("hunk.txt", "line 2\n", "two\n"), replace("hunk.txt", "line 8\n", "eight\n")])
+    vim.until("vim.fn.getline(8) == 'eight'")
+    vim.command("8\nEditd undo-hunk")
+    vim.until("vim.fn.getline(8) == 'line 8'")
+    assert file.read_text() == TEN.replace("line 2\n", "two\n")
+    vim.said()
+    vim.command("5\nEditd undo-hunk")
+    vim.until("#_G.said > 0")
+    assert vim.said() == [
+        f"editd: Transaction {first} has made the whole file. :Editd undo {first} undoes it."
+    ]
+
+
+def test_the_log_grows_a_transaction_can_be_picked_and_an_autocommand_runs(
+    vim: Neovim, shared: Workplace, agent: Client
+) -> None:
+    opened(vim, shared, "grows.txt")
+    vim.command("let g:told = 0\naugroup told\nautocmd User EditdTransaction let g:told += 1\naugroup END")
+    vim.command("Editd log")
+    vim.until("vim.bo.filetype == 'editdlog'")
+    made = agent.apply([replace("grows.txt", "line 1\n", "one\n")], message="It grows").transaction
+    assert made is not None
+    vim.until("vim.fn.getline(1):find('It grows')")
+    assert not vim.lua("vim.bo.modifiable")
+    assert vim.lua("vim.g.told") == 1
+    vim.command("autocmd! told\nclose")
+    vim.lua("_G.choose_first = true return true")
+    vim.command("Editd pick %")
+    vim.until("vim.bo.filetype == 'diff'")
+    vim.lua("_G.choose_first = nil return true")
+    assert {"-line 1", "+one"} <= set(vim.lines)
+
+
+def test_the_mirror_is_a_repository_that_plugin_managers_take(tmp_path: Path) -> None:
+    source, remote = tmp_path / "source", tmp_path / "mirror.git"
+
+    def git(*argv: str, of: Path = source) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(of), *argv], check=True, capture_output=True, text=True, env=AUTHOR | os.environ
+        )
+        return done.stdout.strip()
+
+    folder = source / "client/editors/neovim"
+    shutil.copytree(PLUGIN, folder)
+    git("init", "-q")
+    git("init", "-q", "--bare", str(remote))
+    for message in ("one", "two", "two"):
+        (folder / "README.md").write_text(f"{message}\n")
+        git("add", "-A")
+        git("commit", "-q", "--allow-empty", "-m", message)
+        subprocess.run(
+            [folder / "mirror.sh", str(remote), f"v-{message}"], check=True, env=AUTHOR | os.environ
+        )
+    assert git("log", "--format=%s", "main", of=remote).splitlines() == ["editd v-two", "editd v-one"]
+    assert git("tag", of=remote).splitlines() == ["v-one", "v-two"]
+    names = set(git("ls-tree", "--name-only", "main", of=remote).splitlines())
+    assert names >= {"doc", "lua", "plugin", "README.md", "editd.nvim-scm-1.rockspec"}
