@@ -9,7 +9,6 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chromium import Chromium, Tab
 from reviewers import reviewer_of
@@ -17,22 +16,22 @@ from shop import shop
 from web_page import web_page
 from workplace import TOP
 
-if TYPE_CHECKING:
-    from web_page import WebPage
-
 FOLDER = TOP / "docs/images"
 SIZES = {"web": (1200, 860), "web-dark": (1200, 860), "web-narrow": (400, 860)}
 LATER = "Date.now = (now => () => now() + 150_000)(Date.now);"  # everything is 2 minutes old
 
 
-def picture(browser: Chromium, page: WebPage, name: str) -> bytes:
-    """Return a picture of a proposal: the second hunk is to be rejected, and is the current one."""
+def picture(browser: Chromium, address: str, name: str) -> bytes:
+    """Return a picture of the first proposal: its last hunk is to be rejected, and is the current one.
+
+    `address` is the printed one, with its token.
+    """
     width, height = SIZES[name]
     with closing(Tab(browser, width=width, is_dark=name == "web-dark")) as tab:
         tab.call("Page.addScriptToEvaluateOnNewDocument", {"source": LATER})
         tab.resize(width, height)
-        tab.go(f"{page.address}/?t={page.token}")
-        tab.go(f"{page.address}/proposals/1")
+        tab.go(address)
+        tab.go(f"{tab.run('location.origin')}/proposals/1")
         tab.until_text("min ago", "h2 + p")
         for key in "]]]":
             tab.key(key)
@@ -55,7 +54,7 @@ def write_all() -> None:
         reviewer.proposal_comment(1, "callers rely on None here, see cart.py", hunk=hunk)
         reviewer.proposal_check(1, shown.view, "pytest -q", exit=0, seconds=12.0, output="31 passed")
         for name in SIZES:
-            (FOLDER / f"{name}.png").write_bytes(picture(browser, page, name))
+            (FOLDER / f"{name}.png").write_bytes(picture(browser, f"{page.address}/?t={page.token}", name))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from axe import violations
 from chromium import Chromium, Tab
 from reviewers import author_of, reviewer_of, set_pin
 from web_page import web_page
+from web_pictures import SIZES, picture
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
@@ -87,10 +89,19 @@ def test_every_text_has_contrast_and_no_page_is_larger_than_its_window(look: Tab
 
 
 def test_axe_finds_nothing(look: Tab) -> None:
+    """Each page in a light window, and two in the others, of which the test above has them all."""
+    is_plain = look.run("innerWidth > 1000 && !matchMedia('(prefers-color-scheme: dark)').matches")
     origin = look.run("location.origin")
-    for path in PAGES:
+    for path in PAGES if is_plain else ("/", "/agents"):
         look.go(f"{origin}{path}")
         assert violations(look) == [], path
+
+
+def test_a_picture_of_the_page_is_as_large_as_its_window(browser: Chromium, address: str) -> None:
+    """The README has pictures, which a script makes."""
+    made = picture(browser, address, "web-narrow")
+    assert made.startswith(b"\x89PNG")
+    assert struct.unpack(">II", made[16:24]) == SIZES["web-narrow"]
 
 
 def test_axe_finds_nothing_in_a_question_and_in_the_help(tab: Tab) -> None:
