@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import RemoteResult
     from editd_client.client import Client
+    from git_servers import GitServer
     from workplace import Workplace
 
 WAIT_SECONDS = 30
@@ -34,24 +35,27 @@ def hosts(
     *,
     join: bool = True,
     scheme: str = "",
+    server: GitServer | None = None,
 ) -> Iterator[tuple[list[Workplace], list[Client], Path]]:
     """Start daemons on as many folders; the first begins the log with `files`, and the others join it.
 
-    With the scheme `file://`, git reads the refs, too.
+    With the scheme `file://`, git reads the refs, too. `server` is another server than a folder.
     """
     with contextlib.ExitStack() as stack:
-        server = bare_repository(folder / "server.git")
+        repository = bare_repository(folder / "server.git") if server is None else server.repository
+        url = f"{scheme}{repository}" if server is None else server.url
         places, clients = [], []
         for one in range(number):
             place = stack.enter_context(workplace(folder / f"host{one}", files if one == 0 else None))
             name_host(place, f"host{one}")
+            place.variables |= {} if server is None else server.variables
             places.append(place)
             clients.append(stack.enter_context(place.start()))
-        clients[0].remote_init(f"{scheme}{server}")
+        clients[0].remote_init(url)
         if join:
             for client in clients[1:]:
-                client.remote_join(f"{scheme}{server}")
-        yield places, clients, server
+                client.remote_join(url)
+        yield places, clients, repository
 
 
 def name_host(place: Workplace, name: str, more: str = "") -> None:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, until
+from hosts import bare_repository, exchange, hosts, name_host, until
 from log_checker import log_of
-from workplace import replace, write
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from workplace import Workplace
 
-FILES = {"a.txt": "".join(f"line {number}\n" for number in range(1, 10))}
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+FILES = {"a.txt": LINES}
 GIT = shutil.which("git")
 
 
@@ -186,6 +187,80 @@ def test_a_server_that_takes_no_push_is_read_all_the_same(tmp_path: Path) -> Non
             status = reader.remote_status()
             assert (status.state, status.tentative, "no, " in str(status.error)) == ("refused", 1, True)
         assert len(log_of(server)) == 2
+
+
+def test_both_copies_of_a_host_go_on_and_land_their_common_work_once(tmp_path: Path) -> None:
+    with (
+        hosts(tmp_path, 2, FILES) as (places, (one, other), server),
+        workplace(tmp_path / "twin") as twin,
+    ):
+        other.remote_pause()
+        common = [
+            other.apply([replace("a.txt", f"line {number}\n", f"{number}\n")]).transaction
+            for number in (1, 3, 5)
+        ]
+        places[1].stop()
+        shutil.rmtree(twin.root)
+        shutil.copytree(places[1].root, twin.root)
+        shutil.copytree(places[1].state, twin.state)
+        name_host(twin, "host1")
+        with places[1].start() as first, twin.start() as second:
+            alone = [
+                client.apply([replace("a.txt", f"line {number}\n", f"{number}\n")]).transaction
+                for client, number in ((first, 7), (second, 9))
+            ]
+            for client in (first, second):
+                client.remote_resume()
+            exchange(one, first, second)
+            files = [place.files() for place in (*places, twin)]
+            assert files == [files[0]] * 3
+            assert files[0]["a.txt"] == b"1\nline 2\n3\nline 4\n5\nline 6\n7\nline 8\n9\n"
+            origins = [entry.origin for entry in log_of(server)[1:]]
+            assert sorted(origins) == sorted(made.id for made in (*common, *alone) if made is not None)
+
+
+def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
+        full = tmp_path / "full"
+        use_git(
+            places[1],
+            f'[ ! -e {full} ] || case "$*" in *fetch*) echo "fatal: No space left on device" >&2; exit 1;; '
+            'esac; exec "$real" "$@"',
+        )
+        other.close()
+        with places[1].start() as client:
+            full.touch()
+            one.apply([replace("a.txt", "line 1\n", "1\n")])
+            until(lambda: "No space left" in str(client.remote_status().error), "it does not notice")
+            client.apply([replace("a.txt", "line 9\n", "9\n")])
+            full.unlink()
+            exchange(client, one)
+            assert places[0].files() == places[1].files()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_much_work_of_two_hosts_is_put_together_after_a_long_absence(tmp_path: Path) -> None:
+    number = 5000
+    files = {f"d{one % 20}/f{one}.txt": LINES for one in range(200)}
+    with hosts(tmp_path, 2, files) as (places, clients, server):
+        for client in clients:
+            client.remote_pause()
+        for client, line in zip(clients, ("line 2", "line 8"), strict=True):
+            for edit in range(number):
+                path = f"d{edit % 20}/f{edit % 200}.txt"
+                was = line if edit < 200 else f"{line} {edit - 200}"
+                client.apply([replace(path, f"{was}\n", f"{line} {edit}\n")])
+        begun = time.monotonic()
+        for client in clients:
+            client.remote_resume()
+        until(lambda: all(client.remote_now(timeout=60).tentative == 0 for client in clients), "it ends", 400)
+        exchange(*clients)
+        print(f"{number} on {number}: {time.monotonic() - begun:.1f} s")
+        assert places[0].files() == places[1].files()
+        log = log_of(server)
+        assert len(log) == 2 * number + 1
+        assert all(entry.is_applied for entry in log[1:])
 
 
 def test_a_host_that_never_wins_is_helped_by_the_next_winner(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from log_checker import Acknowledged, check_log
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from editd.wire.messages import Replace, Write
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 
 FILES = {f"f{number}": "".join(f"base {number} {line}\n" for line in range(40)) for number in range(8)}
 SECONDS, LONG_SECONDS = 5.0, 120.0
+# A git whose every tenth push succeeds without an answer, and whose every thirtieth call fails.
+GIT = """#!/bin/sh
+drawn=$(od -An -N1 -tu1 /dev/urandom)
+[ $drawn -gt 8 ] || exit 1
+{git} "$@"
+status=$?
+case "$*" in *" push "*) [ $drawn -gt 32 ] || exit 1;; esac
+exit $status
+"""
 
 
 @dataclass
@@ -92,8 +103,20 @@ class Run:
             os.rename(gone, self.server)
 
 
+def use_faulty_git(places: Iterable[Workplace]) -> None:
+    """Use the git with faults from the next start of each daemon on."""
+    for place in places:
+        folder = place.folder / "bin"
+        folder.mkdir()
+        program = folder / "git"
+        program.write_text(GIT.format(git=shutil.which("git")))
+        program.chmod(0o755)
+        place.variables["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
 def run(folder: Path, seed: int, number: int, seconds: float) -> Run:
     with hosts(folder, number, FILES) as (places, clients, server):
+        use_faulty_git(places)
         made = Run(places, clients, server, random.Random(seed))
         end = time.monotonic() + seconds
         while time.monotonic() < end:

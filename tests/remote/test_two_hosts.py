@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hosts import exchange, hosts, until
+from log_checker import log_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -73,12 +74,9 @@ def test_what_does_not_merge_is_set_aside_and_becomes_a_proposal(two: Two) -> No
     (proposal,) = other.proposal_list().proposals
     assert (proposal.message, sorted(proposal.paths)) == ("shout", ["a.txt", "c.txt"])
     assert kept is not None
-    log = subprocess.run(
-        ["git", "--git-dir", server, "log", "--first-parent", "--format=%B", "--all"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert log.count(f"Origin: {other.show(kept.seq).transaction.id}") == 1
-    assert "Outcome: aside" in log
+    log = log_of(server)
+    assert [entry.origin for entry in log[1:]].count(other.show(kept.seq).transaction.id) == 1
+    assert [entry.is_applied for entry in log[1:]] == [True, False]
 
 
 def test_an_excluded_file_never_leaves_its_host(two: Two) -> None:

@@ -129,6 +129,7 @@ class Exchange:
         self._queues: dict[str, Oid] = {}
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
+        self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
         with contextlib.suppress(FileNotFoundError):
             with open(self._path, encoding="utf-8") as file:
@@ -182,7 +183,8 @@ class Exchange:
             if self._waiting_after:
                 self._look()  # the history may have arrivals whose entries are not here yet
             self._follow(head)
-            self._look()
+            if self._must_look or not (may_land and self._replica.waiting):
+                self._look()
             steps = self._plan()
             if not steps and may_land and self._has_work(known):
                 answer["has_pushed"] = True  # or tried to
@@ -214,7 +216,7 @@ class Exchange:
 
         A log that is gone is made again. Otherwise this host goes back to the last entry that both have, so
         that all it has taken in since waits to be landed, unless it is in the log. The exchange has to be
-        opened anew. Raises Offline, Forked if nothing is common.
+        opened anew. Raises Offline, Forked if nothing is common since this host joined.
         """
         self._follow(head)
         now = self._transport.heads(self._place.ref).get(self._place.ref)
@@ -228,9 +230,10 @@ class Exchange:
                 common = read_entry(self.objects.read, common)[1]
             except (ValueError, KeyError) as error:
                 raise _not_an_entry(error) from error
-        if common is None:
+        if common is None or self._chain[common] < self._first:
             raise Forked(
-                "The log on the server has no entry in common with the one that this host has.",
+                "The log on the server has no entry in common with the one that this host has, "
+                "since it joined.",
                 hint="Leave the log, and join this one.",
             )
         if self._chain[common] < self._replica.taken.number:
@@ -262,15 +265,12 @@ class Exchange:
         """Return what the daemon does not know of the entries that are taken in."""
         taken = self._replica.taken.number
         decided = {one.about for one in known.settled}
-        asides = [
-            frame_of_aside(
-                self.objects, read_aside(self.objects.read, entry), entry.number, self._replica.is_shared
-            )
-            for entry in islice(
-                (one for one in self._open_asides() if one.arrival.origin not in known.proposed | decided),
-                ASIDE_MAX,
-            )
-        ]
+        new = (one for one in self._open_asides() if one.arrival.origin not in known.proposed | decided)
+        asides: list[Frame] = []
+        for entry in islice(new, ASIDE_MAX):
+            with contextlib.suppress(ValueError, KeyError):  # a damaged one has no proposal
+                aside = read_aside(self.objects.read, entry)
+                asides.append(frame_of_aside(self.objects, aside, entry.number, self._replica.is_shared))
         settled = [self._settled_frame(about) for about in sorted(known.proposed | decided)]
         first = max(known.listed, self._first) + 1
         listed = [
@@ -322,6 +322,7 @@ class Exchange:
 
     def _look(self) -> None:
         """Read new entries and queues from the server. Raises Offline, Forked."""
+        self._must_look = False
         refs = self._transport.heads(self._place.ref, self._place.queues + "*")
         head = refs.pop(self._place.ref, None)
         queues = {name.removeprefix(self._place.queues): oid for name, oid in refs.items()}
@@ -449,6 +450,7 @@ class Exchange:
 
         Raises Overtaken, NotLanded, Offline.
         """
+        self._must_look = True
         seen = {one.origin for one in self._replica.waiting}
         queued: list[Tentative] = []
         for one in self._queued():

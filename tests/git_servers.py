@@ -1,0 +1,177 @@
+"""Git servers for the exchange between hosts: a folder, a real sshd, and git http-backend behind lighttpd.
+
+Each is on loopback, with keys and passwords of its own. `traffic` counts the bytes that pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hosts import bare_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATH = f"{os.environ['PATH']}:/usr/sbin"
+BACKEND = "/usr/lib/git-core/git-http-backend"
+WAIT_SECONDS = 10
+
+SSHD = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+SSH = """\
+Host work
+  HostName 127.0.0.1
+  Port {port}
+  User {user}
+  IdentityFile {folder}/user_key
+  IdentitiesOnly yes
+  UserKnownHostsFile {folder}/known_hosts
+  StrictHostKeyChecking accept-new
+"""
+LIGHTTPD = """\
+server.modules = ("mod_auth", "mod_authn_file", "mod_setenv", "mod_cgi", "mod_alias")
+server.document-root = "{folder}"
+server.bind = "127.0.0.1"
+server.port = {port}
+server.errorlog = "{folder}/errors"
+alias.url = ("/git" => "{backend}")
+setenv.set-environment = ("GIT_PROJECT_ROOT" => "{folder}", "GIT_HTTP_EXPORT_ALL" => "1")
+cgi.assign = ("" => "")
+auth.backend = "plain"
+auth.backend.plain.userfile = "{folder}/users"
+auth.require = ("" => ("method" => "basic", "realm" => "git", "require" => "valid-user"))
+"""
+
+
+@dataclass
+class GitServer:
+    """A repository, its URL, and the variables that a daemon needs to reach it."""
+
+    repository: Path
+    url: str
+    variables: dict[str, str] = field(default_factory=dict)
+    traffic: Traffic | None = None
+
+
+class Traffic:
+    """A port that passes all on to another one, and counts the bytes in both directions."""
+
+    def __init__(self, port: int) -> None:
+        self.bytes = 0
+        self.connections = 0
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self.connections += 1
+                far = socket.create_connection(("127.0.0.1", self._to))
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                self.bytes += len(data)
+                other.sendall(data)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def missing(kind: str) -> str | None:
+    """Return the program that a kind of server needs and that is not here."""
+    program = {"folder": "git", "ssh": "sshd", "http": "lighttpd"}[kind]
+    if shutil.which(program, path=PATH) is None:
+        return program
+    return BACKEND if kind == "http" and not os.path.exists(BACKEND) else None
+
+
+@contextlib.contextmanager
+def git_server(folder: Path, kind: str) -> Iterator[GitServer]:
+    """Start a server of this kind, `folder`, `ssh` or `http`, with an empty repository."""
+    folder.mkdir(parents=True, exist_ok=True)
+    repository = bare_repository(folder / "work.git")
+    if kind == "folder":
+        yield GitServer(repository, str(repository))
+        return
+    with contextlib.ExitStack() as stack:
+        port = _free_port()
+        process = _start_sshd(folder, port) if kind == "ssh" else _start_lighttpd(folder, port)
+        stack.callback(process.wait)
+        stack.callback(process.terminate)
+        _wait_for(port, process)
+        traffic = Traffic(port)
+        stack.callback(traffic.close)
+        if kind == "ssh":
+            (folder / "config").write_text(SSH.format(folder=folder, port=traffic.port, user=_user()))
+            shim = folder / "bin" / "ssh"
+            shim.parent.mkdir()
+            shim.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
+            shim.chmod(0o755)
+            variables = {"PATH": f"{shim.parent}:{os.environ['PATH']}"}
+            yield GitServer(repository, f"work:{repository}", variables, traffic)
+        else:
+            url = f"http://ann:secret@127.0.0.1:{traffic.port}/git/work.git"
+            yield GitServer(repository, url, {}, traffic)
+
+
+def _start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    for key in ("host_key", "user_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    (folder / "sshd_config").write_text(SSHD.format(folder=folder, port=port))
+    sshd = shutil.which("sshd", path=PATH)
+    assert sshd is not None
+    log = (folder / "sshd_log").open("wb")
+    return subprocess.Popen([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
+
+
+def _start_lighttpd(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    (folder / "users").write_text("ann:secret\n")
+    text = LIGHTTPD.format(folder=folder, port=port, backend=BACKEND)
+    (folder / "lighttpd.conf").write_text(text)
+    lighttpd = shutil.which("lighttpd", path=PATH)
+    assert lighttpd is not None
+    return subprocess.Popen([lighttpd, "-D", "-f", folder / "lighttpd.conf"])
+
+
+def _user() -> str:
+    return subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < until:
+        assert process.poll() is None, "the server has ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the server does not answer")

@@ -1,0 +1,70 @@
+"""The exchange through real servers: sshd with one kept connection, and git http-backend with a password."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd_client.client import Client
+from git_servers import git_server, missing
+from hosts import exchange, hosts, until
+from log_checker import log_of
+from workplace import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workplace import Workplace
+
+EDITS = 20
+
+
+@pytest.mark.long
+def test_a_client_uses_the_socket_of_another_machine(tmp_path: Path, place: Workplace) -> None:
+    if program := missing("ssh"):
+        pytest.skip(f"{program} is not installed")
+    with git_server(tmp_path / "server", "ssh") as server, place.start():
+        here = tmp_path / "work.sock"
+        ssh = subprocess.Popen(
+            ["ssh", "-N", "-L", f"{here}:{place.socket}", "work"], env={**os.environ, **server.variables}
+        )
+        try:
+            until(here.exists, "ssh does not forward the socket")
+            with Client(str(here)) as client:
+                client.apply([write("a.txt", "over there\n")])
+        finally:
+            ssh.terminate()
+            ssh.wait()
+    assert place.files()["a.txt"] == b"over there\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["ssh", "http"])
+def test_hosts_exchange_through_a_real_server(tmp_path: Path, kind: str) -> None:
+    if program := missing(kind):
+        pytest.skip(f"{program} is not installed")
+    with (
+        git_server(tmp_path / "server", kind) as server,
+        hosts(tmp_path, 2, {"a.txt": "a\n"}, server=server) as (places, (one, other), _),
+    ):
+        one.remote_pause()
+        for number in range(EDITS):
+            one.apply([write(f"f{number}.txt", f"{number}\n")])
+        exchange(other)
+        assert server.traffic is not None
+        before, connections = server.traffic.bytes, server.traffic.connections
+        one.remote_resume()
+        exchange(one, other)
+        assert places[0].files() == places[1].files()
+        assert len(log_of(server.repository)) == EDITS + 1
+        status = one.remote_status()
+        assert "secret" not in str(status.url)
+        assert "secret" not in places[0].log()
+        if kind == "ssh":
+            assert server.traffic.connections - connections <= 2, "each call of git connects anew"
+        print(
+            f"{kind}: {(server.traffic.bytes - before) / EDITS:.0f} bytes a transaction, both ways and hosts"
+        )
