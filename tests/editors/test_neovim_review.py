@@ -131,7 +131,9 @@ def test_a_proposal_that_has_changed_since_it_was_shown_does_not_land(
     vim.command("Editd approve")
     vim.until("#_G.said > 0")
     assert file.read_text() == TEN.replace("line 5", "theirs")
-    vim.until("vim.fn.getbufline('editd://proposal/' .. ... .. '/now/moved-on.txt', 5)[1] == 'theirs'", number)
+    vim.until(
+        "vim.fn.getbufline('editd://proposal/' .. ... .. '/now/moved-on.txt', 5)[1] == 'theirs'", number
+    )
     vim.command("Editd reject")
     vim.until("#vim.api.nvim_list_tabpages() == 1")
 
