@@ -80,6 +80,8 @@ def test_a_paused_session_changes_nothing_and_is_told_the_reason(
     ann.apply([write("n", "of ann\n")])
     with refused("permission_denied", "may not resume itself"):
         author.session_resume("agent")
+    with refused("permission_denied", "may not change its own pause"):
+        author.session_pause("agent", action="propose")
     ann.session_resume("agent")
     with refused("invalid_params", "not paused"):
         ann.session_resume("agent")

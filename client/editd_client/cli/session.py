@@ -25,7 +25,7 @@ from editd_client.trial import NOT_FOUND, NOT_RUN, exit_code
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import ApplyResult, ExecEndResult, SessionEntry
+    from editd.wire.messages import ApplyResult, ExecEndResult, PauseAction, SessionEntry
     from editd_client.cli.invocation import Invocation
 
 TERMINATED = 128 + signal.SIGTERM
@@ -136,9 +136,12 @@ def pause_session(invocation: Invocation, name: str, reason: str, propose: bool,
 
     The session can still read. What it runs in a shell of its own can still write.
     """
+    from editd_client.cli.review import unlocked
+
+    action: PauseAction = "propose" if propose else "refuse"
     with invocation.reviewer(attach=True) as client:
-        result = client.session_pause(
-            name, action="propose" if propose else "refuse", reason=reason, end_leases=end_leases
+        result = unlocked(
+            client, lambda: client.session_pause(name, action=action, reason=reason, end_leases=end_leases)
         )
     if not invocation.say_json(result):
         output.echo(

@@ -33,6 +33,8 @@ def pause(
     if len(params.reason) > REASON_CHARACTERS_MAX:
         raise InvalidParams(f"`reason` has at most {REASON_CHARACTERS_MAX} characters.")
     _check_known(services, name)
+    if name in services.guard.sessions.paused:  # another pause may be a looser one
+        _check_person(services, name, caller, "change its own pause")
     made = Pause(name, params.action, params.reason, _person(services, caller), services.guard.clock.now_us())
     services.guard.sessions.pause(made)
     ended = services.leases.end_of(name, refused_by(made)) if params.end_leases else []
@@ -43,8 +45,7 @@ def pause(
 def resume(services: Services, params: messages.SessionResume, caller: ClientState) -> messages.Empty:
     name = params.session
     services.proposals.check_socket(caller, "resume a session")
-    _check_other(name, caller, "resume itself")
-    services.proposals.check_kin_of(name, caller, f"resume the session {name!r}")
+    _check_person(services, name, caller, "resume itself")
     services.guard.sessions.resume(name)
     services.subscriptions.tell("session", {"what": "resumed", "session": name})
     return messages.Empty()
@@ -63,12 +64,13 @@ def _check_known(services: Services, name: str) -> None:
         )
 
 
-def _check_other(session: str | None, caller: ClientState, what: str) -> None:
-    """Raise PermissionDenied if the session is the caller's own."""
-    if session is not None and caller.session == session:
+def _check_person(services: Services, session: str, caller: ClientState, what: str) -> None:
+    """Raise PermissionDenied if the session is the caller's own, or its kin's and the PIN is missing."""
+    if caller.session == session:
         raise PermissionDenied(
             f"The session {session!r} may not {what}.", hint="Ask a person.", data={"session": session}
         )
+    services.proposals.check_kin_of(session, caller, f"do that for the session {session!r}")
 
 
 def _person(services: Services, caller: ClientState) -> str:
@@ -88,8 +90,7 @@ def mark(services: Services, params: messages.ReviewMark, caller: ClientState) -
     if missing := set(seqs) - authors.keys():
         services.engine.history.find(min(missing))  # raises UnknownTransaction
     for session in sorted({session for session in authors.values() if session is not None}):
-        _check_other(session, caller, "mark its own work as reviewed")
-        services.proposals.check_kin_of(session, caller, f"mark work of {session!r} as reviewed")
+        _check_person(services, session, caller, "mark its own work as reviewed")
     note = ReviewNote(_person(services, caller), services.guard.clock.now_us())
     changed = registry.mark(seqs, note if params.reviewed else None)
     if changed and index.knows_marks:
