@@ -123,6 +123,8 @@ class _Server:
         request = marshal.loads(data)
         if "mcp" in request[0]:
             _import_mcp()
+        if "web" in request[0]:
+            _import_web()
         pid = os.fork()
         if not pid:
             _become(request, descriptors)
@@ -159,6 +161,16 @@ def _import_mcp() -> None:
     import editd_client.mcp.server
 
     del editd_client
+
+
+def _import_web() -> None:
+    """Import what `editctl web` needs, half a second of it when it serves."""
+    import uvicorn.lifespan.on
+    import uvicorn.protocols.http.h11_impl
+
+    import editd_client.web.server
+
+    del editd_client, uvicorn
 
 
 # ── a process ──

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -39,13 +40,25 @@ WIRE_LIVES_IN = {"wire", "server"}  # others take only its messages: the edits, 
 ASYNC_LIVES_IN = {"server", "cli"}
 
 
+@cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((TOP / file).read_text(), file)
+
+
+@cache
+def nodes(file: str) -> tuple[ast.AST, ...]:
+    """Every node of a file; many tests look at each."""
+    return tuple(ast.walk(tree(file)))
+
+
+@cache
 def modules(folder: str) -> list[str]:
     return sorted(str(file.relative_to(TOP)) for file in (TOP / folder).rglob("*.py"))
 
 
 def imports(file: str) -> Iterator[str]:
     """Every module that is imported, in functions and under TYPE_CHECKING too."""
-    for node in ast.walk(ast.parse((TOP / file).read_text(), file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -56,7 +69,7 @@ def imports(file: str) -> Iterator[str]:
 
 def imported(file: str, known: Container[str]) -> Iterator[str]:
     """Each of the `known` modules that a module needs; `from package import module` needs the latter."""
-    for node in ast.walk(ast.parse((TOP / file).read_text(), file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom):
@@ -158,7 +171,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def imported_when_run(file: str) -> set[str]:
     """The names that a module imports when it runs, so not those for its annotations."""
-    body = ast.parse((TOP / file).read_text(), file).body
+    body = tree(file).body
     code = [
         node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     ]
@@ -205,7 +218,7 @@ def test_no_two_public_classes_share_a_name() -> None:
     """But for the errors, of which the client has one for each code, and for `SAME_THING`."""
     homes: dict[str, list[str]] = {}
     for file in [file for folder in ("daemon", "client") for file in modules(folder)]:
-        for node in ast.parse((TOP / file).read_text(), file).body:
+        for node in tree(file).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(file)
     errors = ["client/editd_client/errors.py", "daemon/editd/errors.py"]
@@ -249,18 +262,20 @@ def packages() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def run_as_modules() -> set[str]:
     """Return each module that the code starts as a process, by `-m` in a list of arguments."""
     found = set[str]()
     for file in SOURCES:
-        for node in ast.walk(ast.parse((TOP / file).read_text(), file)):
+        for node in nodes(file):
             if isinstance(node, ast.List | ast.Tuple):
                 found |= {
                     module.value
                     for flag, module in pairwise(node.elts)
-                    if ast.unparse(flag) in ("'-m'", "*PYTHON")
-                    and isinstance(module, ast.Constant)
+                    if isinstance(module, ast.Constant)
                     and isinstance(module.value, str)
+                    and module.value.startswith("editd")
+                    and ast.unparse(flag) in ("'-m'", "*PYTHON")
                 }
     return found
 

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -113,7 +112,7 @@ class WebPage:
 @contextmanager
 def web_page(place: Workplace, *options: str) -> Iterator[WebPage]:
     """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet."""
-    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "web", *options]
+    argv = [place.provide_editctl() / "editctl", "-C", str(place.root), "web", *options]
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,7 +79,7 @@ def choose(place: Workplace, client: Client) -> Choose:
 
 
 def _argv(place: Workplace, *words: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), *words]
+    return [str(place.provide_editctl() / "editctl"), "-C", str(place.root), *words]
 
 
 def change(client: Client, *edits: object) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -122,7 +121,7 @@ def test_on_a_terminal_times_are_relative_and_columns_aligned(editctl: Run, plac
 
     def lines(words: str) -> list[str]:
         told = subprocess.run(
-            ["script", "-qec", f"{sys.executable} -P -m editd_client {words}", "/dev/null"],
+            ["script", "-qec", f"{place.provide_editctl()}/editctl {words}", "/dev/null"],
             cwd=place.root, env={**place.environment, "TERM": "dumb", "PAGER": "cat"},
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60,
         ).stdout.decode()  # fmt: skip

@@ -444,7 +444,7 @@ def test_watch_prints_what_happens_until_it_is_interrupted(editctl: Run, place: 
     with contextlib.ExitStack() as stack:
 
         def watch(*words: str) -> subprocess.Popen[str]:
-            argv = [sys.executable, "-P", "-m", "editd_client", "watch", "--since", "0", *words]
+            argv = [place.provide_editctl() / "editctl", "watch", "--since", "0", *words]
             process = stack.enter_context(
                 subprocess.Popen(
                     argv, cwd=place.root, env=place.environment, text=True,
@@ -568,7 +568,7 @@ def test_ctrl_c_does_not_end_editctl_before_its_pager(editctl: Run, place: Workp
 
 def on_a_terminal(place: Workplace, words: str) -> bytes:
     """What `editctl` shows on a terminal of its own."""
-    command = f"{sys.executable} -P -m editd_client {words}"
+    command = f"{place.provide_editctl()}/editctl {words}"
     return subprocess.run(
         ["script", "-qec", command, "/dev/null"],
         cwd=place.root, env={**place.environment, "TERM": "xterm"},

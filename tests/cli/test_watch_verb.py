@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +39,7 @@ def watch(place: Workplace, client: Client) -> Iterator[Watch]:
 
         def start(*words: str) -> subprocess.Popen[str]:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "editd_client", "watch", "--since", "0", *words],
+                [place.provide_editctl() / "editctl", "watch", "--since", "0", *words],
                 cwd=place.root, env=place.environment, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip

@@ -113,6 +113,13 @@ TORN = ["", "after, and", in_the_long_form("\0" * 18), in_the_long_form("before\
 
 
 @pytest.fixture
+def place(place: Workplace) -> Workplace:
+    """An empty workspace whose daemons are forked: these tests are about what a crash leaves on the disk."""
+    place.is_forked = True
+    return place
+
+
+@pytest.fixture
 def hot(place: Workplace) -> Iterator[HotJournal]:
     made = HotJournal(place)
     yield made
@@ -164,6 +171,7 @@ def verify(place: Workplace, expected: Texts, *, adopted: list[Texts]) -> None:
 
 def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: HotJournal) -> None:
     place = hot.place
+    place.is_forked = False
     with hot.start() as client:
         for number in range(UNPACKED):
             client.apply([write(f"{number % 100}.txt", f"{number}\n"), write("newest", f"{number}\n")])

@@ -225,7 +225,7 @@ def raise_if_refused(result: object) -> None:
 
 
 ProposalMachine.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=12,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -168,9 +168,11 @@ def patches(scratch: Path, click: list[Release], environment: dict[str, str]) ->
 
 @pytest.mark.parametrize("is_split", [False, in_the_long_form(True)], ids=["a-release-each", "a-file-each"])
 def test_undone_oldest_first_each_merges_or_conflicts_and_changes_nothing(
-    place: Workplace, click: list[Release], is_split: bool
+    place: Workplace, click: list[Release], is_split: bool, is_long: bool
 ) -> None:
     """Every release changes its number and the change log, so most steps overlap; fewer files do."""
+    if not is_long:
+        click = click[::2]
     lay_out(place.root, click[0])
     client = place.start()
     steps = [pair for pair in pairwise(click) for pair in (split(*pair) if is_split else [pair])]
