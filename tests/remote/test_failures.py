@@ -189,6 +189,31 @@ def test_a_server_that_takes_no_push_is_read_all_the_same(tmp_path: Path) -> Non
         assert len(log_of(server)) == 2
 
 
+def test_what_the_server_refuses_is_kept_back_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        hook = server / "hooks" / "pre-receive"
+        hook.write_text(
+            '#!/bin/sh\nread old new ref\ngit log -p $old..$new | grep -q "a password" || exit 0\n'
+            "echo no passwords here >&2; exit 1\n"
+        )
+        hook.chmod(0o755)
+        one.remote_pause()
+        edits = (("b.txt", "b\n"), ("c.txt", "a password\n"), ("d.txt", "d\n"), ("c.txt", "c\n"))
+        made = [one.apply([write(path, content)]).transaction for path, content in edits]
+        one.remote_resume()
+        until(lambda: "d.txt" in places[1].files(), "the rest does not go on")
+        until(lambda: one.remote_status().tentative == 2, "it does not learn that they landed")
+        until(lambda: one.remote_status().kept_back != [], "nothing is kept back")
+        status = one.remote_status()
+        assert made[1] is not None
+        assert (status.state, status.kept_back) == ("refused", [made[1].seq])
+        assert "no passwords here" in str(status.error)
+        assert sorted(places[1].files()) == ["a.txt", "b.txt", "d.txt"]
+        one.apply([write("e.txt", "e\n")])
+        other.apply([write("f.txt", "f\n")])
+        until(lambda: "e.txt" in places[1].files() and "f.txt" in places[0].files(), "it stops there")
+
+
 def test_both_copies_of_a_host_go_on_and_land_their_common_work_once(tmp_path: Path) -> None:
     with (
         hosts(tmp_path, 2, FILES) as (places, (one, other), server),

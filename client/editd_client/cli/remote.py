@@ -258,5 +258,7 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "tentative", f"{result.tentative} not in the log yet{age}"
     if result.aside:
         yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
+    if result.kept_back:
+        yield "kept back", ", ".join(map(str, result.kept_back))
     if result.held:
         yield "held", ", ".join(result.held)

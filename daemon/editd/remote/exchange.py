@@ -37,7 +37,7 @@ from editd.remote.entries import (
     write_waiting,
 )
 from editd.remote.log_objects import LogObjects
-from editd.remote.merged_tree import MergedTree
+from editd.remote.merged_tree import MergedTree, connected
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
@@ -46,6 +46,7 @@ from editd.store.history import store_of
 from editd.store.transaction_record import parse, transaction_of_commit
 from editd.system.files import replace_file_durably
 from editd.values.glob import Glob
+from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import CommitId
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 LANDED_MAX = 1000  # transactions of one push
@@ -62,6 +62,7 @@ STEPS_MAX = 200  # of one answer
 ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
 PACKS_MAX = 50  # of the log's repository; more are combined
+KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has refused
 QUEUE_SECONDS = 5.0  # then anybody lands the queue of a host that does not
 INCOMING = "refs/editd/incoming"
 _QUEUES = "refs/editd/queues/"
@@ -129,6 +130,9 @@ class Exchange:
         self._queues: dict[str, Oid] = {}
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
+        self._batch = LANDED_MAX  # transactions of the next push
+        self._kept_back: dict[CommitId, str] = {}  # that the server refused alone, with its words
+        self._kept_at = 0.0  # the time of the last of these refusals
         self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
         with contextlib.suppress(FileNotFoundError):
@@ -157,40 +161,38 @@ class Exchange:
                 self._waiting_after.append(commit)
                 continue
             arrival = written.authorship.arrival
-            if arrival is None:
+            origin = CommitId(commit.hex()) if arrival is None else arrival.origin
+            if origin is None:
+                self._replica.set_aside(written.undoes)
+            elif origin in self._landed:
+                self._replica.name(written.seq, origin, written.undoes)
+            else:  # it waits; that of another host only if the log has lost it: see `repair`
                 transaction = transaction_of_commit(self.objects.read, commit)[0]
                 if transaction.kind == "baseline":
                     self._replica.held.update(touch.path for touch in transaction.touches)
-                elif transaction.id in self._landed:
-                    self._replica.name(transaction.seq, transaction.id, transaction.undoes)
                 else:
                     self._replica.wait_for(transaction)
-            elif arrival.origin is None:
-                self._replica.set_aside(written.undoes)
-            elif arrival.origin in self._landed:
-                self._replica.name(written.seq, arrival.origin, written.undoes)
-            else:  # the log has lost it: see `repair`
-                self._replica.wait_for(transaction_of_commit(self.objects.read, commit)[0])
         self._replica.merge_all()
 
     # ── one round ──
 
     def round(self, head: Oid, known: Known, *, may_land: bool) -> Frame:
         """Follow this host's history to `head`, then take in new entries, or land waiting transactions."""
-        answer: Frame = {"state": "current", "error": None, "again": False, "has_pushed": False}
+        answer: Frame = {"state": "current", "error": None, "again": False, "push": None}
         steps: list[Step] = []
         try:
             if self._waiting_after:
                 self._look()  # the history may have arrivals whose entries are not here yet
             self._follow(head)
-            if self._must_look or not (may_land and self._replica.waiting):
+            if self._must_look or not (may_land and self._ready()):
                 self._look()
             steps = self._plan()
             if not steps and may_land and self._has_work(known):
-                answer["has_pushed"] = True  # or tried to
+                answer["push"] = "refused"  # until it is done
                 self._land(self._to_settle(known))
+                answer["push"] = "landed"
                 steps = self._plan()
-                answer["again"] = bool(self._replica.waiting)
+                answer["again"] = bool(self._ready())
             elif not steps:
                 self._combine_packs()
         except Overtaken:
@@ -201,6 +203,8 @@ class Exchange:
             answer |= {"state": "refused", "error": refusal.message}
         except Offline as refusal:
             answer |= {"state": "offline", "error": refusal.message}
+        if self._kept_back and answer["state"] == "current":
+            answer |= {"state": "refused", "error": next(iter(self._kept_back.values()))}
         answer["steps"] = frames_of_steps(self.objects, steps, self._replica.seqs)
         answer |= self._news(known)
         answer["again"] = bool(answer["again"] or steps or len(answer["asides"]) == ASIDE_MAX)
@@ -257,6 +261,7 @@ class Exchange:
             "oldest_us": waiting[0].time_us if waiting else None,
             "needed": waiting[0].seq if waiting else self._seen,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
+            "kept_back": [one.seq for one in waiting if one.origin in self._kept_back],
             "held": sorted(path.text for path in self._replica.held),
             "hosts": self._hosts,
         }
@@ -309,7 +314,7 @@ class Exchange:
 
     def _has_work(self, known: Known) -> bool:
         """Return whether there is something to land: own work, or that of a host that leaves it for long."""
-        if self._replica.waiting or any(one.about in self._aside for one in self._to_settle(known)):
+        if self._ready() or any(one.about in self._aside for one in self._to_settle(known)):
             return True
         if not self._queued():
             self._unlanded_since = None
@@ -427,6 +432,26 @@ class Exchange:
 
     # ── landing ──
 
+    def _ready(self) -> list[Tentative]:
+        """Return the waiting transactions without those that are kept back, and what depends on these."""
+        waiting = self._replica.waiting
+        if not self._kept_back:
+            return waiting
+        if time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
+            self._kept_back.clear()
+            return waiting
+        kept = [one for one in waiting if one.origin in self._kept_back]
+        _, dependent = connected((change.path for one in kept for change in one.changes), waiting)
+        return [one for one in waiting if one not in dependent]
+
+    def _note_refused(self, batch: Sequence[Tentative], words: str) -> None:
+        """Push half as many next, to find the one that the server refuses; keep back a single one."""
+        if len(batch) > 1:
+            self._batch = len(batch) // 2
+        elif batch:
+            self._kept_back[batch[0].origin] = words
+            self._kept_at = time.monotonic()
+
     def _queued(self) -> list[Tentative]:
         """Return the transactions in the queues of other hosts that are not in the log."""
         queued: list[Tentative] = []
@@ -454,12 +479,15 @@ class Exchange:
         seen = {one.origin for one in self._replica.waiting}
         queued: list[Tentative] = []
         for one in self._queued():
-            if one.origin not in seen:  # two queues have the same, if a state folder was copied
+            if (
+                one.origin not in seen and one.origin not in self._kept_back
+            ):  # two queues have the same, if a state folder was copied
                 seen.add(one.origin)
                 queued.append(one)
         tree = MergedTree(self.objects, self._head.tree)
         head, number = self._head.commit, self._head.number
-        for one in [*queued, *self._replica.waiting][:LANDED_MAX]:
+        batch = [*queued, *self._ready()][: self._batch]
+        for one in batch:
             number += 1
             is_applied = not one.is_aside and tree.merge(one.changes)
             if is_applied:
@@ -481,20 +509,23 @@ class Exchange:
         except Offline as refusal:
             now = self._transport.heads(self._place.ref).get(self._place.ref)
             if now == expected:
+                self._note_refused(batch, refusal.message)
                 raise NotLanded(refusal.message) from refusal
             if now != head:  # otherwise it is ours: the reply was lost
                 self._help()
                 raise Overtaken from None
+        self._batch = min(2 * self._batch, LANDED_MAX)
         self.objects.point(INCOMING, head)  # so that the next fetch does not bring it again
         self._take_over(head)
 
     def _help(self) -> None:
         """Put the waiting transactions into this host's own queue, so that the next winner lands them."""
         head = write_empty_queue(self.objects, self._place.host)
-        for one in self._replica.waiting[:LANDED_MAX]:
+        for one in self._ready()[:LANDED_MAX]:
             head = write_waiting(self.objects, one, head)
         self.objects.write()
-        self._transport.overwrite(head, self._place.queues + self._place.host)
+        with contextlib.suppress(Offline):  # the next try to land shows whether the server can be reached
+            self._transport.overwrite(head, self._place.queues + self._place.host)
 
     def _combine_packs(self) -> None:
         """Combine the packs of the log's repository if there are many: each landing has made one."""

@@ -47,7 +47,7 @@ CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done a
 DIFFERING_MAX = 20  # paths that a refusal lists
 INTERNAL = (
     "again",
-    "has_pushed",
+    "push",
     "needed",
     "asides",
     "settled",
@@ -423,11 +423,11 @@ class SharedLog:
     def _plan_push(self, answer: dict[str, Any]) -> None:
         """Set the time of the next push. Until then, a refusal of the last one stays the state."""
         now = asyncio.get_running_loop().time()
-        if not answer["has_pushed"]:
+        if answer["push"] is None:
             if answer["state"] == "current" and answer["tentative"] and self._answer["state"] == "refused":
                 answer |= {"state": "refused", "error": self._answer["error"]}
             return
-        if answer["state"] == "refused":
+        if answer["push"] == "refused" and not answer["again"]:
             self._may_push_at = now + _jitter(self._push_retry / 2, self._push_retry)
             self._push_retry = min(2 * self._push_retry, RETRY_SECONDS_MAX)
             return
