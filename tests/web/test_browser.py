@@ -107,10 +107,59 @@ def test_choices_and_words_stay_while_the_files_move(tab: Tab, author: Client, p
     assert tab.run("document.getElementById('comment').value").strip() == "half a sentence"
 
 
+def test_a_hunk_that_nobody_has_seen_is_not_approved(tab: Tab, author: Client, place: Workplace) -> None:
+    propose(author)
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    tab.click("tbody[data-hunk] input[value=reject]")
+    more = [replace("a.py", f"x{n} = {n}\n", f"x{n} = 'new'\n") for n in (5, 20, 28)]
+    author.apply([replace("a.py", "x5 = 5\n", "x5 = 'five'\n"), *more[1:]], propose=True, proposal=1)
+    tab.until_text("There are new hunks", "#said")
+    assert tab.run("[...document.querySelectorAll('.choice :checked')].map(one => one.value)") == [
+        "reject",
+        "open",
+        "open",
+    ]
+    assert tab.run("document.querySelectorAll('.unseen').length") == 2
+    tab.click("tbody[data-hunk]:last-of-type input[value=approve]")
+    assert tab.run("document.querySelectorAll('.unseen').length") == 1
+    tab.key("a")
+    give_pin(tab)
+    tab.key("Enter")
+    tab.until_text("P1 landed as 1.", "#said")
+    assert place.files()["a.py"].decode() == LINES.replace("x28 = 28\n", "x28 = 'new'\n")
+
+
+def test_a_text_that_is_written_while_others_edit_is_merged(
+    tab: Tab, author: Client, place: Workplace
+) -> None:
+    propose(author)
+    tab.until_text("2 of 2 hunks chosen", "#detail")
+    tab.key("e")
+    tab.run("document.querySelector('details.own textarea').setSelectionRange(0, 0)")
+    tab.type("# mine\n")
+    place.write({"a.py": LINES.replace("x28 = 28\n", "x28 = 'theirs'\n")})
+    author.settle()
+    tab.until(lambda: "shown on 1" in tab.text("#detail"))
+    assert tab.run("document.querySelector('details.own textarea').value").startswith("# mine\n")
+    tab.key("Escape")
+    tab.key("a")
+    give_pin(tab)
+    tab.key("Enter")
+    tab.until_text("P1 landed as 2.", "#said")
+    text = place.files()["a.py"].decode()
+    assert text.startswith("# mine\n")
+    assert "x28 = 'theirs'\n" in text
+    assert "x5 = 'five'\n" in text
+
+
 def test_the_list_is_moved_through_by_keys_and_the_selection_stays(tab: Tab, author: Client) -> None:
     propose(author, "a.py", "First")
+    tab.until_text("P1 First", "h2")
     propose(author, "b.py", "Second")
     tab.until_text("P2 Second", "#list")
+    tab.until_text("P1 First", "h2")  # a newer one does not take its place
+    tab.key("k")
+    tab.until_text("P2 Second", "h2")
     tab.key("j")
     tab.until_text("P1 First", "h2")
     assert tab.run("location.pathname") == "/proposals/1"

@@ -189,6 +189,19 @@ def test_the_reviewers_own_text_lands_with_the_line_ends_of_the_file(
     assert author.proposal_get(1).decisions[0].modified
 
 
+def test_the_question_for_the_pin_keeps_the_reviewers_own_text(page: WebPage, author: Client) -> None:
+    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")], propose=True)
+    form = {**page.form("/proposals/1?path=b"), "own-0": "b", "text-0": "<mine>", "do": "approve"}
+    asked = page.post("/proposals/1/decide", form)
+    assert asked.status == 403
+    assert "\n&lt;mine&gt;</textarea>" in asked.body
+    assert re.search(r'value="b" form="decide" class="land" id="own:b" checked', asked.body)
+    assert f'value="{form["base-0"]}" form="decide" id="base:b"' in asked.body
+    (first, second) = hunks(author)
+    assert f'id="open-{first}" checked' in asked.body, "the page had another file only"
+    assert f'id="approve-{second}" checked' in asked.body
+
+
 def test_a_conflict_names_the_transaction_in_the_way(page: WebPage, author: Client) -> None:
     propose(author)
     author.apply([replace("a", "#20\n", "#XX\n")])

@@ -12,7 +12,7 @@ from editd_client.web.markup import Html, element
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.wire.messages import ProposalGetResult, ProposalHunk
+    from editd.wire.messages import ProposalGetResult, ProposalHunk, ReviewedFile
     from editd_client.review.choices import HunkChoices
     from editd_client.review.proposals import ShownFile
     from editd_client.web.trials import PageTrial
@@ -51,30 +51,38 @@ def hunk_choice(hunk: ProposalHunk, choices: HunkChoices) -> Html | None:
     return element("fieldset", legend, buttons, class_="choice")
 
 
-def own_text(file: ShownFile, at: int, shown: ProposalGetResult) -> Html | None:
-    """Return a field with the proposed text of a file, which the reviewer may change before it lands."""
-    new = file.file.new
+def own_text(file: ShownFile, at: int, shown: ProposalGetResult, given: ReviewedFile | None) -> Html | None:
+    """Return a field with the proposed text of a file, which the reviewer may change before it lands.
+
+    `given` is what the reviewer has written before, for the version that was shown then.
+    """
+    path, new = file.file.path, file.file.new
     if shown.state != "open" or shown.kind != "edit" or not isinstance(new, str) or not is_editable(new):
         return None
-    ends = "crlf" if "\r\n" in new else "lf"
+    text, base = (new, file.file.now) if given is None else (given.content, given.base)
+    hidden = {"base": base, "ends": "crlf" if "\r\n" in new else "lf"}
     return element(
         "details",
-        element("summary", f"Edit the proposed text of {file.file.path}"),
+        element("summary", f"Edit the proposed text of {path}"),
         element("p", "It replaces all hunks of this file. The author gets the difference."),
         element(
             "label",
             element(
-                "input", type="checkbox", name=f"own-{at}", value=file.file.path, form=FORM, class_="land"
+                "input", type="checkbox", name=f"own-{at}", value=path, form=FORM, class_="land",
+                id=f"own:{path}", checked=given is not None,
             ),
             "land this text",
         ),
-        element("input", type="hidden", name=f"base-{at}", value=file.file.now, form=FORM),
-        element("input", type="hidden", name=f"ends-{at}", value=ends, form=FORM),
+        [
+            element("input", type="hidden", name=f"{name}-{at}", value=value, form=FORM, id=f"{name}:{path}")
+            for name, value in hidden.items()
+        ],
         element(
-            "textarea", "\n", new, name=f"text-{at}", form=FORM, rows="20", spellcheck="false",
-            aria_label=f"Text of {file.file.path}",
+            "textarea", "\n", text, name=f"text-{at}", form=FORM, rows="20", spellcheck="false",
+            aria_label=f"Text of {path}", id=f"text:{path}",
         ),
         class_="own",
+        open=given is not None,
     )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ async def _refused(desk: Desk, number: int, form: Form, error: EditdError) -> Pa
     }
     needs_pin = bool(error.data.get("needs_pin")) or bool(first(form, "pin"))
     detail = await desk.proposal(
-        number, chosen=chosen, comment=first(form, "comment"), pin=error.message if needs_pin else None,
-        verdict=first(form, "do"),
+        number, chosen=chosen, texts=_texts(form), comment=first(form, "comment"),
+        pin=error.message if needs_pin else None, verdict=first(form, "do"),
     )  # fmt: skip
     return await desk.proposals(number, detail=detail)

@@ -34,7 +34,7 @@ from editd_client.web.patch_table import heading, lines, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.wire.messages import ProposalEntry, ProposalGetResult, ReviewComment
+    from editd.wire.messages import ProposalEntry, ProposalGetResult, ReviewComment, ReviewedFile
     from editd_client.review.proposals import ShownFile, ShownHunk
     from editd_client.web.trials import PageTrial
 
@@ -69,25 +69,30 @@ def proposal_detail(
     path: str | None = None,
     trial: PageTrial | None = None,
     chosen: Mapping[str, str] | None = None,
+    texts: Sequence[ReviewedFile] = (),
     comment: str = "",
     pin: str | None = None,
     verdict: str = "approve",
 ) -> Html:
     """Return a proposal, hunk by hunk, with the form to decide. Takes long: call it in a thread.
 
-    `path` limits it to a file, and `trial` is the newest command on it. `chosen`, `comment` and `verdict` are
-    what the reviewer has given before. `pin` is the reason for which the PIN is needed.
+    `path` limits it to a file, and `trial` is the newest command on it. `chosen`, `texts`, `comment` and
+    `verdict` are what the reviewer has given before: other hunks are left open then. `pin` is the reason for
+    which the PIN is needed.
     """
     files = [file for file in proposals.shown_files(shown) if path in (None, file.file.path)]
     choices = HunkChoices(shown)
+    if chosen:
+        choices.set_all("open")
     for hunk, choice in (chosen or {}).items():
         if choice in WORDS:
             choices.set(hunk, choice)  # type: ignore[arg-type]
     rows = sum(len(hunk.rows) for file in files for hunk in file.hunks)
+    own = {one.path: one for one in texts}
     is_long = rows > ROWS_MAX and len(files) > 1
     return detail(
         _head(shown),
-        [_file(file, at, shown, choices) for at, file in enumerate(files)] if not is_long else None,
+        [_file(file, at, shown, choices, own) for at, file in enumerate(files)] if not is_long else None,
         _file_links(shown, files) if is_long else None,
         _comments(shown),
         _decisions(shown),
@@ -172,7 +177,9 @@ def _checks(shown: ProposalGetResult) -> Html | None:
     return joined(element("h3", "Checks"), element("ul", rows, running, class_="checks"))
 
 
-def _file(file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoices) -> Html:
+def _file(
+    file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoices, own: Mapping[str, ReviewedFile]
+) -> Html:
     texts = [text if isinstance(text, str) else None for text in (file.file.old, file.file.new)]
     syntax = Syntax(file.file.path, *texts)
     chosen, decidable = choices.count(file.file.path)
@@ -186,7 +193,7 @@ def _file(file: ShownFile, at: int, shown: ProposalGetResult, choices: HunkChoic
         ),
         table(f"Changes of {file.title}", (_hunk(one, choices, shown, syntax) for one in file.hunks)),
         _said(file.comments),
-        own_text(file, at, shown),
+        own_text(file, at, shown, own.get(file.file.path)),
         class_="file",
     )
 

@@ -194,22 +194,22 @@ class ReviewServer:
             visitor = await self._visitor(request)
         except Unreachable as error:
             return _message(503, error.message)  # the browser comes again
-        target = urlsplit(request.query_params.get("page", "/"))
-        query = {name: values[-1] for name, values in parse_qs(target.query).items()}
+        asked = request.query_params.get("page", "/")
         shown = request.headers.get("last-event-id") or request.query_params.get("version", "")
 
         async def stream() -> AsyncIterator[bytes]:
             sent: dict[str, Html] = {}
-            last, seen = shown, -1
+            last, seen, address = shown, -1, asked
             while not self._changes.are_over:
                 seen = await self._changes.after(seen, STREAM_SECONDS_MAX)
                 try:
-                    page = await page_at(target.path, query, visitor, self._name)
+                    page = await page_at(*_parsed(address), visitor, self._name)
                 except (EditdError, NoSuchPage, Unreachable):
                     yield b"event: gone\ndata: {}\n\n"
                     sent, last = {}, ""  # every part again, so that the page sees that it is back
                     await self._changes.rest(RETRY_SECONDS)
                     continue
+                address = page.path  # the selection stays, also if it was made by this page
                 now = version(page)
                 if now == last:
                     yield b": alive\n\n"
@@ -304,6 +304,12 @@ def loopback(port: int) -> socket.socket:
     stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     stream.bind(("127.0.0.1", port))
     return stream
+
+
+def _parsed(address: str) -> tuple[str, dict[str, str]]:
+    """Return the path and the query of an address."""
+    target = urlsplit(address)
+    return target.path, {name: values[-1] for name, values in parse_qs(target.query).items()}
 
 
 def _is_script(request: Request) -> bool:

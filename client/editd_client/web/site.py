@@ -63,7 +63,10 @@ class Desk:
     async def proposals(
         self, number: int | None, query: Mapping[str, str] = NOTHING, detail: Html | None = None
     ) -> Page:
-        """Return the list of open proposals with one of them; without a number, with the newest one."""
+        """Return the list of open proposals with one of them; without a number, with the newest one.
+
+        The address of the page has the number, so that a newer proposal does not take its place.
+        """
         client = self._visitor.reviewer
         listed, frame = await asyncio.gather(client.proposal_list(limit=PROPOSALS_MAX), self._frame())
         text, error = query.get("q", ""), ""
@@ -71,9 +74,9 @@ class Desk:
             entries = matching(listed.proposals, TransactionQuery.parse(text))
         except QueryError as wrong:
             entries, error = [], str(wrong)
-        at = "/" if number is None else f"/proposals/{number}"
         if number is None and entries:
             number = entries[0].proposal
+        at = "/" if number is None else f"/proposals/{number}"
         is_live = detail is None
         if detail is None:
             detail = (
@@ -162,9 +165,8 @@ class Desk:
         if detail is None:
             newest = () if selected is None else await self._newest(selected.name)
             detail = agents_page.agents_detail(agents, selected, newest)
-        path = _with_query(
-            "/agents", {"session": name if name in by_name else "", "q": text}, ("session", "q")
-        )
+        at = {"session": "" if selected is None else selected.name, "q": text}
+        path = _with_query("/agents", at, ("session", "q"))
         shown = agents_page.agent_list(rows, None if selected is None else selected.name, query=text)
         return Page(path, "Agents", "agents", frame, shown, detail, is_live)
 

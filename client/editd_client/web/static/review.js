@@ -7,6 +7,7 @@ const policy = window.trustedTypes
 const PART = 'application/vnd.editd.parts+json';
 const $ = id => document.getElementById(id);
 let touched = new Map();   // what the reviewer has chosen and typed, by the id or name of its field
+let unseen = new Set();    // the hunks that have come since the page was opened
 let hunk = null;           // the id of the current hunk
 let stream = null;
 let newest = 0;            // the number of the last request
@@ -24,6 +25,24 @@ const restore = root => {
     else if (field.type === 'checkbox') field.checked = kept;
     else field.value = kept;
   }
+  for (const base of root.querySelectorAll('.own input[type=hidden]'))
+    if (touched.has(base.id)) base.value = touched.get(base.id);
+};
+
+// A hunk keeps its choice while the files move. One that has come meanwhile is left open: nobody has seen it.
+const keepChoices = (old, fresh) => {
+  const about = root => root.querySelector('#decide')?.getAttribute('action');
+  if (!about(old) || about(old) !== about(fresh)) return;
+  const choices = (root, id) => [...root.querySelectorAll(`tbody[data-hunk="${id}"] .choice input`)];
+  let isNews = false;
+  for (const { dataset: { hunk: id } } of fresh.querySelectorAll('tbody[data-hunk]')) {
+    const before = choices(old, id), now = choices(fresh, id);
+    if (!now.length) continue;
+    if (!before.length) { unseen.add(id); isNews = true; }
+    const kept = now.find(one => one.value === (before.find(one => one.checked)?.value ?? 'open'));
+    if (!kept.disabled) kept.checked = true;
+  }
+  if (isNews) say('There are new hunks. Choose about them.', true);
 };
 
 const put = (id, html) => {
@@ -36,6 +55,7 @@ const put = (id, html) => {
   const at = focus && [key(focus), focus.selectionStart, focus.selectionEnd];
   const open = [...old.querySelectorAll('details[open] > summary')].map(one => one.textContent);
   const top = old.scrollTop;
+  keepChoices(old, fresh);
   old.replaceWith(fresh);
   restore(fresh);
   for (const summary of fresh.querySelectorAll('summary'))
@@ -69,7 +89,10 @@ const dress = () => {
   tick();
   for (const one of document.querySelectorAll('#options a')) one.tabIndex = -1;
   $('options')?.setAttribute('aria-activedescendant', selected()?.id ?? '');
-  for (const one of hunks()) one.classList.toggle('current', one.id === hunk);
+  for (const one of hunks()) {
+    one.classList.toggle('current', one.id === hunk);
+    one.classList.toggle('unseen', unseen.has(one.dataset.hunk));
+  }
   count();
 };
 const count = () => {
@@ -88,7 +111,7 @@ const say = (text, isRefusal) => {
 };
 
 const show = (answer, isRefusal, isNew) => {
-  if (isNew) { touched = new Map(); hunk = null; }
+  if (isNew) { touched = new Map(); unseen = new Set(); hunk = null; }
   for (const [id, html] of Object.entries(answer.parts)) put(id, html);
   document.title = answer.title;
   say(answer.said, isRefusal);
@@ -116,7 +139,7 @@ const isAway = is => {
   else if ($('said').textContent === AWAY) say('', false);
 };
 
-const answered = async (request, isNew, isPost) => {
+const answered = async (request, isNew, isPost, isBack) => {
   const mine = ++newest;
   let answer;
   try { answer = await fetch(...request); } catch { say('The server does not answer.', true); return false; }
@@ -132,10 +155,11 @@ const answered = async (request, isNew, isPost) => {
   }
   show(parts, !answer.ok, isNew && answer.ok);
   const isElsewhere = parts.path !== location.pathname + location.search;
-  if (isElsewhere && (!isPost || (answer.ok && parts.page))) history.pushState(null, '', parts.path);
+  if (isBack) history.replaceState(null, '', parts.path);
+  else if (isElsewhere && (!isPost || (answer.ok && parts.page))) history.pushState(null, '', parts.path);
   return answer.ok;
 };
-const go = url => answered([url, { headers: { Accept: PART } }], true);
+const go = (url, isBack) => answered([url, { headers: { Accept: PART } }], true, false, isBack);
 
 // ── The list and the hunks ──
 
@@ -252,7 +276,11 @@ for (const kind of ['input', 'change'])
   document.addEventListener(kind, event => {
     const field = event.target;
     touched.set(field.type === 'radio' ? field.name : key(field), field.type === 'checkbox' ? field.checked : field.value);
-    count();
+    // A text is for the version that was shown when it was begun: what others do later is merged.
+    for (const base of field.closest('.own')?.querySelectorAll('input[type=hidden]') ?? [])
+      if (!touched.has(base.id)) touched.set(base.id, base.value);
+    if (field.type === 'radio') unseen.delete(field.name.slice(5));
+    dress();
   });
 
 // The approved hunks, for a trial of some of them: none if all are approved.
@@ -276,7 +304,7 @@ document.addEventListener('submit', async event => {
   await answered(request, !isComment && form.id !== 'try', true);
 });
 
-window.addEventListener('popstate', () => go(location.pathname + location.search));
+window.addEventListener('popstate', () => go(location.pathname + location.search, true));
 setInterval(tick, 10000);
 dress();
 follow(document.body.dataset.page, document.body.dataset.version);
