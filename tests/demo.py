@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pseudo_terminal import PseudoTerminal
-from screens import LOADER, LOCK
+from shop import LOADER, LOCK
 from workplace import TOP, Workplace, replace, workplace, write
 
 if TYPE_CHECKING:

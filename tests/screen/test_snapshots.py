@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.screen.panes import Terminal
-from screens import FixedClock, screen_of, shop
+from screens import FixedClock, screen_of
+from shop import shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
