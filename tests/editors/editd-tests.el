@@ -784,6 +784,90 @@
   (visiting (tests-file "one\n")
     (should (string-match-p "ready, [0-9]+ transactions" (saying (editd-status))))))
 
+;;; Proposals
+
+(defun proposed (file &rest edits)
+  "Propose EDITS of FILE, pairs of an old and a new text, and return the number."
+  (let* ((path (file-relative-name file tests-root))
+         (answer (their 'apply `( :propose t :message "Slow networks"
+                                  :edits ,(vconcat (mapcar (lambda (edit)
+                                                             `(:op "replace" :path ,path
+                                                                   :old ,(car edit) :new ,(cdr edit)))
+                                                           edits))))))
+    (plist-get (plist-get answer :proposal) :proposal)))
+
+(defun state-of (number)
+  "The state and the last comment of proposal NUMBER."
+  (let* ((proposal (their 'proposal.get (list :proposal number)))
+         (decisions (plist-get proposal :decisions)))
+    (cons (plist-get proposal :state)
+          (and (> (length decisions) 0) (plist-get (aref decisions (1- (length decisions))) :comment)))))
+
+(defmacro reviewing (number &rest body)
+  "Do BODY in the buffer of proposal NUMBER; the PIN is given if it is asked for."
+  (declare (indent 1))
+  `(let ((default-directory tests-root))
+     (save-window-excursion
+       (cl-letf (((symbol-function 'read-passwd) (lambda (&rest _) "1234")))
+         (editd-show-proposal ,number)
+         ,@body))))
+
+(ert-deftest proposals-are-listed-and-land-by-hunks ()
+  (let* ((file (tests-file "a\nb\nc\nd\ne\nf\ng\n"))
+         (number (proposed file '("a\n" . "A\n") '("g\n" . "G\n")))
+         (default-directory tests-root))
+    (save-window-excursion
+      (editd-proposals)
+      (should (string-match-p (format "^ *%d robot in night +\\+2 -2 +%s +Slow networks" number
+                                      (file-relative-name file tests-root))
+                              (buffer-string))))
+    (reviewing number
+      (should (derived-mode-p 'diff-mode))
+      (goto-char (point-min))
+      (search-forward "+A")
+      (editd-leave-hunk)
+      (should (looking-at-p "@@"))      ; the second one
+      (editd-toggle-hunk)
+      (editd-toggle-hunk)
+      (should (string-match-p (format "Proposal %d has landed as " number)
+                              (saying (editd-approve "Only the last")))))
+    (should (equal (holds file) "a\nb\nc\nd\ne\nf\nG\n"))
+    (should (equal (cdr (state-of number)) "Only the last"))))
+
+(ert-deftest proposals-land-with-the-reviewers-text-or-are-rejected ()
+  (let* ((file (tests-file "a\nb\nc\n"))
+         (number (proposed file '("b\n" . "B\n"))))
+    (visiting file
+      (append-text "mine\n")
+      (should (string-match-p "has changes here that are not saved"
+                              (saying (reviewing number
+                                        (pcase-let ((`(,now ,to-be)
+                                                     (editd--proposal-sides (file-relative-name file tests-root))))
+                                          (should (equal (with-current-buffer now (buffer-string)) "a\nb\nc\n"))
+                                          (with-current-buffer to-be
+                                            (should (equal (buffer-string) "a\nB\nc\n"))
+                                            (goto-char (point-min))
+                                            (insert "reviewed\n")))
+                                        (editd-approve)))))
+      (should (equal (holds file) "reviewed\na\nB\nc\n"))
+      (should (equal (plist-get (newest file) :modified) t))
+      (eventually (equal (buffer-string) "reviewed\na\nB\nc\nmine\n")))
+    (setq number (proposed file '("c\n" . "C\n")))
+    (reviewing number (editd-reject "Use the helper"))
+    (should (equal (state-of number) '("rejected" . "Use the helper")))
+    (should (equal (holds file) "reviewed\na\nB\nc\n"))))
+
+(ert-deftest proposals-that-have-changed-do-not-land-unseen ()
+  (let* ((file (tests-file "a\nb\nc\n"))
+         (number (proposed file '("b\n" . "B\n"))))
+    (reviewing number
+      (theirs file "a\nother\nc\n")
+      (should-error (editd-approve) :type 'editd-refused)
+      (should (equal (holds file) "a\nother\nc\n"))
+      (should (string-match-p "^-b$" (buffer-string)))
+      (editd-reject ""))
+    (should (equal (car (state-of number)) "rejected"))))
+
 ;;; When the daemon does not play along
 
 (ert-deftest a-save-that-is-given-up-is-known-again-when-it-was-made ()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reviewers import set_pin
 from workplace import TOP
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.C
 def test_emacs_saves_follows_and_undoes_through_the_daemon(place: Workplace, is_long: bool) -> None:
     """One Emacs for all the claims, so that two workers do not start it twice."""
     place.git("init", "--quiet", ".")
+    set_pin(place)  # one process is the author and the reviewer
     place.variables["EDITD_TEST_ROUNDS"] = "200" if is_long else "12"
     place.start().close()
     try:

@@ -1,8 +1,13 @@
 ;;; editd.el --- Save through editd, share files with agents  -*- lexical-binding: t; -*-
 
+;; Copyright (C) 2026 The editd developers
+
+;; Author: The editd developers
 ;; Version: 0.1.0
 ;; Package-Requires: ((emacs "28.1"))
 ;; Keywords: files, vc, tools
+;; URL: https://example.invalid/editd
+;; SPDX-License-Identifier: MIT
 
 ;;; Commentary:
 
@@ -20,6 +25,7 @@
 ;;   into it is refused, with the lines.
 ;; - `editd-log', `editd-blame' and `editd-diff' show changes and authors.
 ;;   `editd-undo', `editd-redo' and `editd-rollback' take them back.
+;; - `editd-proposals' shows what waits for your decision, hunk by hunk.
 ;;
 ;; Turn it on everywhere with
 ;;
@@ -41,6 +47,9 @@
 (require 'subr-x)
 (require 'tabulated-list)
 
+(require 'diff-mode)
+
+(declare-function ediff-buffers "ediff" (buffer-a buffer-b &optional startup-hooks job-name))
 (declare-function smerge-start-session "smerge-mode" (&optional interactively))
 (defvar create-lockfiles)
 
@@ -153,6 +162,7 @@ The connection, the path, the base and the buffer's tick; nil for nothing.")
     (define-key map "u" #'editd-undo)
     (define-key map "r" #'editd-redo)
     (define-key map "R" #'editd-rollback)
+    (define-key map "p" #'editd-proposals)
     (define-key map "s" #'editd-status)
     map)
   "Keymap of the commands, to bind to a key.")
@@ -1066,6 +1076,288 @@ a prefix argument asks for others."
 (defun editd--time (text)
   "Return TEXT, a time of the protocol, as a local time to the minute."
   (format-time-string "%F %R" (date-to-time (replace-regexp-in-string "\\.[0-9]+" "" text))))
+
+
+;;; Proposals
+
+(defvar-local editd--proposal nil "The proposal of this buffer, as `proposal.get' returns it.")
+(defvar-local editd--left-out nil "The ids of the hunks of this proposal that are not to land.")
+(defvar-local editd--own-texts nil
+  "The reviewer's buffers, as an alist from paths: what each file is to be.")
+
+(defvar editd-proposals-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'editd-show-proposal)
+    map)
+  "Keymap of a list of proposals.")
+
+(define-derived-mode editd-proposals-mode tabulated-list-mode "editd-proposals"
+  "Major mode for the proposals that wait for a decision.
+\\{editd-proposals-mode-map}"
+  (setq tabulated-list-format [("No" 5 editd--older-p :right-align t) ("By" 18 t) ("Lines" 11 nil)
+                               ("Files" 30 nil) ("What" 0 nil)]
+        tabulated-list-entries #'editd--proposal-entries)
+  (tabulated-list-init-header))
+
+;;;###autoload
+(defun editd-proposals ()
+  "List the proposals of this workspace that wait for your decision."
+  (interactive)
+  (let ((root (editd--here)))
+    (pop-to-buffer
+     (with-current-buffer (get-buffer-create (format "*editd-proposals: %s*" (abbreviate-file-name root)))
+       (editd-proposals-mode)
+       (setq editd--root root default-directory root)
+       (revert-buffer)
+       (goto-char (point-min))
+       (current-buffer)))))
+
+(defun editd--proposal-entries ()
+  "Return the lines of a list of proposals, the newest first."
+  (cl-loop for proposal across (plist-get (editd--request 'proposal.list '(:limit 1000)) :proposals)
+           for lines = (plist-get proposal :lines)
+           when (equal (plist-get proposal :state) "open")
+           collect (list (plist-get proposal :proposal)
+                         (vector (number-to-string (plist-get proposal :proposal))
+                                 (editd--by proposal)
+                                 (format "+%d -%d" (plist-get lines :added) (plist-get lines :deleted))
+                                 (mapconcat #'editd--file-name (plist-get proposal :paths) " ")
+                                 (car (split-string (plist-get proposal :message) "\n"))))))
+
+(defvar editd-proposal-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "a" #'editd-take-hunk)
+    (define-key map "x" #'editd-leave-hunk)
+    (define-key map " " #'editd-toggle-hunk)
+    (define-key map "E" #'editd-edit-proposal)
+    (define-key map (kbd "C-c C-c") #'editd-approve)
+    (define-key map (kbd "C-c C-k") #'editd-reject)
+    map)
+  "Keymap of a proposal.")
+
+(define-derived-mode editd-proposal-mode diff-mode "editd-proposal"
+  "Major mode for a proposal, as a diff of the present files.
+\\{editd-proposal-mode-map}"
+  (setq buffer-read-only t))
+
+(defun editd-show-proposal (number)
+  "Show proposal NUMBER, by default the one at point of a list."
+  (interactive (list (or (and (derived-mode-p 'editd-proposals-mode) (tabulated-list-get-id))
+                         (read-number "Proposal: "))))
+  (let ((root (editd--here)))
+    (pop-to-buffer
+     (with-current-buffer (get-buffer-create (format "*editd-proposal %d*" number))
+       (editd-proposal-mode)
+       (setq editd--root root default-directory root)
+       (editd--fill-proposal (editd--request 'proposal.get (list :proposal number :content t)))
+       (current-buffer)))))
+
+(defun editd--fill-proposal (proposal)
+  "Show PROPOSAL in this buffer."
+  (mapc #'kill-buffer (seq-filter #'buffer-live-p (mapcar #'cdr editd--own-texts)))
+  (setq editd--proposal proposal editd--left-out nil editd--own-texts nil)
+  (let ((inhibit-read-only t))
+    (erase-buffer)
+    (insert (format "Proposal %d by %s, %s\n\n    %s\n\n" (plist-get proposal :proposal) (editd--by proposal)
+                    (editd--time (plist-get proposal :created))
+                    (replace-regexp-in-string "\n" "\n    " (plist-get proposal :message))))
+    (seq-doseq (file (plist-get proposal :files))
+      (let ((path (editd--file-name (plist-get file :path))))
+        (insert (propertize (format "--- a/%s\n+++ b/%s\n" path path) 'editd-path path))
+        (seq-doseq (hunk (plist-get file :hunks))
+          (insert (propertize (editd--text (plist-get hunk :text))
+                              'editd-hunk hunk 'editd-path path)))))
+    (goto-char (point-min))
+    (editd--mark-hunks))
+  (let ((root editd--root))
+    (dolist (buffer (buffer-list))
+      (with-current-buffer buffer
+        (when (and editd-mode (buffer-modified-p) (equal editd--root root)
+                   (seq-contains-p (plist-get proposal :paths) (editd--path-value)))
+          (message "%s has changes here that are not saved: save them first" editd--path))))))
+
+(defun editd--mark-hunks ()
+  "Show before each hunk of this proposal whether it is to land."
+  (remove-overlays (point-min) (point-max) 'editd-mark t)
+  (let ((at (point-min)))
+    (while (setq at (editd--next-hunk at))
+      (let ((hunk (get-text-property at 'editd-hunk))
+            (overlay (make-overlay at at)))
+        (overlay-put overlay 'editd-mark t)
+        (overlay-put overlay 'before-string
+                     (propertize (cond ((not (equal (plist-get hunk :state) "fits"))
+                                        (format "(%s) " (plist-get hunk :state)))
+                                       ((member (plist-get hunk :hunk) editd--left-out) "[ ] ")
+                                       (t "[x] "))
+                                 'face 'editd-margin)))
+      (setq at (next-single-property-change at 'editd-hunk nil (point-max))))))
+
+(defun editd--next-hunk (at)
+  "Return the position of the first hunk at AT or later, or nil."
+  (let ((found (if (get-text-property at 'editd-hunk) at
+                 (next-single-property-change at 'editd-hunk))))
+    (and found (< found (point-max)) found)))
+
+(defun editd--hunk-at-point ()
+  "Return the id of the hunk at point."
+  (plist-get (or (get-text-property (point) 'editd-hunk) (user-error "No hunk here")) :hunk))
+
+(defun editd--after-hunk ()
+  "Show the marks, and go to the next hunk."
+  (editd--mark-hunks)
+  (let ((next (editd--next-hunk (next-single-property-change (point) 'editd-hunk nil (point-max)))))
+    (when next (goto-char next))))
+
+(defun editd-take-hunk ()
+  "Let the hunk at point land, and go to the next one."
+  (interactive nil editd-proposal-mode)
+  (setq editd--left-out (delete (editd--hunk-at-point) editd--left-out))
+  (editd--after-hunk))
+
+(defun editd-leave-hunk ()
+  "Leave out the hunk at point, and go to the next one."
+  (interactive nil editd-proposal-mode)
+  (cl-pushnew (editd--hunk-at-point) editd--left-out :test #'equal)
+  (editd--after-hunk))
+
+(defun editd-toggle-hunk ()
+  "Take the hunk at point if it is left out, and leave it out otherwise."
+  (interactive nil editd-proposal-mode)
+  (if (member (editd--hunk-at-point) editd--left-out)
+      (editd-take-hunk)
+    (editd-leave-hunk)))
+
+(defun editd-edit-proposal ()
+  "Compare the file at point, as it is now, with what it is to be, by `ediff'.
+The right side is yours to edit; \\[editd-approve] lands it as your text."
+  (interactive nil editd-proposal-mode)
+  (let ((path (or (get-text-property (point) 'editd-path) (user-error "No file here"))))
+    (apply #'ediff-buffers (editd--proposal-sides path))))
+
+(defun editd--proposal-sides (path)
+  "Return the buffers for PATH in this proposal: as it is now, and as it is to be."
+  (let* ((file (editd--proposed-file path))
+         (number (plist-get editd--proposal :proposal))
+         (right (alist-get path editd--own-texts nil nil #'equal)))
+    (unless (buffer-live-p right)
+      (setq right (editd--side (format "*editd %d to be: %s*" number path) path (plist-get file :new)))
+      (setf (alist-get path editd--own-texts nil nil #'equal) right))
+    (list (with-current-buffer (editd--side (format "*editd %d now: %s*" number path) path
+                                            (plist-get file :old))
+            (setq buffer-read-only t)
+            (current-buffer))
+          right)))
+
+(defun editd--side (name path content)
+  "Return a buffer called NAME with CONTENT of the file PATH."
+  (with-current-buffer (get-buffer-create name)
+    (let ((inhibit-read-only t)
+          (buffer-file-name path))
+      (erase-buffer)
+      (insert (editd--text content))
+      (delay-mode-hooks (set-auto-mode t)))
+    (set-buffer-modified-p nil)
+    (goto-char (point-min))
+    (current-buffer)))
+
+(defun editd--proposed-file (path)
+  "Return the file PATH of this proposal."
+  (seq-find (lambda (file) (equal (editd--file-name (plist-get file :path)) path))
+            (plist-get editd--proposal :files)))
+
+(defun editd--reviewers-files ()
+  "Return the reviewer's own texts, for the protocol."
+  (cl-loop for (path . buffer) in editd--own-texts
+           for file = (editd--proposed-file path)
+           when (and (buffer-live-p buffer) (buffer-modified-p buffer))
+           collect (list :path (plist-get file :path) :base (plist-get file :now)
+                         :content (with-current-buffer buffer
+                                    (editd--value (encode-coding-string (buffer-string) 'utf-8-unix))))))
+
+(defun editd--hunks-to-land ()
+  "Return the ids of the hunks of this proposal that fit and are not left out."
+  (cl-loop for file across (plist-get editd--proposal :files)
+           append (cl-loop for hunk across (plist-get file :hunks)
+                           for id = (plist-get hunk :hunk)
+                           when (and (equal (plist-get hunk :state) "fits")
+                                     (not (member id editd--left-out)))
+                           collect id)))
+
+(defun editd-approve (&optional comment)
+  "Land this proposal, without the hunks that are left out.
+A prefix argument asks for a COMMENT."
+  (interactive (list (and current-prefix-arg (read-string "Comment: "))) editd-proposal-mode)
+  (let ((files (editd--reviewers-files)))
+    (editd--decided
+     'proposal.approve
+     `( ,@(if editd--left-out
+              (list :hunks (vconcat (editd--hunks-to-land)))
+            (list :view (plist-get editd--proposal :view)))
+        ,@(and files (list :files (vconcat files)))
+        ,@(and comment (list :comment comment)))
+     "has landed")))
+
+(defun editd-reject (comment)
+  "Reject this proposal with COMMENT, which may be empty."
+  (interactive (list (read-string "Reject, because: ")) editd-proposal-mode)
+  (editd--decided 'proposal.reject (and (not (string-empty-p comment)) (list :comment comment)) "is rejected"))
+
+(defun editd--decided (method params words)
+  "Call METHOD with PARAMS for this proposal, and say that it WORDS.
+If somebody has changed it since it was shown, show it as it is now."
+  (let ((number (plist-get editd--proposal :proposal)))
+    (condition-case refusal
+        (let ((transaction (plist-get (editd--decide method `( :proposal ,number ,@params
+                                                               :request_id ,(editd--request-id)))
+                                      :transaction)))
+          (mapc #'kill-buffer (seq-filter #'buffer-live-p (mapcar #'cdr editd--own-texts)))
+          (message "Proposal %d %s%s" number words
+                   (if transaction (format " as %d" (plist-get transaction :seq)) ""))
+          (quit-window t))
+      (editd-refused
+       (when (equal (editd--refusal-name refusal) "stale")
+         (editd--fill-proposal (editd--request 'proposal.get (list :proposal number :content t))))
+       (signal (car refusal) (cdr refusal))))))
+
+(defun editd--decide (method params)
+  "Call METHOD, a decision, with PARAMS, and return the answer.
+Ask for the PIN, or use the reviewers' socket, if the daemon wants that."
+  (condition-case refusal
+      (editd--request method params)
+    (editd-refused
+     (let ((socket (plist-get (editd--refusal-data refusal) :review_socket)))
+       (cond (socket (editd--decide-at socket method params))
+             ((editd--needs-pin-p refusal)
+              (editd--request 'review.unlock (editd--pin refusal))
+              (editd--request method params))
+             (t (signal (car refusal) (cdr refusal))))))))
+
+(defun editd--needs-pin-p (refusal)
+  "Return whether the daemon wants the PIN, by REFUSAL."
+  (eq (plist-get (editd--refusal-data refusal) :needs_pin) t))
+
+(defun editd--pin (refusal)
+  "Ask for the PIN after REFUSAL, and return it for the protocol."
+  (list :pin (read-passwd (format "%s PIN: " (editd--fact refusal)))))
+
+(defun editd--decide-at (socket method params)
+  "Call METHOD with PARAMS at the reviewers' SOCKET, and return the answer."
+  (let ((connection (editd--open-socket (editd--file-name socket) #'ignore #'ignore)))
+    (cl-flet ((call (method params)
+                (condition-case failure
+                    (jsonrpc-request connection method params :timeout editd-timeout)
+                  (error (editd--failed connection failure)))))
+      (unwind-protect
+          (progn
+            (call 'hello (list :client editd-actor))
+            (condition-case refusal
+                (call method params)
+              (editd-refused
+               (unless (editd--needs-pin-p refusal)
+                 (signal (car refusal) (cdr refusal)))
+               (call 'review.unlock (editd--pin refusal))
+               (call method params))))
+        (ignore-errors (jsonrpc-shutdown connection))))))
 
 
 ;;; Events

@@ -2,7 +2,7 @@ rockspec_format = "3.0"
 package = "editd.nvim"
 version = "scm-1"
 source = {
-  url = "git+https://github.com/editd/editd.nvim",
+  url = "git+https://example.invalid/editd.nvim.git",
 }
 description = {
   summary = "Saves through editd, and buffers that follow their files",
