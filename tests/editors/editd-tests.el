@@ -17,6 +17,9 @@
 (defvar tests-serial 0 "So that each test has files of its own.")
 (defvar tests-their-connection nil "Somebody else's.")
 
+(when (boundp 'native-comp-enable-subr-trampolines) ; the tests replace functions such as `yes-or-no-p'
+  (setq native-comp-enable-subr-trampolines nil))
+
 (setq editd-program (list (getenv "EDITD_TEST_PYTHON") "-P" "-m" "editd_client")
       make-backup-files nil
       auto-save-default nil

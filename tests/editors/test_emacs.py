@@ -23,13 +23,15 @@ CLAIMS = Path(__file__).with_name("editd-tests.el")
 NAMES = re.findall(r"^\(ert-deftest (\S+)", CLAIMS.read_text(), re.MULTILINE)
 SECONDS_MAX = 100
 
-pytestmark = pytest.mark.skipif(shutil.which("emacs") is None, reason="emacs is not installed")
+PROGRAM = os.environ.get("EDITD_TEST_EMACS") or shutil.which("emacs")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="emacs is not installed")
 
 
 def emacs(*argv: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run batch Emacs, and return what it says."""
+    assert PROGRAM is not None
     return subprocess.run(
-        ["emacs", "-Q", "--batch", *argv],
+        [PROGRAM, "-Q", "--batch", *argv],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
