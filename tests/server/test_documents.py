@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from contextlib import ExitStack
@@ -228,25 +227,21 @@ def test_a_read_tells_who_holds_the_file_and_shows_the_text_on_request(agent: Cl
     assert refused(lambda: agent.read("a.txt", unsaved=True, at=1)).name == "invalid_params"
 
 
-@pytest.mark.parametrize(
-    ("dialect", "tool", "arguments"),
-    [
-        ("claude", "str_replace_based_edit_tool", {"command": "view", "path": "/a.txt"}),
-        ("wcgw", "ReadFiles", {"file_paths": ["/a.txt"]}),
-    ],
-)
 def test_a_reading_tool_tells_the_model_of_unsaved_lines(
-    place: Workplace, agent: Client, editor: Client, dialect: str, tool: str, arguments: dict[str, Any]
+    place: Workplace, agent: Client, editor: Client
 ) -> None:
-    here = json.loads(json.dumps(arguments).replace("/a.txt", f"{place.root}/a.txt"))
-    call = messages.Tool(dialect=dialect, tool=tool, args=here)
+    path = f"{place.root}/a.txt"
+    calls = [
+        messages.Tool("claude", "str_replace_based_edit_tool", {"command": "view", "path": path}),
+        messages.Tool("wcgw", "ReadFiles", {"file_paths": [path]}),
+    ]
     note = "There are unsaved changes in vscode (lines 12-13, 20); this is the file."
-    assert note not in str(agent.apply([call]).answers)
+    assert note not in str(agent.apply(calls).answers)
     held(editor, 12, 13, 20)
-    answers = agent.apply([call]).answers
+    answers = agent.apply(calls).answers
     assert isinstance(answers, list)
-    assert str(answers[0]).splitlines()[-1] == note
-    assert note not in str(editor.apply([call]).answers), "its own"
+    assert [str(answer).splitlines()[-1] for answer in answers] == [note, note]
+    assert note not in str(editor.apply(calls).answers), "its own"
 
 
 def test_an_edit_of_the_held_text_is_carried_onto_the_file(
@@ -401,7 +396,7 @@ class EditorModel:
         self.hold()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_holds_and_edits_are_as_the_model_says(place: Workplace, agent: Client, seed: int) -> None:
     random, content, serial = Random(seed), list(LINES), count(1)
     with ExitStack() as stack:
