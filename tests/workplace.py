@@ -95,6 +95,11 @@ class Workplace:
         assert said == "ready", f"{said!r}\n{self.log()}"
         return self.client()
 
+    def make_portable(self) -> None:
+        """Have the daemon use nothing beyond POSIX. The fork server has chosen its system already."""
+        self.variables["EDITD_SYSTEM"] = "portable"
+        self.is_forked = False
+
     def client(self) -> Client:
         """One that sends each request once, so that tests see what the daemon does, and not its client."""
         return Client(self.socket, reconnect=False)

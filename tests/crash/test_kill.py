@@ -16,7 +16,7 @@ from crash_checks import fsck, strays
 if TYPE_CHECKING:
     from workplace import Workplace
 
-KILLS, KILLS_LONG = 5, 200
+KILLS, KILLS_PORTABLE, KILLS_LONG = 5, 2, 200
 LOAD_SECONDS_MAX = 0.25  # under load, before the kill
 START_SECONDS_MAX = 0.3  # of a start that is itself killed
 
@@ -34,11 +34,23 @@ def test_200_kills_under_load_leave_every_transaction_whole_or_not_there(
     place: Workplace, is_long: bool
 ) -> None:
     place.is_forked = not is_long
+    check_kills(place, KILLS_LONG if is_long else KILLS, is_long=is_long)
+
+
+@pytest.mark.timeout(3600)
+def test_kills_on_the_portable_system_leave_every_transaction_whole_or_not_there(
+    place: Workplace, is_long: bool
+) -> None:
+    place.make_portable()
+    check_kills(place, KILLS_LONG if is_long else KILLS_PORTABLE, is_long=is_long)
+
+
+def check_kills(place: Workplace, kills: int, *, is_long: bool) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     writers = [Writer(f"w{number}", random.Random(chance.random())) for number in range(WRITERS)]
-    for kill in range(KILLS_LONG if is_long else KILLS):
+    for kill in range(kills):
         if chance.random() < 0.3:
             start_and_kill(place, chance.uniform(0, START_SECONDS_MAX))
         with place.start() as client:
@@ -60,5 +72,5 @@ def test_200_kills_under_load_leave_every_transaction_whole_or_not_there(
     place.stop()
     fsck(place)
     assert strays(place.root) == []
-    assert made > (KILLS_LONG if is_long else KILLS), "there must have been a load"
+    assert made > kills, "there must have been a load"
     assert int(place.git("rev-list", "--count", "history", store=True)) == made + 1

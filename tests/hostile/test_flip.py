@@ -45,7 +45,7 @@ BACK: dict[str, Callable[[Client, str, str], object]] = {
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("way", ["openat2", "walk"])
+@pytest.mark.parametrize("way", ["openat2", "walk", pytest.param("portable", marks=pytest.mark.long)])
 def test_nothing_outside_is_touched_while_a_folder_is_flipped_to_a_symlink(
     place: Workplace, way: str, is_long: bool
 ) -> None:
@@ -56,6 +56,8 @@ def test_nothing_outside_is_touched_while_a_folder_is_flipped_to_a_symlink(
     link.symlink_to(outside.folder)
     if way == "walk":
         place.launcher = without.launcher("openat2")
+    if way == "portable":
+        place.make_portable()
     chance = random.Random(rounds)
     said: Counter[str] = Counter()
     methods = [*METHODS.items(), *BACK.items()]

@@ -30,6 +30,7 @@ ADOPTED_MIN = 20  # versions that were seen while they stood, or it was no race
 MAY_BE_SAID = {"io_error", "stale"}  # to an edit of a file that somebody never stops writing
 
 
+LONG = pytest.mark.long
 IN_PLACE = [kind for kind in outsider.KINDS if kind != "save"]
 
 
@@ -49,6 +50,17 @@ def test_without_exchange_no_version_that_is_written_in_place_is_lost(
     if (reason := without.missing()) is not None:
         pytest.skip(reason)
     place.launcher = without.launcher(feature)
+    check_race(place, kind, ROUNDS_LONG if is_long else ROUNDS)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "kind", ["overwrite", pytest.param("truncate", marks=LONG), pytest.param("hold", marks=LONG)]
+)
+def test_on_the_portable_system_no_version_that_is_written_in_place_is_lost(
+    place: Workplace, kind: str, is_long: bool
+) -> None:
+    place.make_portable()
     check_race(place, kind, ROUNDS_LONG if is_long else ROUNDS)
 
 

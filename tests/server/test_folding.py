@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import unicodedata
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ import folding_filesystem
 from crash_checks import strays, transactions
 from editd.system.filesystem import open_folder
 from editd.system.folded_names import folding_of
-from editd.wire.messages import Delete, Move, Scope
-from editd_client.errors import EditdError
+from editd.wire.messages import Delete, Move, Patch, Scope, Tool
+from editd_client.errors import EditdError, Unreachable
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form"}
-KINDS = pytest.mark.parametrize("kind", IGNORES)
+KINDS = pytest.mark.parametrize("kind", ["exfat", "apfs", pytest.param("form", marks=pytest.mark.long)])
 NAME = "Readme é"  # it has another spelling on each of them
 
 
@@ -93,6 +94,15 @@ def test_a_workspace_with_folded_names_has_one_history_for_each_file(folded: Wor
         client.redo()
         assert names(place) == sorted([other, "Fé"])
         assert client.read(NAME).content == "two\n"
+        # So do a deletion with a new file, and git's patch of a rename.
+        client.apply([Delete(path=other), write(NAME, "two\n")])
+        assert names(place) == sorted([NAME, "Fé"])
+        client.undo(last=1)
+        patch = f"diff --git a/{{0}} b/{{1}}\nsimilarity index 100%\nrename from {other}\nrename to {NAME}\n"
+        client.apply([Patch(patch=patch.format(other, NAME))])
+        assert names(place) == sorted([NAME, "Fé"])
+        client.undo(last=1)
+        assert names(place) == sorted([other, "Fé"])
         # Another program changes the spelling: one transaction, and its undo brings the old one back.
         head = client.status().head
         (place.root / other).rename(place.root / NAME)
@@ -117,13 +127,16 @@ def test_protect_leases_and_scopes_hold_for_every_spelling(folded: Workplace, ki
     place, other = folded, respelled(kind, "Secreté")
     config = place.folder / "config/editd/config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text('protect = ["Secreté/**", "*.keyé"]\n')
-    place.write({"Fé": "one\n"})
+    config.write_text('protect = ["Secreté/**", "*.keyé"]\n[serena]\nignored_paths = ["Madeé"]\n')
+    place.write({"Fé": "one\n", "Madeé/x": "one\n", ".gitignore": "/Ké\n", "Ké": "one\n"})
     with place.start() as client:
         client.settle()
         refused(client, "path_protected", write(f"{other}/x", "mine\n"))
         refused(client, "path_protected", write(respelled(kind, "a.keyé"), "mine\n"))
         refused(client, "path_protected", Move(path="Fé", to=f"{other}/x"))
+        for path in (f"{respelled(kind, 'Madeé')}/x", respelled(kind, "Ké")):
+            args = {"relative_path": path, "needle": "one", "repl": "two", "mode": "literal"}
+            refused(client, "path_ignored", Tool(dialect="serena", tool="replace_content", args=args))
         client.session_open("owner")
         client.session_open("author")
         client.session_open("bound", scope=Scope(write=["Fé"]))
@@ -134,7 +147,7 @@ def test_protect_leases_and_scopes_hold_for_every_spelling(folded: Workplace, ki
             client.lease_acquire([respelled(kind, "Leaséd")], 60, session="author")
         client.lease_release(lease.lease, force=True)
         client.apply([write(respelled(kind, "Fé"), "two\n")], session="bound")
-        assert place.files() == {"Fé": b"two\n"}
+        assert (place.root / "Fé").read_bytes() == b"two\n"
 
 
 @KINDS
@@ -194,4 +207,52 @@ def test_a_mount_that_folds_names_and_comes_later_is_out_of_scope_too(place: Wor
             with pytest.raises(EditdError, match="file system that ignores"):
                 client.apply([write("stick/f", "mine\n")])
         assert [touched.path for tx in transactions(client) for touched in tx.files] == []
+        place.stop()
+
+
+def test_a_history_with_two_spellings_of_one_name_keeps_both(place: Workplace) -> None:
+    """It was made where the two are two files. The disk has one of them now."""
+    skip_where_missing("apfs")
+    place.write({"README": "one\n", "readme": "two\n"})
+    with place.start() as client:
+        client.settle()
+    place.stop()
+    with folding_filesystem.folding("apfs", place.root, place.folder):
+        place.write({"README": "one\n"})
+        with place.start() as client:
+            client.settle()
+            (deletion,) = transactions(client)
+            assert [(touched.path, touched.change) for touched in deletion.files] == [("readme", "deleted")]
+            with pytest.raises(EditdError, match="the same name as README"):
+                client.undo(deletion.seq)
+            assert place.files() == {"README": b"one\n"}
+            assert client.check().problems == []
+        place.stop()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("when", range(1, 6))
+@pytest.mark.parametrize("call", ["renameat2", "renameat,rename", "pwrite64,pwritev2"])
+def test_a_kill_in_a_change_of_spelling_leaves_one_file(place: Workplace, call: str, when: int) -> None:
+    skip_where_missing("apfs")
+    with folding_filesystem.folding("apfs", place.root, place.folder):
+        place.write({"README": "one\n"})
+        with place.start() as client:
+            client.settle()
+        place.stop()
+        place.launcher = (
+            "strace", "-f", "-o", str(place.folder / "trace"), "-e", f"trace={call}",
+            "-e", f"inject={call}:signal=SIGKILL:when={when}",
+        )  # fmt: skip
+        with contextlib.suppress(AssertionError, EditdError, Unreachable), place.start() as client:
+            client.apply([Move(path="README", to="readme")])
+        place.editctl("stop")  # if the call was never made
+        assert place.process is not None
+        place.process.wait(30)
+        place.launcher = ()
+        with place.start() as client:
+            client.settle()
+            assert names(place) == (["readme"] if transactions(client) else ["README"])
+            assert (place.root / "readme").read_text() == "one\n"
+            assert client.check().problems == []
         place.stop()

@@ -7,12 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 import posix_only
 from crash_checks import strays
 from editd.system.native import NATIVE, PORTABLE, VARIABLE, NativeCalls
-from workplace import TOP, replace, write
+from workplace import replace, write
 
 if TYPE_CHECKING:
     from workplace import Workplace
@@ -63,18 +61,3 @@ def test_an_unknown_system_is_refused(place: Workplace) -> None:
     done = subprocess.run(argv, env=variables, capture_output=True, check=False, text=True)
     assert done.returncode == 2
     assert "'solaris'. It may be linux or portable." in done.stderr
-
-
-CHOSEN = (  # tests that are about promises, and not about a call that only Linux has
-    "tests/crash/test_kill.py",
-    "tests/race/test_lost_update.py::test_no_version_of_an_outside_writer_is_lost",
-)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_the_promises_hold_on_the_portable_system() -> None:
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CHOSEN]
-    variables = {**os.environ, VARIABLE: "portable"}
-    done = subprocess.run(argv, env=variables, cwd=TOP, capture_output=True, check=False, text=True)
-    assert done.returncode == 0, done.stdout

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from editd.edits.merge import merge_states
 from editd.errors import Conflict, FileMissing, NotAFile, PathOutside, Stale
 from editd.values.content import SYMLINK, FileState
+from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Base, ReadMark
 
@@ -288,7 +289,10 @@ class Overlay:
         """Return `path` with every symlink followed; PathOutside if one leaves the workspace or loops."""
         if self._has_own_links:
             return self._walk(path, is_final_followed=True)
-        return path if self.after.get(path) is not None else self._snapshot.resolve(path)
+        if self.after.get(path) is not None:
+            return path
+        resolved = self._snapshot.resolve(path)
+        return path if resolved == path else self._spelled_anew(path, resolved)
 
     def resolve_folder(self, path: WorkspacePath) -> WorkspacePath:
         """Return `path` with the symlinks among its folders followed, the final name kept."""
@@ -296,7 +300,16 @@ class Overlay:
             return self._walk(path, is_final_followed=False)
         if self.after.get(path) is not None:
             return path
-        return self._snapshot.resolve_folder(path)
+        resolved = self._snapshot.resolve_folder(path)
+        return path if resolved == path else self._spelled_anew(path, resolved)
+
+    def _spelled_anew(self, path: WorkspacePath, resolved: WorkspacePath) -> WorkspacePath:
+        """Return the resolved path, with the given spelling of its name if an edit removes the disk's."""
+        name = path.text.rpartition("/")[2]
+        is_removed = self.after.get(resolved, resolved) is None
+        if not is_removed or key_of(name) != key_of(resolved.text.rpartition("/")[2]):
+            return resolved
+        return WorkspacePath.parse(f"{resolved.folder}/{name}" if resolved.folder else name)
 
     def _walk(self, path: WorkspacePath, *, is_final_followed: bool) -> WorkspacePath:
         """Resolve `path` name by name, as the kernel would after the edits."""

@@ -27,6 +27,7 @@ from editd.tools.api import (
     refuse_half_characters,
     text_of,
 )
+from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -174,10 +175,12 @@ def _refuse_ignored(path: WorkspacePath, api: ToolApi, *, is_folder: bool) -> No
         path = WorkspacePath.parse(f"{folder}/.gitignore" if folder else ".gitignore")
         page = api.glance(path)
         # As in git, the target folder of a symbolic link has no rules under the link's name.
-        rules = () if page is None or page.path.folder != folder else rules_of(page.text.split("\n"), folder)
-        return rules if folder else (*rules_of(api.settings.ignored_paths), *rules)
+        rules: Sequence[Rule] = ()
+        if page is not None and key_of(page.path.folder) == folder:
+            rules = rules_of(key_of(page.text).split("\n"), folder)
+        return rules if folder else (*rules_of([*map(key_of, api.settings.ignored_paths)]), *rules)
 
-    if is_ignored(path.text, rules_in, is_folder=is_folder):
+    if is_ignored(key_of(path.text), rules_in, is_folder=is_folder):
         raise PathIgnored(
             f"{path} is ignored, by a `.gitignore` or the configuration's `ignored_paths`.",
             hint="Edit the file that it is made from, or change the rule: this tool edits no ignored files.",
