@@ -112,7 +112,7 @@ class WebPage:
 @contextmanager
 def web_page(place: Workplace, *options: str) -> Iterator[WebPage]:
     """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet."""
-    argv = [place.provide_editctl() / "editctl", "-C", str(place.root), "web", *options]
+    argv = [str(place.provide_editctl() / "editctl"), "-C", str(place.root), "web", *options]
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(

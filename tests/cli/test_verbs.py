@@ -444,7 +444,7 @@ def test_watch_prints_what_happens_until_it_is_interrupted(editctl: Run, place: 
     with contextlib.ExitStack() as stack:
 
         def watch(*words: str) -> subprocess.Popen[str]:
-            argv = [place.provide_editctl() / "editctl", "watch", "--since", "0", *words]
+            argv = [str(place.provide_editctl() / "editctl"), "watch", "--since", "0", *words]
             process = stack.enter_context(
                 subprocess.Popen(
                     argv, cwd=place.root, env=place.environment, text=True,

@@ -232,8 +232,10 @@ def test_a_reading_tool_tells_the_model_of_unsaved_lines(
 ) -> None:
     path = f"{place.root}/a.txt"
     calls = [
-        messages.Tool("claude", "str_replace_based_edit_tool", {"command": "view", "path": path}),
-        messages.Tool("wcgw", "ReadFiles", {"file_paths": [path]}),
+        messages.Tool(
+            dialect="claude", tool="str_replace_based_edit_tool", args={"command": "view", "path": path}
+        ),
+        messages.Tool(dialect="wcgw", tool="ReadFiles", args={"file_paths": [path]}),
     ]
     note = "There are unsaved changes in vscode (lines 12-13, 20); this is the file."
     assert note not in str(agent.apply(calls).answers)
