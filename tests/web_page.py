@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -110,9 +111,15 @@ class WebPage:
 
 
 @contextmanager
-def web_page(place: Workplace, *options: str) -> Iterator[WebPage]:
-    """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet."""
-    argv = [str(place.provide_editctl() / "editctl"), "-C", str(place.root), "web", *options]
+def web_page(place: Workplace, *options: str, is_forked: bool = True) -> Iterator[WebPage]:
+    """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet.
+
+    For a test of its start, its end or a daemon that comes back, it is not forked but exec'ed.
+    """
+    editctl = [str(place.provide_editctl() / "editctl")]
+    if not is_forked:
+        editctl = [sys.executable, "-P", "-m", "editd_client"]
+    argv = [*editctl, "-C", str(place.root), "web", *options]
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(

@@ -21,7 +21,7 @@ def test_a_running_page_is_announced_without_its_token(place: Workplace) -> None
     place.write({"a": "x\n"})
     with place.start():
         assert web_address(str(place.state)) is None
-        with web_page(place) as page:
+        with web_page(place, is_forked=False) as page:
             assert web_address(str(place.state)) == page.address
             assert page.token not in (place.state / "web").read_text()
             assert (place.state / "web").stat().st_mode & 0o777 == 0o600

@@ -14,10 +14,11 @@ import pytest
 
 from editd_client.errors import EditdError
 from reviewers import reviewer_of
-from web_page import PART
+from web_page import PART, web_page
 from workplace import TOP, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from http.client import HTTPResponse
 
     from editd_client.client import Client
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES}
+
+
+@pytest.fixture
+def page(place: Workplace, author: Client) -> Iterator[WebPage]:
+    assert author.status().state == "ready"
+    with web_page(place, is_forked=False) as made:
+        yield made.enter()
 
 
 def next_event(stream: HTTPResponse) -> tuple[str, dict[str, Any], str]:
