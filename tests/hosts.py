@@ -62,7 +62,7 @@ def name_host(place: Workplace, name: str, more: str = "") -> None:
     """Configure the name of a host."""
     config = place.folder / "config" / "editd"
     config.mkdir(parents=True, exist_ok=True)
-    (config / "config.toml").write_text(f'[remote]\nhost = "{name}"\npoll = 0.1\n{more}')
+    (config / "config.toml").write_text(f'[remote]\nhost = "{name}"\npoll = 0.2\n{more}')
 
 
 def until(claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES}
+ABSENCE_EDITS = 5000  # of each host
 GIT = shutil.which("git")
 
 
@@ -44,6 +45,7 @@ def move_log(server: Path, commit: str) -> None:
     subprocess.run(["git", "--git-dir", server, "update-ref", names[0], commit], check=True)
 
 
+@pytest.mark.long
 def test_a_push_whose_reply_is_lost_lands_once(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES, scheme="file://") as (places, clients, server):
         use_git(places[0], 'case "$*" in *" push "*) "$real" "$@"; exit 1;; *) exec "$real" "$@";; esac')
@@ -83,6 +85,7 @@ def test_edits_go_on_without_the_server_and_land_when_it_is_back(tmp_path: Path)
         assert len(log_of(server)) == 4
 
 
+@pytest.mark.long
 def test_a_server_that_is_restored_to_an_older_head_is_put_forward(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (_, (one, other), server):
         one.apply([replace("a.txt", "line 1\n", "1\n")])
@@ -147,6 +150,7 @@ def test_a_fork_is_repaired_with_all_work_of_both_sides(tmp_path: Path) -> None:
             assert client.check().problems == []
 
 
+@pytest.mark.long
 def test_a_log_that_is_gone_is_made_again_only_on_request(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         one.apply([replace("a.txt", "line 1\n", "1\n")])
@@ -161,6 +165,7 @@ def test_a_log_that_is_gone_is_made_again_only_on_request(tmp_path: Path) -> Non
         assert [entry.number for entry in log_of(server)] == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_log_of_others_is_not_repaired(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES, join=False) as (places, (one, other), server):
         one.apply([replace("a.txt", "line 1\n", "1\n")])
@@ -175,6 +180,7 @@ def test_a_log_of_others_is_not_repaired(tmp_path: Path) -> None:
         assert places[0].files()["a.txt"].startswith(b"1\n")
 
 
+@pytest.mark.long
 def test_a_server_that_takes_no_push_is_read_all_the_same(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         use_git(places[1], 'case "$*" in *" push "*) echo "no, $0" >&2; exit 1;; *) exec "$real" "$@";; esac')
@@ -214,6 +220,7 @@ def test_what_the_server_refuses_is_kept_back_and_the_rest_goes_on(tmp_path: Pat
         until(lambda: "e.txt" in places[1].files() and "f.txt" in places[0].files(), "it stops there")
 
 
+@pytest.mark.long
 def test_both_copies_of_a_host_go_on_and_land_their_common_work_once(tmp_path: Path) -> None:
     with (
         hosts(tmp_path, 2, FILES) as (places, (one, other), server),
@@ -244,6 +251,7 @@ def test_both_copies_of_a_host_go_on_and_land_their_common_work_once(tmp_path: P
             assert sorted(origins) == sorted(made.id for made in (*common, *alone) if made is not None)
 
 
+@pytest.mark.long
 def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
         full = tmp_path / "full"
@@ -266,13 +274,12 @@ def test_a_full_disk_costs_nothing_but_time(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_much_work_of_two_hosts_is_put_together_after_a_long_absence(tmp_path: Path) -> None:
-    number = 5000
     files = {f"d{one % 20}/f{one}.txt": LINES for one in range(200)}
     with hosts(tmp_path, 2, files) as (places, clients, server):
         for client in clients:
             client.remote_pause()
         for client, line in zip(clients, ("line 2", "line 8"), strict=True):
-            for edit in range(number):
+            for edit in range(ABSENCE_EDITS):
                 path = f"d{edit % 20}/f{edit % 200}.txt"
                 was = line if edit < 200 else f"{line} {edit - 200}"
                 client.apply([replace(path, f"{was}\n", f"{line} {edit}\n")])
@@ -281,13 +288,14 @@ def test_much_work_of_two_hosts_is_put_together_after_a_long_absence(tmp_path: P
             client.remote_resume()
         until(lambda: all(client.remote_now(timeout=60).tentative == 0 for client in clients), "it ends", 400)
         exchange(*clients)
-        print(f"{number} on {number}: {time.monotonic() - begun:.1f} s")
+        print(f"{ABSENCE_EDITS} on {ABSENCE_EDITS}: {time.monotonic() - begun:.1f} s")
         assert places[0].files() == places[1].files()
         log = log_of(server)
-        assert len(log) == 2 * number + 1
+        assert len(log) == 2 * ABSENCE_EDITS + 1
         assert all(entry.is_applied for entry in log[1:])
 
 
+@pytest.mark.long
 def test_a_host_that_never_wins_is_helped_by_the_next_winner(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES, scheme="file://") as (places, (_, other), server):
         # The first host's pushes to the log fail, and another host seems to be faster each time.
@@ -328,6 +336,7 @@ def test_a_path_at_which_git_ignores_a_file_is_held(tmp_path: Path) -> None:
         assert known.returncode != 0, "the server has it"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_restart_goes_on_where_it_ended(tmp_path: Path, is_killed: bool) -> None:
     with hosts(tmp_path, 2, FILES) as (places, clients, server):

@@ -64,6 +64,7 @@ def test_files_that_differ_are_listed_and_replaced_only_on_request(
     assert other.files() == {"a.txt": b"other\n", "mine.txt": b"mine\n"}, "the history keeps them"
 
 
+@pytest.mark.long
 def test_files_that_differ_can_be_kept_and_are_an_edit_of_their_host(
     both: tuple[Workplace, Workplace, str],
 ) -> None:
@@ -79,6 +80,7 @@ def test_files_that_differ_can_be_kept_and_are_an_edit_of_their_host(
     assert one.files() == {"a.txt": b"a\n", "src/b.txt": b"b\n"}
 
 
+@pytest.mark.long
 def test_who_has_left_is_alone_again(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, {"a.txt": "a\n"}) as (places, (one, other), server):
         assert other.remote_leave().state == "none"
@@ -105,6 +107,7 @@ def test_without_a_log_there_is_nothing_to_join(both: tuple[Workplace, Workplace
     one.stop()
 
 
+@pytest.mark.long
 def test_hosts_of_the_same_name_get_names_of_their_own(tmp_path: Path) -> None:
     with (
         hosts(tmp_path, 1, {"a.txt": "a\n"}) as (_, (one,), server),
