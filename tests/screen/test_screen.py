@@ -7,9 +7,13 @@ import itertools
 import stat
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from editd.wire.messages import RunningCheck
 from editd_client.errors import EditdError
+from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
+from editd_client.screen.proposal_work import ShownProposal
 from reviewers import PIN, reviewer_of
 from screens import LINES, SIZES, Seen, on_screen, propose
 from workplace import Workplace, replace, write
@@ -257,6 +261,18 @@ def test_a_trial_has_its_result_on_the_screen(
     on_screen(place, (80, 24), steps)
     assert [one.exit for one in author.proposal_get(number).checks] == [0]
     assert b"five" not in place.files()["src/f1.py"]
+
+
+def test_a_check_that_runs_and_its_purpose_are_below_the_hunks(author: Client) -> None:
+    shown = msgspec.structs.replace(
+        author.proposal_get(propose(author)),
+        running=[RunningCheck(name="pytest", seconds=3.2)],
+        lands_after=["pytest"],
+    )
+    one = ShownProposal(shown)
+    drawing = ProposalDrawing(shown, one.files, one.choices, one.first)
+    text = [patch.line.text for patch in proposal_lines(drawing, DiffForm(80))]
+    assert text[-2:] == [" … pytest: running for 3 s", " lands by itself after pytest"]
 
 
 def test_a_grant_is_made_shown_and_taken_back(place: Workplace, author: Client) -> None:

@@ -56,6 +56,7 @@ Result = TypeVar("Result")
 AnyView = ProposalsView | TimelineView | AgentsView
 
 DRAW_SECONDS = 0.1  # S1
+KEY_SECONDS = 0.25  # after a key: an answer that comes by then is drawn at once
 MOVES = {"j": 1, "down": 1, "k": -1, "up": -1}
 
 
@@ -100,6 +101,7 @@ class ReviewApp(App[None]):
         self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.changed))
         self._message = ("", False)
         self._away_since: float | None = None
+        self._key_at = -1e9  # monotonic, of the last key
         self._is_due = False  # because of an event
         self._is_key_due = False
         self._new_size: Size | None = None
@@ -141,19 +143,21 @@ class ReviewApp(App[None]):
             self.active.draw(place.width)
             self.detail.scroll(0)
 
-    def _draw_after_keys(self) -> None:
+    def _draw_soon(self) -> None:
         """Draw the screen as soon as the keys that have come are carried out."""
         if not self._is_key_due and self.is_running:
             self._is_key_due = True
             self.call_later(self.draw)
 
     def changed(self) -> None:
-        """Draw the screen anew within DRAW_SECONDS (S1)."""
-        if self._is_due or not self.is_running:
-            return
-        self._is_due = True
-        wait = max(0.0, self.drawn_at + DRAW_SECONDS - time.monotonic())
-        self.set_timer(wait, self.draw) if wait > 0 else self.call_later(self.draw)
+        """Draw the screen anew within DRAW_SECONDS, and what a key has asked for at once (S1)."""
+        now = time.monotonic()
+        wait = self.drawn_at + DRAW_SECONDS - now
+        if wait <= 0 or now < self._key_at + KEY_SECONDS:
+            self._draw_soon()
+        elif not self._is_due and self.is_running:
+            self._is_due = True
+            self.set_timer(wait, self.draw)
 
     # ── Lines of the panes ──
 
@@ -323,16 +327,17 @@ class ReviewApp(App[None]):
     def press(self, key: str) -> None:
         """Carry out a key: at once if it moves or chooses (S2), otherwise beside the screen."""
         self._message = ("", False)
+        self._key_at = time.monotonic()
         self._prepare()
         if not self._move(key) and not self._turn_to(key):
             work = self._work(key)
             if work is not None:
                 self.run_worker(self._guarded_key(work), exit_on_error=True)
-        self._draw_after_keys()
+        self._draw_soon()
 
     async def _guarded_key(self, work: Coroutine[Any, Any, None]) -> None:
         await self._guarded(work, is_key=True)
-        self._draw_after_keys()
+        self._draw_soon()
 
     def _move(self, key: str) -> bool:
         """Carry out a key that moves the cursor or the diff. Return whether it is one."""
@@ -448,7 +453,7 @@ class ReviewApp(App[None]):
             ]  # fmt: skip
             at = 3 if self.is_in_detail else order.index((self.view, False))
             self.view, self.is_in_detail = order[(at + step) % 4]
-        self._draw_after_keys()
+        self._draw_soon()
 
     def _pressed(self, pane: str, row: int, key: str) -> None:
         """Take a click: on a row or a hunk it moves the cursor there, on a key it presses it."""
@@ -465,7 +470,7 @@ class ReviewApp(App[None]):
                 self.detail.hunk, self.detail.path = one.hunk, one.path
         if key:
             self.press(key)
-        self._draw_after_keys()
+        self._draw_soon()
 
     def _wheeled(self, pane: str, rows: int) -> None:
         if pane == "detail":
@@ -473,4 +478,4 @@ class ReviewApp(App[None]):
         elif pane in EVERYWHERE:
             self.view, self.is_in_detail = pane, False
             self.active.move(rows)
-        self._draw_after_keys()
+        self._draw_soon()

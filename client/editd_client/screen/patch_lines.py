@@ -166,6 +166,12 @@ def _proposal_end(shown: ProposalGetResult, width: int) -> Iterator[PatchLine]:
         if check.exit != 0:
             for output in check.output.rstrip("\n").split("\n")[-6:]:
                 yield PatchLine(Line((TextSpan(f"     {plain(output)}", "dim"),)))
+    for running in shown.running:
+        text = f" … {plain(running.name)}: {proposals.running_text(running)}"
+        yield PatchLine(Line((TextSpan(text, "warning"),)))
+    if shown.lands_after:
+        names = ", ".join(map(plain, shown.lands_after))
+        yield PatchLine(Line((TextSpan(f" lands by itself after {names}", "dim"),)))
     for decision in shown.decisions:
         what = f" {plain(decision.by.actor)}: {decision.what}"
         seq = f", transaction {decision.seq}" if decision.seq is not None else ""
