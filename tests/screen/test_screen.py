@@ -12,6 +12,7 @@ import pytest
 
 from editd.wire.messages import RunningCheck
 from editd_client.errors import EditdError
+from editd_client.screen.lines import TextSpan, wrapped
 from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
 from editd_client.screen.proposal_work import ShownProposal
 from reviewers import PIN, reviewer_of
@@ -700,3 +701,13 @@ def test_a_resize_keeps_the_cursor(place: Workplace, author: Client) -> None:
 
     assert head > 40
     on_screen(place, (80, 24), steps)
+
+
+def test_a_sentence_is_wrapped_after_a_word_and_code_at_the_edge() -> None:
+    text = (TextSpan("one two three four"),)
+    sentence = ["".join(span.text for span in row) for row in wrapped(text, 10, 2, has_words=True)]
+    assert sentence == ["one two ", "  three ", "  four"]
+    code = ["".join(span.text for span in row) for row in wrapped(text, 10, 2)]
+    assert code == ["one two th", "  ree four"]
+    long = [row[-1].text for row in wrapped((TextSpan("x" * 12),), 5, 0, has_words=True)]
+    assert long == ["xxxxx", "xxxxx", "xx"]

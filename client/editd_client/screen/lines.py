@@ -91,8 +91,13 @@ def cut(spans: Iterable[TextSpan], width: int) -> Iterator[TextSpan]:
         left -= size
 
 
-def wrapped(spans: Iterable[TextSpan], width: int, indent: int) -> Iterator[tuple[TextSpan, ...]]:
-    """Yield the spans as lines of a width; all but the first begin with `indent` spaces."""
+def wrapped(
+    spans: Iterable[TextSpan], width: int, indent: int, *, has_words: bool = False
+) -> Iterator[tuple[TextSpan, ...]]:
+    """Yield the spans as lines of a width; all but the first begin with `indent` spaces.
+
+    With `has_words` a line ends after a word, if one fits.
+    """
     row: list[TextSpan] = []
     used = 0
     for span in spans:
@@ -104,6 +109,8 @@ def wrapped(spans: Iterable[TextSpan], width: int, indent: int) -> Iterator[tupl
                 used += cell_len(rest)
                 break
             taken = _prefix(rest, room)
+            if has_words and " " in taken.strip() and rest[len(taken)] != " ":
+                taken = taken[: taken.rindex(" ") + 1]
             row.append(span._replace(text=taken))
             yield tuple(row)
             rest, row, used = rest[len(taken) :], [TextSpan(" " * indent)], indent

@@ -104,7 +104,7 @@ def _proposal_heading(shown: ProposalGetResult, width: int) -> Iterator[PatchLin
         f"made on {shown.at}, shown on {shown.head}",
     ]  # fmt: skip
     head = (TextSpan(f" P{shown.proposal} ", "title"), TextSpan(" · ".join(map(plain, words)), "bold"))
-    for spans in wrapped(head, width, 5):
+    for spans in wrapped(head, width, 5, has_words=True):
         yield PatchLine(Line(spans))
     for text in shown.message.split("\n")[1:]:
         if text.strip():
@@ -150,7 +150,7 @@ def _note(hunk: str, drawing: ProposalDrawing) -> TextSpan:
 
 def _comment(actor: str, text: str, path: str | None, hunk: str | None, width: int) -> Iterator[PatchLine]:
     head = (TextSpan("     · ", "warning"), TextSpan(f"{plain(actor)}: ", "bold"), TextSpan(plain(text)))
-    for spans in wrapped(head, width, 7):
+    for spans in wrapped(head, width, 7, has_words=True):
         yield PatchLine(Line(spans), hunk, path)
 
 
@@ -301,7 +301,7 @@ def _transaction_heading(made: Transaction, width: int) -> Iterator[PatchLine]:
     if made.undoes:
         about += f", of {', '.join(map(str, made.undoes))}"
     head = (TextSpan(f" {made.seq} ", "title"), TextSpan(f" {about}", "bold"))
-    for spans in wrapped(head, width, 5):
+    for spans in wrapped(head, width, 5, has_words=True):
         yield PatchLine(Line(spans))
     for text in made.message.rstrip("\n").split("\n") if made.message else ():
         yield PatchLine(Line((TextSpan(f"     {plain(text)}"),)))

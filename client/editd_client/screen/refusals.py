@@ -32,7 +32,7 @@ def refusal_text(one: RefusalRow, width: int) -> Iterator[Line]:
     for path in one.paths:
         yield Line((TextSpan(f"   {plain(path)}"),))
     yield Line(())
-    for spans in wrapped((TextSpan(f" {plain(one.text)}"),), width, 1):
+    for spans in wrapped((TextSpan(f" {plain(one.text)}"),), width, 1, has_words=True):
         yield Line(spans)
 
 
