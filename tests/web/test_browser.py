@@ -111,9 +111,12 @@ def test_a_hunk_that_nobody_has_seen_is_not_approved(tab: Tab, author: Client, p
     propose(author)
     tab.until_text("2 of 2 hunks chosen", "#detail")
     tab.click("tbody[data-hunk] input[value=reject]")
+    view = author.proposal_get(1).view
     more = [replace("a.py", f"x{n} = {n}\n", f"x{n} = 'new'\n") for n in (5, 20, 28)]
     author.apply([replace("a.py", "x5 = 5\n", "x5 = 'five'\n"), *more[1:]], propose=True, proposal=1)
     tab.until_text("There are new hunks", "#said")
+    assert author.proposal_get(1).view != view
+    assert tab.run("document.querySelector('#decide [name=view]').value") == view, "the daemon refuses it"
     assert tab.run("[...document.querySelectorAll('.choice :checked')].map(one => one.value)") == [
         "reject",
         "open",

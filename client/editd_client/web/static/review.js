@@ -8,6 +8,7 @@ const PART = 'application/vnd.editd.parts+json';
 const $ = id => document.getElementById(id);
 let touched = new Map();   // what the reviewer has chosen and typed, by the id or name of its field
 let unseen = new Set();    // the hunks that have come since the page was opened
+let heldView = null;       // the view before other hunks came: the daemon refuses an approval of it
 let hunk = null;           // the id of the current hunk
 let stream = null;
 let newest = 0;            // the number of the last request
@@ -30,22 +31,27 @@ const restore = root => {
 };
 
 // A hunk keeps its choice while the files move. One that has come meanwhile is left open: nobody has seen it.
-const keepChoices = (old, fresh) => {
+const keepChoices = (old, fresh, isNews) => {
   const about = root => root.querySelector('#decide')?.getAttribute('action');
   if (!about(old) || about(old) !== about(fresh)) return;
+  const view = root => root.querySelector('#decide [name=view]');
+  const shown = root => [...root.querySelectorAll('tbody[data-hunk]')].map(
+    one => `${one.dataset.hunk} ${[...one.classList].find(name => name.startsWith('state-'))}`).join();
+  if (isNews && shown(old) !== shown(fresh)) heldView ??= view(old).value;
+  if (heldView) view(fresh).value = heldView;
   const choices = (root, id) => [...root.querySelectorAll(`tbody[data-hunk="${id}"] .choice input`)];
-  let isNews = false;
+  let hasUnseen = false;
   for (const { dataset: { hunk: id } } of fresh.querySelectorAll('tbody[data-hunk]')) {
     const before = choices(old, id), now = choices(fresh, id);
     if (!now.length) continue;
-    if (!before.length) { unseen.add(id); isNews = true; }
+    if (!before.length) { unseen.add(id); hasUnseen = true; }
     const kept = now.find(one => one.value === (before.find(one => one.checked)?.value ?? 'open'));
     if (!kept.disabled) kept.checked = true;
   }
-  if (isNews) say('There are new hunks. Choose about them.', true);
+  if (hasUnseen) say('There are new hunks. Choose about them.', true);
 };
 
-const put = (id, html) => {
+const put = (id, html, isNews) => {
   const old = $(id);
   if (!old) return;
   const box = document.createElement('template');
@@ -55,7 +61,7 @@ const put = (id, html) => {
   const at = focus && [key(focus), focus.selectionStart, focus.selectionEnd];
   const open = [...old.querySelectorAll('details[open] > summary')].map(one => one.textContent);
   const top = old.scrollTop;
-  keepChoices(old, fresh);
+  keepChoices(old, fresh, isNews);
   old.replaceWith(fresh);
   restore(fresh);
   for (const summary of fresh.querySelectorAll('summary'))
@@ -111,6 +117,7 @@ const say = (text, isRefusal) => {
 };
 
 const show = (answer, isRefusal, isNew) => {
+  heldView = null;
   if (isNew) { touched = new Map(); unseen = new Set(); hunk = null; }
   for (const [id, html] of Object.entries(answer.parts)) put(id, html);
   document.title = answer.title;
@@ -127,7 +134,7 @@ const follow = (page, version) => {
   stream.addEventListener('part', event => {
     isAway(false);
     const part = JSON.parse(event.data);
-    put(part.id, part.html);
+    put(part.id, part.html, true);
   });
   stream.addEventListener('gone', () => isAway(true));
   stream.onerror = () => isAway(true);
