@@ -90,15 +90,14 @@ class ReviewServer:
         return f"http://{self.host}"
 
     def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve until Ctrl-C. `on_ready` is called before the first request is accepted."""
+        """Serve until Ctrl-C. `on_ready` is called, in a thread, once Ctrl-C ends the server cleanly."""
         config = uvicorn.Config(
             self.guard, log_level="error", access_log=False, server_header=False, proxy_headers=False,
             http="h11", ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._socket.listen()
         with announced(self._workspace.state_folder, self.address), contextlib.suppress(KeyboardInterrupt):
-            on_ready()
-            _Server(config, self._changes).run(sockets=[self._socket])
+            _Server(config, self._changes, on_ready).run(sockets=[self._socket])
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -278,9 +277,15 @@ class Changes:
 class _Server(uvicorn.Server):
     """A server whose streams end with it: otherwise it would wait for them, and print their cancellation."""
 
-    def __init__(self, config: uvicorn.Config, changes: Changes) -> None:
+    def __init__(self, config: uvicorn.Config, changes: Changes, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._changes = changes
+        self._on_ready = on_ready
+        self._telling: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._telling = asyncio.create_task(asyncio.to_thread(self._on_ready))  # it may open a browser
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._changes.end()
