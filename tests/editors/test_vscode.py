@@ -103,6 +103,26 @@ def test_lines_merge_and_places_are_found(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@needs_node
+def test_a_connection_starts_daemons_and_repeats_safe_requests(tmp_path: Path) -> None:
+    tests = bundle("test/connection.ts", tmp_path / "connection.js")
+    with workplace(tmp_path / "place", {"README": "read me\n"}) as place:
+        place.git("init", "-q")
+        place.start().close()
+        known = {
+            "EDITD_TEST_ROOT": str(place.root),
+            "EDITD_TEST_PROGRAM": f"{place.provide_editctl()}/editctl",
+        }
+        done = subprocess.run(
+            ["node", "--test", str(tests)],
+            env=environment(place) | known,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the failure of each test in VS Code, or an empty text.
@@ -148,7 +168,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
                 server.configure({"security.workspace.trust.startupPrompt": "never"})
                 first = vscode.run(server.address(place.root, untrusted, tests))
                 server.configure({"security.workspace.trust.enabled": False})
-                second = vscode.run(server.address(window, trusted, tests))
+                for _ in range(3):
+                    second = vscode.run(server.address(window, trusted, tests))
+                    if second.results:
+                        break  # otherwise it is a window without its folders, as on a busy machine
         finally:
             for name in ("workspace", "second"):
                 place.editctl("-C", str(place.folder / name), "stop")

@@ -120,11 +120,10 @@ export class Connection {
     clearTimeout(this.timer)
     this.become('connecting')
     try {
-      const socket = await dial(this.socket).catch(async (error: Error) => {
-        if (!mayStart) throw error
-        return dial(await this.start())
+      return await this.reach(this.socket).catch(async (error: Error) => {
+        if (!mayStart || error instanceof Elsewhere) throw error
+        return this.reach(await this.start())
       })
-      return await this.introduce(socket)
     } catch (error) {
       this.failure = error instanceof Unreachable ? error : new Unreachable((error as Error).message)
       this.become('waiting')
@@ -147,7 +146,9 @@ export class Connection {
     }
   }
 
-  private async introduce(socket: Socket): Promise<MessageConnection> {
+  /** Connect to the daemon at a socket, and subscribe. */
+  private async reach(path: string): Promise<MessageConnection> {
+    const socket = await dial(path)
     const link = createMessageConnection(new SocketMessageReader(socket), new SocketMessageWriter(socket))
     link.onNotification('event', (event: DaemonEvent) => this.take(event))
     link.onClose(() => this.lose(link))
@@ -157,7 +158,7 @@ export class Connection {
     try {
       const hello = await call<Hello>(link, 'hello', { client: this.options().actor, protocol: 1 })
       if (isElsewhere(hello.workspace.root, this.root)) {
-        throw new Unreachable(`the daemon at EDITD_SOCKET serves ${hello.workspace.root}, not ${this.root}`)
+        throw new Elsewhere(`the daemon at EDITD_SOCKET serves ${hello.workspace.root}, not ${this.root}`)
       }
       const isKnown = this.head > 0 && hello.head >= this.head
       await call(link, 'subscribe', isKnown ? { since: this.head } : {})
@@ -203,6 +204,9 @@ export class Connection {
     this.emitter.emit('state', state)
   }
 }
+
+/** The daemon at the socket serves another folder. */
+class Elsewhere extends Unreachable {}
 
 /** `editctl` is not where the setting says. */
 export class MissingProgram extends Unreachable {}

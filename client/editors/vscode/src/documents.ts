@@ -5,7 +5,7 @@
  * text is held in the daemon, so that an agent's edit is tried on it. After a transaction it is merged: see `saving`.
  */
 
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import * as vscode from 'vscode'
 import type { Connection } from './connection'
 import { versionOf } from './place'
@@ -17,6 +17,8 @@ export interface Known {
   text: string
   version: string
   eol: vscode.EndOfLine
+  /** The time of the file, in milliseconds, when VS Code read or saved it. */
+  modified?: number
 }
 
 export interface Tracked {
@@ -59,6 +61,11 @@ export function encode(text: string, document: vscode.TextDocument): Thenable<Ui
 export async function readDisk(document: vscode.TextDocument): Promise<Known | undefined> {
   const bytes = await readFile(document.uri.fsPath).catch(() => undefined)
   return bytes === undefined ? undefined : decode(bytes, document)
+}
+
+/** Return the time of a document's file in milliseconds, or undefined if there is none. */
+export async function modifiedOf(document: vscode.TextDocument): Promise<number | undefined> {
+  return (await stat(document.uri.fsPath).catch(() => undefined))?.mtime.getTime()
 }
 
 export class Documents implements vscode.Disposable {
@@ -106,9 +113,10 @@ export class Documents implements vscode.Disposable {
   /** Take the file's version for that of the document, if both have the same text. */
   async note(tracked: Tracked): Promise<void> {
     const { document } = tracked
+    const modified = await modifiedOf(document)
     const disk = await readDisk(document)
     if (disk === undefined || disk.text !== document.getText()) return
-    tracked.base = disk
+    tracked.base = { ...disk, modified }
     delete tracked.colliding
     this.plan(tracked)
   }

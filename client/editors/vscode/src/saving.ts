@@ -10,10 +10,12 @@
  * records that as a change from outside.
  */
 
+import { utimes } from 'node:fs/promises'
 import * as vscode from 'vscode'
 import { requestId } from './connection'
-import { decode, encode, readDisk, type Documents, type Known, type Tracked } from './documents'
+import { decode, encode, modifiedOf, readDisk, type Documents, type Known, type Tracked } from './documents'
 import { carry, linesOf, merge, moved, spansBetween, type Span } from './lines'
+import { versionOf } from './place'
 import { bytesOf, contentOf, Refusal, Unreachable, type Outcome } from './protocol'
 import { setting, type Workspaces } from './workspaces'
 
@@ -24,6 +26,11 @@ const PAUSES_MAX = 100
 const PUT_BACK_MILLISECONDS = 2000
 const REPEATS_MAX = 3
 const CHANGES_MAX = 50
+/**
+ * VS Code compares a text with the file before it refuses to write, but only in three pieces of 64 KiB: see
+ * `peekBufferForWriting` in its fileService.ts. A longer one is written if the file has the time that VS Code knows.
+ */
+const COMPARED_LENGTH_MAX = 3 * 65536
 const NAMES: [string, string] = ['this editor', 'the file']
 
 /** A save between VS Code's question and its end. */
@@ -37,7 +44,9 @@ interface Save {
   readonly file: Known
   /** The document's own text comes back afterwards, unsaved. */
   readonly isAside: boolean
-  readonly spans: Span[]
+  /** The number of characters that `sent`, and the text now, have to change to be the file's. */
+  readonly distance: number
+  left: number
   /** The text after the edits: the file's, unless a key was pressed in the moment before. Undefined: they were not made. */
   applied?: string
   /** The selections in `sent`, as offsets, of each editor that shows the document. */
@@ -85,6 +94,7 @@ export class Saving implements vscode.Disposable {
   async rebase(tracked: Tracked, withMarkers: boolean): Promise<void> {
     const { document, base } = tracked
     if (base === undefined || this.saves.has(document) || this.rebases.has(document)) return
+    if (document.getText().length > COMPARED_LENGTH_MAX) return // the save merges it
     const disk = await readDisk(document)
     if (disk === undefined || disk.version === tracked.base?.version || !document.isDirty) return
     if (disk.text === document.getText() || this.saves.has(document) || this.rebases.has(document)) return
@@ -171,7 +181,9 @@ export class Saving implements vscode.Disposable {
         return []
       }
       if (file?.content === undefined || file.content === null) return []
-      return this.begin(tracked, sent, await decode(bytesOf(file.content), document), false)
+      const known = await decode(bytesOf(file.content), document)
+      await keepTime(tracked)
+      return this.begin(tracked, sent, known, false)
     } catch (error) {
       if (error instanceof Unreachable) return []
       if (!(error instanceof Refusal)) throw error
@@ -188,6 +200,7 @@ export class Saving implements vscode.Disposable {
     if (merge(tracked.base!.text, sent, disk.text, NAMES).conflicts > 0) {
       warn(`${tracked.path} was not saved, because others have changed the same lines. Both are marked in the editor.`)
     }
+    await keepTime(tracked)
     return this.begin(tracked, sent, disk, true)
   }
 
@@ -195,7 +208,8 @@ export class Saving implements vscode.Disposable {
     const { document } = tracked
     tracked.isAside = isAside
     const spans = spansBetween(sent, file.text)
-    const save: Save = { sent, latest: sent, base: tracked.base!.text, file, isAside, spans, selections: selectionsOf(document) }
+    const [base, distance] = [tracked.base!.text, lengthOf(spans)]
+    const save: Save = { sent, latest: sent, base, file, isAside, distance, left: distance, selections: selectionsOf(document) }
     if (spans.length === 0) save.applied = sent
     const limit = isAside ? PUT_BACK_MILLISECONDS : SAVED_MILLISECONDS
     save.timer = setTimeout(() => void this.settle(document, false), limit)
@@ -205,13 +219,16 @@ export class Saving implements vscode.Disposable {
     return file.eol === document.eol ? edits : [...edits, vscode.TextEdit.setEndOfLine(file.eol)]
   }
 
-  private didChange({ document, contentChanges }: vscode.TextDocumentChangeEvent): void {
+  /** Notice the edits of a save. VS Code makes them smaller, and a key that was pressed just before moves them. */
+  private didChange({ document }: vscode.TextDocumentChangeEvent): void {
     this.changed.set(document, Date.now())
     const save = this.saves.get(document)
     if (save === undefined || save.applied !== undefined) return
     const text = document.getText()
-    if (text === save.file.text || areThese(contentChanges, save.spans)) save.applied = text
+    const left = lengthOf(spansBetween(text, save.file.text))
+    if (2 * (save.left - left) >= save.distance) save.applied = text
     else save.latest = text
+    save.left = left
   }
 
   private async didSave(document: vscode.TextDocument): Promise<void> {
@@ -243,10 +260,12 @@ export class Saving implements vscode.Disposable {
     const { sent, file, applied, isAside } = save
     tracked.isAside = false
     if (applied === undefined && isAside && !hasSaved) return // nothing has happened: the old base holds
-    tracked.base = file
+    const text = document.getText()
+    tracked.base = { ...file, modified: hasSaved ? await modifiedOf(document) : tracked.base?.modified }
     if (hasSaved && applied !== file.text) {
-      // VS Code has written another text than ours, of the same size: that is the file now.
-      tracked.base = { ...file, text: applied ?? document.getText(), version: (await readDisk(document))?.version ?? file.version }
+      // VS Code has written another text than ours: that is the file now.
+      const written = applied ?? text
+      tracked.base = { ...tracked.base, text: written, version: versionOf(await encode(written, document)) }
     }
     delete tracked.colliding
     if (applied === undefined) await change(document, text => merge(sent, text, goalOf(save), NAMES).text)
@@ -300,10 +319,9 @@ async function putBack(document: vscode.TextDocument, save: Save, applied: strin
   }
 }
 
-/** Return whether changes are the edits of these spans, perhaps moved by a key that was pressed before. */
-function areThese(changes: readonly vscode.TextDocumentContentChangeEvent[], spans: readonly Span[]): boolean {
-  const words = (pairs: [number, string][]) => JSON.stringify(pairs.sort(([, one], [, other]) => (one < other ? -1 : 1)))
-  return words(changes.map(({ rangeLength, text }) => [rangeLength, text])) === words(spans.map(({ start, end, text }) => [end - start, text]))
+/** Return the number of characters that spans remove and add. */
+function lengthOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { start, end, text }) => sum + end - start + text.length, 0)
 }
 
 function selectionsOf(document: vscode.TextDocument): Save['selections'] {
@@ -312,6 +330,12 @@ function selectionsOf(document: vscode.TextDocument): Save['selections'] {
     editor,
     editor.selections.map(({ anchor, active }) => [document.offsetAt(anchor), document.offsetAt(active)]),
   ])
+}
+
+/** Give the file of a long text, which the daemon has just written, the time that VS Code knows. VS Code writes it once more. */
+async function keepTime({ document, base }: Tracked): Promise<void> {
+  if (document.getText().length <= COMPARED_LENGTH_MAX || base?.modified === undefined) return
+  await utimes(document.uri.fsPath, new Date(), new Date(base.modified)).catch(() => undefined)
 }
 
 function textEdits(before: string, spans: readonly Span[]): vscode.TextEdit[] {
