@@ -89,6 +89,12 @@ def test_changes_of_the_same_line_that_no_trial_has_stopped_mark_the_buffer(
     other.settle()
     assert vim.until("vim.b.editd_stale").startswith("has changed (")
     assert vim.lines == TEN.replace("line 5", "mine").splitlines()
+    file = opened(vim, shared, "ends.txt")
+    vim.command("call setline(5, 'mine')")
+    file.write_text(TEN.replace("\n", "\r\n"))
+    other.settle()
+    vim.until("vim.b.editd_stale")
+    assert vim.lines == TEN.replace("line 5", "mine").splitlines(), "the line ends would be lost"
 
 
 def test_a_hold_ends_when_the_buffer_is_as_its_file_or_is_left(

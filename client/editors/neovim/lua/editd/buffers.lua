@@ -273,10 +273,15 @@ local function end_undo_block(buf)
 end
 
 --- Take the file's change into a changed buffer if both merge; return whether they do. One `undo` takes it
---- out again.
+--- out again. A change of the encoding or of the line ends does not merge.
 local function rebase(buf, file, transaction)
   local state = states[buf]
   local read = codec.decode(file.content)
+  for _, option in ipairs({ 'fileformat', 'fileencoding', 'bomb' }) do
+    if read.options[option] ~= vim.bo[buf][option] then
+      return false
+    end
+  end
   local lines, conflicts = hunks.merge(state.base_lines, lines_of(buf), read.lines, { mine = '', theirs = '' })
   if conflicts > 0 then
     return false
