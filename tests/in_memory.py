@@ -89,6 +89,10 @@ class Told:
         del path, version  # nobody holds anything
         return None
 
+    def is_held_by_sender(self, path: WorkspacePath) -> bool:
+        del path
+        return False
+
     def note_of_unsaved(self, path: WorkspacePath) -> str | None:
         del path
         return None

@@ -643,6 +643,29 @@
       (should (equal (holds file) "theirs\nb\nc\nd\nmine\n"))
       (should-not (held file)))))
 
+(ert-deftest unsaved-text-takes-in-an-edit-that-comes-during-a-merge ()
+  (let ((file (tests-file "a\nb\nc\nd\ne\n"))
+        (answers nil))                  ; withheld: functions and their arguments, the newest first
+    (visiting file
+      (append-text "mine\n")
+      (cl-letf* ((ask (symbol-function 'jsonrpc-async-request))
+                 ((symbol-function 'jsonrpc-async-request)
+                  (lambda (connection method params &rest more)
+                    (if (eq method 'apply)
+                        (push (list (plist-get more :success-fn) (jsonrpc-request connection method params))
+                              answers)
+                      (apply ask connection method params more)))))
+        (dolist (letter '("a" "e"))
+          (let ((before (length answers)))
+            (their 'apply `(:edits [(:op "replace" :path ,editd--path :old ,(concat letter "\n")
+                                         :new ,(concat (upcase letter) "\n"))]))
+            (eventually (> (length answers) before)))))
+      (apply #'funcall (car (last answers)))
+      (should (equal (buffer-string) "A\nb\nc\nd\ne\nmine\n"))
+      (apply #'funcall (car answers))
+      (eventually (equal (buffer-string) "A\nb\nc\nd\nE\nmine\n"))
+      (should-not editd--theirs))))
+
 (ert-deftest unsaved-lines-are-not-for-others ()
   (let ((file (tests-file "a\nb\nc\n")))
     (visiting file
@@ -686,6 +709,7 @@
           (setq longest (max longest (- (float-time) began))))
         (accept-process-output nil 0.05))
       (should (< longest 1))
+      (eventually (null editd--hold-timer))
       (eventually (held-as-here-p file))
       (their 'apply `(:edits [(:op "replace" :path ,editd--path :old ,(format "%063d\n" 9999) :new "theirs\n")]))
       (eventually (save-excursion (goto-char (point-min)) (search-forward "\ntheirs\n" nil t))))))

@@ -272,6 +272,17 @@ def test_an_edit_of_the_held_text_is_carried_onto_the_file(
     )
 
 
+def test_a_merge_for_the_holder_joins_adjacent_lines_as_the_trial_does(agent: Client, editor: Client) -> None:
+    base, text = editor.read("a.txt").version, edited(12)
+    agent.apply([replace("a.txt", "line 13\n", "agent 13\n")])
+    edit = messages.Write(path="a.txt", base=base, content=text)
+    error = refused(lambda: editor.apply([edit], on_stale="merge", dry_run=True))
+    assert error.name == "conflict"
+    editor.document_hold("a.txt", base, text)
+    merged = editor.apply([edit], on_stale="merge", dry_run=True, return_content=True)
+    assert merged.files[0].content == text.replace("line 13\n", "agent 13\n")
+
+
 def test_events_tell_of_the_first_hold_and_of_the_end(agent: Client, editor: Client) -> None:
     events = agent.events(events=["document"])
     held(editor, 12)

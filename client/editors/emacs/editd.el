@@ -543,6 +543,7 @@ Does not wait for the daemon, so that typing goes on."
                        (editd--mark-changed version transaction)))))))
     (if (null bytes)
         (funcall mark)
+      (editd--hold)                     ; the merge of a held text joins changes of adjacent lines
       (jsonrpc-async-request
        (editd--workspace-connection workspace) 'apply (editd--write bytes base "merge" t)
        :timeout editd-timeout :timeout-fn mark :error-fn mark
@@ -550,8 +551,9 @@ Does not wait for the daemon, so that typing goes on."
        (lambda (answer)
          (when (buffer-live-p buffer)
            (with-current-buffer buffer
-             (cond ((not (and editd-mode (equal base editd--base) (buffer-modified-p)))
-                    nil)                ; the buffer was saved or reloaded in the meantime
+             (cond ((not editd-mode) nil)
+                   ((not (and (equal base editd--base) (buffer-modified-p)))
+                    (editd--look))      ; it was saved, reloaded or merged in the meantime
                    ((/= tick (buffer-chars-modified-tick))
                     (editd--rebase version transaction))
                    (t

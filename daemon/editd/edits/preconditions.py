@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from editd.edits.merge import merge_states
+from editd.edits.merge import merge, merge_lines, merge_states
 from editd.errors import Conflict, FileMissing, NotAFile, PathOutside, Stale
 from editd.values.content import SYMLINK, FileState
 from editd.values.name_key import key_of
@@ -66,6 +66,13 @@ class BaseSource(Protocol):
         """Return the refusal of a collision with the text that somebody holds unsaved in this version.
 
         None if nobody holds it. The result of an edit of such a text is merged with the file.
+        """
+        ...
+
+    def is_held_by_sender(self, path: WorkspacePath) -> bool:
+        """Return whether the sender holds the file unsaved. Its merge then joins changes of adjacent lines.
+
+        So does the trial of another's edit on that text: what has passed it can be merged into the text.
         """
         ...
 
@@ -173,7 +180,8 @@ class BaseChecker:
             return
         base, before = self._rebased.pop(path), self._overlay.before(path)
         try:
-            merged = merge_states(base, before, self._overlay.at(path), path=path.text)
+            join = merge_lines if self._knowledge.is_held_by_sender(path) else merge
+            merged = merge_states(base, before, self._overlay.at(path), path=path.text, merge=join)
         except Conflict as conflict:
             unsaved = self._unsaved(path, version_at(base))
             if unsaved is not None:

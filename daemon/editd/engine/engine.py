@@ -138,6 +138,9 @@ class _Knowledge(Struct, frozen=True):
         held = [one for one in self.documents.others(path, NOBODY) if one.version == version]
         return refusal_of(path, held) if held else None
 
+    def is_held_by_sender(self, path: WorkspacePath) -> bool:
+        return self.owner in self.documents.by_path.get(path, ())
+
     def note_of_unsaved(self, path: WorkspacePath) -> str | None:
         return note_of(self.documents.others(path, self.owner), self.history.content)
 
