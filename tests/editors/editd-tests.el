@@ -550,6 +550,7 @@
 (ert-deftest the-mark-goes-when-the-file-is-as-it-was ()
   (let ((file (tests-file "a\n")))
     (visiting file
+      (setq-local editd-merge-changes 'ask)
       (append-text "mine\n")
       (let ((seq (theirs file "b\n")))
         (eventually editd--theirs)
