@@ -21,6 +21,8 @@ SHARED = {
     "output",
     "progress",
     "proposal_text",
+    "tour_hosts",
+    "tour_workspace",
 }
 VERBS = {verb: said for section in editctl.VERBS.values() for verb, said in section.items()}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EDITCTL = f"{sys.executable} -P -m editd_client -C . settle"
 CLEAR = b"\r\x1b[K"
-TOLD = CLEAR + b"editctl: waiting for `settle` "
+TOLD = CLEAR + b"editctl: waiting for `hello` "  # by which each command says who sits there
 LONG_SECONDS = 2.5
 
 

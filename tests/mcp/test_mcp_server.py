@@ -632,7 +632,7 @@ def test_a_session_that_the_environment_holds_is_joined_and_left_open(shared: Wo
     with shared.client() as client:
         token = client.session_open("held", actor="Ann").token
     with agent(shared, EDITD_SESSION="held", EDITD_TOKEN=token) as made:
-        made.does("apply_edits", edits=[write("held.txt", "")])
+        made.does("apply_edits", edits=[write("by-held.txt", "")])
         entry = made.does("log", limit=1)["transactions"][0]
         assert (entry["session"], entry["actor"]) == ("held", "Ann")
     with shared.client() as client:

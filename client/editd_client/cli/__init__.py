@@ -63,7 +63,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "hook": "Announce an event of an agent to the daemon.",
         "claim": "Attribute changes that nobody announced to your session.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
-        "review": "Open the reviewers' screen; set their PIN, make grants, and mark work as reviewed.",
+        "review": "Open the reviewers' screen; set a PIN, make grants, mark work.",
         "web": "Serve the review page to a browser on this machine.",
     },
     "Inspect": {

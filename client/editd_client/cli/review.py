@@ -26,7 +26,7 @@ MARKS_MAX = 10_000  # in one request
 @click.group("review", invoke_without_command=True)
 @click.pass_context
 def review_verb(context: click.Context) -> None:
-    """Open the reviewers' screen; set their PIN, make grants, and mark work as reviewed.
+    """Open the reviewers' screen; set a PIN, make grants, mark work.
 
     Without a command, opens a screen with the proposals, the timeline and the agents of the workspace.
     The key ? lists its keys, and q ends it. The screen needs the extra `review`: in a checkout,

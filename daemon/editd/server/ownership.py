@@ -381,16 +381,23 @@ def _refuse_if_not_stale(folder: int, path: str) -> None:
         raise PermissionDenied(
             f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
         )
-    if _answers(_address(folder, os.path.dirname(path), name)):
+    if _answers(folder, path):
         raise PermissionDenied(
             f"Another process already listens on {path}.",
             hint="Stop that daemon first, or name another socket in EDITD_SOCKET.",
         )
 
 
-def _answers(address: str) -> bool:
-    """Return whether a socket has a listener. A full backlog means that it has one."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+def _answers(folder: int, path: str) -> bool:
+    """Return whether the socket `path`, in an open folder, has a listener, as a full backlog shows."""
+    parent, name = os.path.split(path)
+    with contextlib.ExitStack() as opened:
+        address = _address(folder, parent, name)
+        if len(os.fsencode(address)) > SUN_PATH_MAX and NATIVE.path_flags is not None:
+            descriptor = os.open(name, NATIVE.path_flags, dir_fd=folder)
+            opened.callback(os.close, descriptor)
+            address = f"{NATIVE.proc}/self/fd/{descriptor}"
+        probe = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         probe.setblocking(False)
         try:
             probe.connect(address)

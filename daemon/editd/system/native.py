@@ -33,6 +33,8 @@ class NativeCalls(Struct, frozen=True, kw_only=True):
     system: str
     folder_flags: int = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     """The flags that open a folder for the names in it."""
+    path_flags: int | None = None
+    """The flags that open any name, a socket too, without reading it."""
     has_fdatasync: bool = False
     proc: str = NOWHERE
     """The folder of proc(5), or a path at which nothing can be."""
@@ -74,6 +76,7 @@ def _linux() -> NativeCalls:
     return NativeCalls(
         system="linux",
         folder_flags=os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC,
+        path_flags=os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC,
         has_fdatasync=True,
         proc="/proc",
         has_leases=True,

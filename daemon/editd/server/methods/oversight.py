@@ -1,7 +1,7 @@
 """The methods by which a person steers agents: pauses of sessions, and marks of reviewed work.
 
-A session may neither resume itself nor mark its own work. As with decisions about proposals, the kin of its
-processes needs the PIN.
+A session may neither resume itself nor mark its own work. While it has an open proposal, the kin of its
+author's processes needs the PIN, as for a decision about that.
 """
 
 from __future__ import annotations
