@@ -38,6 +38,7 @@ async def unlock(seen: Seen, author: Client) -> None:
     """Give the PIN at the screen, too, with a first decision."""
     number = propose(author, write("first", "x\n"))
     await seen.until(f"P{number}")
+    await seen.idle()
     await seen.press("x")
     await seen.until("Reject all that is left")
     await seen.type("no")

@@ -214,12 +214,11 @@ def _compactors(place: Workplace) -> list[int]:
     """The processes that compact for this daemon, the moment that they are that."""
     assert place.process is not None
     found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == place.process.pid and b"editd.store.compaction" in words:
-                found.append(int(entry.name))
+    pid = place.process.pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if b"editd.store.compaction" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(child))
     return found
 
 
