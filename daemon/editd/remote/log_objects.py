@@ -74,8 +74,7 @@ class LogObjects:
 
     def share_all(self, root: Oid) -> None:
         """Have the log hold a whole tree and its files. Raises OSError."""
-        writer = PackWriter(self._packs)
-        try:
+        with PackWriter(self._packs) as writer:
             waiting = [root]
             while waiting:
                 tree = waiting.pop()
@@ -88,22 +87,15 @@ class LogObjects:
                     if oid not in writer:
                         writer.add("blob", self.read(oid), oid)
             writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
 
     def write(self) -> None:
         """Make the new objects durable, in one pack. Raises OSError."""
         if not self._new:
             return
-        writer = PackWriter(self._packs)
-        try:
+        with PackWriter(self._packs) as writer:
             for oid, (kind, content) in self._new.items():
                 writer.add(kind, content, oid)
             writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
         self._new.clear()
 
     @property

@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -57,6 +57,14 @@ class PackWriter:
         self._entries: dict[Oid, tuple[int, int]] = {}  # offset, CRC-32 of the packed bytes
         self._deltas: dict[Oid, int] = {}  # how many lead from a whole object to this one
         self._offset = _HEADER.size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Abandon the pack if an error has kept it from its end."""
+        if kind is not None:
+            self.abandon()
 
     def __len__(self) -> int:
         return len(self._entries)

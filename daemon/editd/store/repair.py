@@ -423,16 +423,12 @@ class Repair:
 
     def _write_pack(self) -> str | None:
         """Write the recovered objects to a pack; return its name, which is the old one for equal objects."""
-        writer = PackWriter(self._packs)
-        try:
+        with PackWriter(self._packs) as writer:
             for oid, pack in self._whole.items():
                 writer.add(*pack.read(oid), oid)
             for oid, (kind, content) in self._rescued.objects.items():
                 writer.add(kind, content, oid)
             made = writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
         for pack in set(self._whole.values()):
             pack.close()
         return made
