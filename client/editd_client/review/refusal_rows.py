@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from editd_client.review.timeline import RefusalRow
 
+REFUSALS_MAX = 500  # the daemon keeps no more
+
 
 class RefusalRows:
     """The refusals, newest first, at most `REFUSALS_MAX` of them."""
@@ -60,6 +62,3 @@ class RefusalRows:
             self._head = head
             self._above = [max(0, head - one.head) for one in self._rows]
             self._places = [above + number for number, above in enumerate(self._above)]
-
-
-REFUSALS_MAX = 500  # the daemon keeps no more

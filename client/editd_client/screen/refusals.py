@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd_client import requests
+from editd_client.review.refusal_rows import REFUSALS_MAX
 from editd_client.review.timeline import RefusalRow
 from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped
 from editd_client.screen.rows import CURSOR, Drawing
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from editd_client.screen.clock import ScreenClock
     from editd_client.screen.desk import ReviewDesk
-
-LIST_MAX = 500  # the daemon keeps no more
 
 
 def refusal_line(one: RefusalRow, drawing: Drawing) -> Line:
@@ -53,7 +52,7 @@ def _spans(one: RefusalRow, clock: ScreenClock) -> Iterator[TextSpan]:
 
 async def show_refusals(desk: ReviewDesk, session: str | None = None) -> None:
     """Show the refusals, of one session or of all."""
-    found = await desk.ask(requests.log_refusals(session=session, limit=LIST_MAX))
+    found = await desk.ask(requests.log_refusals(session=session, limit=REFUSALS_MAX))
     lines = [line for one in found.refusals for line in refusal_lines(RefusalRow.of(one), desk.clock)]
     whose = "" if session is None else f" of {plain(session)}"
     none = [Line((TextSpan(" Nothing was refused since the daemon has started.", "dim"),))]

@@ -11,6 +11,7 @@ from editd_client.errors import refusal
 from editd_client.review.agents import OUTSIDE, Agents, matching_agents
 from editd_client.review.proposals import matching
 from editd_client.review.query import QueryError, TransactionQuery
+from editd_client.review.refusal_rows import REFUSALS_MAX
 from editd_client.review.timeline import RefusalRow, TimelineRow, matching_refusals, with_refusals
 from editd_client.web import agents_page, blame_page, proposal_page, timeline_page
 from editd_client.web.layout import HeaderCounts, Page
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from editd_client.web.visitor import Visitor
 
 ROWS = 100  # transactions of a page
-REFUSALS_MAX = 500  # as many as the daemon keeps
 PROPOSALS_MAX = 200  # in the list
 NOTHING: Mapping[str, str] = {}
 
