@@ -771,9 +771,11 @@
           (call-interactively #'editd-undo-at-point)
           (should (equal (holds file) "one\n"))
           (goto-char (point-min))
-          (should (= (tabulated-list-get-id) (1+ seq)))
-          (forward-line 1)
-          (should (string-match-p "undone by" (aref (tabulated-list-get-entry) 4)))
+          (let ((undo (tabulated-list-get-id)))
+            (should (> undo seq))
+            (while (> (tabulated-list-get-id) seq) ; what a test before this one left may be recorded between
+              (forward-line 1))
+            (should (string-match-p (format "undone by %d" undo) (aref (tabulated-list-get-entry) 4))))
           (kill-buffer))
         (should (equal (buffer-string) "one\n"))))))
 

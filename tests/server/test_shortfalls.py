@@ -60,7 +60,7 @@ def test_a_local_disk_falls_short_of_nothing(place: Workplace) -> None:
             client.settle()
             status = client.status()
             assert (status.weaker, status.uncovered) == ([], [])
-            assert status.system == {"file_system": "ext4", "missing": []}
+            assert status.system == {"name": "linux", "file_system": "ext4", "missing": []}
         place.stop()
 
 
