@@ -16,7 +16,7 @@ from crash_checks import wait_until
 from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store.compaction import CompactionLimits, Compactor
 from editd.store.git_repository import COMPACTING, move_head
-from editd.store.journal import JournalPosition
+from editd.store.journal import JournalPosition, segment_path, segments
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.store.verify import verify_quick
@@ -248,6 +248,35 @@ def test_a_transaction_that_is_packed_is_not_packed_again_though_the_journal_sti
         Packer(engine.history.folder).pack(JournalPosition(0, 0), until, through)
         engine.packed(through, until)
         assert engine.history.packed == 2
+
+
+def test_a_segment_that_is_released_while_the_packing_process_lists_it_is_no_failure(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is packed. The daemon uses it again under another name, or removes it, at any moment."""
+    place.baseline()
+    with place.engine() as engine:
+        done(engine, apply(write("a", "1\n")))
+        pack(engine)
+    removed: list[str] = []
+
+    def release_after_listing(folder: str) -> list[int]:
+        numbers = segments(folder)
+        if not removed:
+            removed.append(segment_path(folder, numbers[0]))
+            os.unlink(removed[0])
+        return numbers
+
+    with place.engine() as engine:
+        done(engine, apply(write("a", "2\n")))
+        due = engine.packing_due()
+        assert due is not None
+        _, until, through = due
+        monkeypatch.setattr("editd.store.journal.segments", release_after_listing)
+        Packer(engine.history.folder).pack(JournalPosition(0, 0), until, through)
+        engine.packed(through, until)
+        assert engine.history.packed == 2
+    assert len(removed) == 1
 
 
 def test_what_is_packed_does_not_wait_for_packing_any_more(place: Harness) -> None:

@@ -23,7 +23,7 @@ import itertools
 import os
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
     from editd.store.state_files import Acknowledged
 
+
+Read = TypeVar("Read")
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
 SPARES_MAX = 8  # empty segments; more of them, after many edits, are deleted
@@ -316,24 +318,23 @@ def frames(folder: str, start: JournalPosition, until: JournalPosition | None = 
         )  # fmt: skip
 
 
-def read_while_written(read: Callable[[], object]) -> None:
+def read_while_written(read: Callable[[], Read]) -> Read | None:
     """Call `read` on a journal that is being written; retry, because real damage appears every time.
 
-    Raises the errors of `read`, and HistoryDamaged only if no try succeeds. Returns normally if a segment was
-    renamed during each try.
+    Returns its result, or None if a segment was renamed during each try. Raises the errors of `read`, and
+    HistoryDamaged only if no try succeeds.
     """
     damage: HistoryDamaged | None = None
     for _ in range(TRIES):
         try:
-            read()
+            return read()
         except FileNotFoundError:
             continue
         except HistoryDamaged as error:
             damage = error
-        else:
-            return
     if damage is not None:
         raise damage
+    return None
 
 
 def known_ends(folder: str) -> dict[int, int]:

@@ -11,6 +11,7 @@ process reports to the daemon, which can reuse the journal's segments (C3).
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -32,14 +33,14 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.journal import Frame, JournalPosition, committed, frames
+from editd.store.journal import Frame, JournalPosition, committed, frames, read_while_written
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
 from editd.system.files import sync_path, take
 from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 log = logging.getLogger(__name__)
@@ -152,8 +153,17 @@ class Packer:
         return known if known is not None else self._repository.odb.read(pygit2.Oid(raw=oid))[1]
 
 
-def _reading(folder: str, start: JournalPosition, until: JournalPosition) -> Iterator[Frame]:
-    return frames(os.path.join(folder, "journal"), start, until)
+def _reading(folder: str, start: JournalPosition, until: JournalPosition) -> list[Frame]:
+    """Read the frames between the positions while the daemon writes the journal.
+
+    It may release the segments of packed transactions meanwhile (C3), which renames or removes them, and
+    `start` may be in one of these.
+    """
+    journal = os.path.join(folder, "journal")
+    read = read_while_written(lambda: list(frames(journal, start, until)))
+    if read is None:
+        raise FileNotFoundError(errno.ENOENT, "segments are renamed faster than they are read", journal)
+    return read
 
 
 # Repacking: libgit2 combines many small packs into one, with deltas, so that the store stays fast and small.
