@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 from editd_client.review import actions
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    from editd.wire.messages import ApplyResult
+    from editd_client.client import Client
+    from editd_client.requests import PreparedCall
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
@@ -34,9 +38,33 @@ def test_an_undo_is_shown_before_it_is_made(place: Workplace) -> None:
             ("a", False, f"in the way: {later.seq}, line 5"),
         ]
         assert actions.needed_first(preview) == [later.seq]
+        context = context_of(preview, client, first.seq)
+        way = f"in the way: {later.seq} by {later.actor}, line 5"
+        assert [one.text for one in actions.effects(preview, context)] == ["goes", way]
+        assert context.text == ""
         client.undo(first.seq, on_conflict="skip")
         assert "new" not in place.files()
         assert b"#five" in place.files()["a"]
+
+
+def test_an_undo_says_how_much_later_work_it_keeps(place: Workplace) -> None:
+    place.write({"a": LINES, "b": LINES})
+    with place.start() as client:
+        client.settle()
+        made = client.apply([replace("a", "#5\n", "#V\n")]).transaction
+        assert made is not None
+        for number in ("20", "25"):
+            client.apply([replace("a", f"#{number}\n", "#\n"), replace("b", f"#{number}\n", "#\n")])
+        client.apply([replace("b", "#5\n", "#V\n")])
+        context = context_of(client.undo(made.seq, dry_run=True), client, made.seq)
+        assert context.text == "It keeps what 2 later transactions did to these files."
+
+
+def context_of(preview: ApplyResult, client: Client, seq: int) -> actions.UndoContext:
+    async def ask(call: PreparedCall[Any]) -> Any:
+        return client.ask(call)
+
+    return asyncio.run(actions.undo_context(preview, ask, seq))
 
 
 def test_the_effect_of_a_rollback_and_of_a_restore_is_shown(place: Workplace) -> None:

@@ -16,13 +16,15 @@ from editd_client import requests
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, InTheWay, ProposalGetResult, ProposalResult
     from editd_client.requests import PreparedCall
     from editd_client.review.choices import HunkChoices
 
 View = Literal["proposals", "timeline", "agents"]
+AUTHORS_MAX = 8  # of transactions in the way
+COUNTED_PATHS_MAX = 100  # files of which the later transactions are counted
 
 
 class Action(Struct, frozen=True):
@@ -155,7 +157,41 @@ class FileEffect(Struct, frozen=True):
     text: str
 
 
-def effects(preview: ApplyResult) -> Iterator[FileEffect]:
+class UndoContext(Struct, frozen=True):
+    """The transactions of others around an undo: the authors of those in its way, and how many it keeps."""
+
+    authors: Mapping[int, str] = {}
+    kept: int = 0
+
+    @property
+    def text(self) -> str:
+        """The later work that stays, in words; nothing without any."""
+        if not self.kept:
+            return ""
+        return f"It keeps what {self.kept:,} later transaction{'s' * (self.kept != 1)} did to these files."
+
+
+ALONE = UndoContext()
+
+
+async def undo_context(
+    preview: ApplyResult, ask: Callable[[PreparedCall[Any]], Awaitable[Any]], after: int | None = None
+) -> UndoContext:
+    """Ask for the context of an undo by the result of its dry run; with `after`, of that transaction's.
+
+    Raises EditdError and Unreachable.
+    """
+    conflicts, authors = _conflicts(preview), dict[int, str]()
+    for seq in sorted({seq for one in conflicts for seq in one.blocking}, reverse=True)[:AUTHORS_MAX]:
+        made = (await ask(requests.show(seq, diff=False))).transaction
+        authors[seq] = made.session or made.actor
+    paths = [file.path for file in preview.files]
+    if after is None or conflicts or not 0 < len(paths) <= COUNTED_PATHS_MAX:
+        return UndoContext(authors)
+    return UndoContext(authors, (await ask(requests.log_count(path=paths, after=after))).count)
+
+
+def effects(preview: ApplyResult, context: UndoContext = ALONE) -> Iterator[FileEffect]:
     """Yield the effect on each file, by the result of a dry run; the clean ones first.
 
     An undo, a redo and a rollback keep what others did later, and a restore does not.
@@ -168,7 +204,7 @@ def effects(preview: ApplyResult) -> Iterator[FileEffect]:
         if file.change is not None and file.path not in in_the_way:
             yield FileEffect(file.path, True, words.get(file.change, modified))
     for one in conflicts:
-        yield FileEffect(one.path, False, _in_the_way(one))
+        yield FileEffect(one.path, False, _in_the_way(one, context.authors))
 
 
 def needed_first(preview: ApplyResult) -> list[int]:
@@ -181,8 +217,8 @@ def _conflicts(preview: ApplyResult) -> Sequence[InTheWay]:
     return found if isinstance(found, list) else ()
 
 
-def _in_the_way(one: InTheWay) -> str:
-    by = ", ".join(map(str, one.blocking))
+def _in_the_way(one: InTheWay, authors: Mapping[int, str]) -> str:
+    by = ", ".join(f"{seq} by {authors[seq]}" if seq in authors else str(seq) for seq in one.blocking)
     text = f"in the way: {by}" if by else "in the way"
     lines = one.lines if isinstance(one.lines, list) else []
     places = ", ".join(

@@ -327,18 +327,18 @@ class TimelineView:
                 path, _, number = one.rpartition(":")
                 hunks.setdefault(path, []).append(int(number))
             title = f"Undo {len(chosen)} hunk{'s' * (len(chosen) != 1)} of {row.seq}?"
-            if await preview(self.desk, title, partial(requests.undo, row.seq, hunks=hunks)):
+            if await preview(self.desk, title, partial(requests.undo, row.seq, hunks=hunks), seq=row.seq):
                 self._chosen.pop(row.seq, None)
         elif marks := sorted(self.timeline.marks, reverse=True):
             for seq in marks:
                 title = f"Undo {seq}, one of {len(marks)} that are marked?"
-                if await preview(self.desk, title, partial(requests.undo, seq)) is None:
+                if await preview(self.desk, title, partial(requests.undo, seq), seq=seq) is None:
                     return
                 self.timeline.marks.discard(seq)
         else:
             about = f" “{plain(row.subject)}”" if row.subject else ""
             title = f"Undo {row.seq}{about} by {plain(row.who)}?"
-            await preview(self.desk, title, partial(requests.undo, row.seq))
+            await preview(self.desk, title, partial(requests.undo, row.seq), seq=row.seq)
 
     async def _redo(self) -> None:
         await preview(self.desk, "Redo the newest undo?", requests.redo, has_partial=False)

@@ -24,14 +24,16 @@ UndoCall = Callable[
 
 
 async def preview(
-    desk: ReviewDesk, title: str, call: UndoCall, *, has_partial: bool = True, words: str = "undo it"
-) -> ApplyResult | None:
+    desk: ReviewDesk, title: str, call: UndoCall, *, has_partial: bool = True, words: str = "undo it",
+    seq: int | None = None,
+) -> ApplyResult | None:  # fmt: skip
     """Show the effect of an undo, and make it if the reviewer agrees. Return its result, None without one.
 
-    `has_partial`: the request can leave out what does not merge.
+    `has_partial`: the request can leave out what does not merge. `seq` is the transaction that is undone.
     """
     shown = await desk.ask(call(dry_run=True))
-    effects = list(actions.effects(shown))
+    context = await actions.undo_context(shown, desk.ask, seq)
+    effects = list(actions.effects(shown, context))
     clean = sum(effect.is_clean for effect in effects)
     needs = actions.needed_first(shown)
     answers: dict[str, str] = {}
@@ -45,7 +47,7 @@ async def preview(
         answers["f"] = "force it over the later changes"
     if effects:
         answers["p"] = "propose it"
-    answer = await desk.choose(title, list(_preview_lines(shown, effects, needs)), answers)
+    answer = await desk.choose(title, list(_preview_lines(shown, effects, needs, context.text)), answers)
     if answer is None:
         return None
     if answer == "n":
@@ -81,9 +83,13 @@ def made_text(made: ApplyResult) -> str:
     return f"P{number} waits for a reviewer." if number is not None else "Nothing had to change."
 
 
-def _preview_lines(shown: ApplyResult, effects: list[actions.FileEffect], needs: list[int]) -> Iterator[Line]:
+def _preview_lines(
+    shown: ApplyResult, effects: list[actions.FileEffect], needs: list[int], kept: str
+) -> Iterator[Line]:
     text = "Nothing is changed yet. An undo is a transaction, and can be undone."
     yield Line((TextSpan(f" {text if effects else 'Nothing has to change.'}", "dim"),))
+    if effects and kept:
+        yield Line((TextSpan(f" {kept}"),))
     yield Line(())
     for effect in effects:
         look: Look = "good" if effect.is_clean else "bad"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd_client import requests
 from editd_client.errors import EditdError, refusal
+from editd_client.review.actions import undo_context
 from editd_client.web.agents_page import session_path
 from editd_client.web.form_fields import FormAnswer, first, new_request, number, status_of
 from editd_client.web.site import Desk
@@ -39,6 +40,7 @@ async def undo(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
         action="/undo",
         back=f"/transactions/{seq}",
         fields=(("seq", str(seq)), *(("hunk", one) for one in marked), new_request()),
+        seq=seq,
     )
     call = partial(requests.undo, seq, hunks=_hunks(marked) or None)
     return await _answer(
@@ -101,7 +103,8 @@ async def _answer(
     try:
         if verb == "preview":
             preview = await visitor.editor.ask(call(dry_run=True))
-            return FormAnswer(await page(preview_detail(question, preview)), "")
+            context = await undo_context(preview, visitor.editor.ask, question.seq)
+            return FormAnswer(await page(preview_detail(question, preview, context)), "")
         if verb not in OPTIONS:
             raise refusal("invalid_params", "The form names no action.")
         for text in form.get("needed", ()) if verb == "needed" else ():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import ApplyResult
-    from editd_client.review.actions import FileEffect
+    from editd_client.review.actions import FileEffect, UndoContext
 
 ROWS_MAX = 2000  # of the diffs of a preview: further files have none
 
@@ -30,17 +30,19 @@ class UndoQuestion(Struct, frozen=True, kw_only=True):
     back: str  # the address of the page without the question
     warning: str = ""
     may_skip: bool = True  # the request can leave out what conflicts
+    seq: int | None = None  # the transaction that is undone
 
 
-def preview_detail(question: UndoQuestion, preview: ApplyResult) -> Html:
+def preview_detail(question: UndoQuestion, preview: ApplyResult, context: UndoContext) -> Html:
     """Return the effect of a request by the result of its dry run, with a form to make it."""
-    effects = list(actions.effects(preview))
+    effects = list(actions.effects(preview, context))
     needed = actions.needed_first(preview)
     warning = element("p", question.warning, class_="warn") if question.warning else None
     return detail(
         element("h2", question.title),
         element("p", "Nothing is changed yet. It becomes a transaction, and can be undone."),
         warning if effects else None,
+        element("p", context.text) if effects and context.text else None,
         _effects(effects) if effects else element("p", "It would change nothing.", class_="empty"),
         element(
             "p",
