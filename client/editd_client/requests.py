@@ -999,11 +999,16 @@ def proposal_check(
     exit: int,  # noqa: A002  # the protocol's name
     seconds: float,
     output: str,
+    hunks: Sequence[str] | None = None,
 ) -> PreparedCall[messages.ProposalResult]:
-    """Note the result of a command that was run on the files as the proposal would leave them."""
+    """Note the result of a command that was run on the files as the proposal would leave them.
+
+    With `hunks`, only those were in the files.
+    """
     asked = messages.ProposalCheck(
-        proposal=proposal, view=view, name=name, exit=exit, seconds=seconds, output=output
-    )
+        proposal=proposal, view=view, name=name, exit=exit, seconds=seconds, output=output,
+        hunks=None if hunks is None else list(hunks),
+    )  # fmt: skip
     return call(asked, messages.ProposalResult)
 
 

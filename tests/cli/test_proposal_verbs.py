@@ -209,6 +209,8 @@ def test_a_command_is_tried_on_the_proposed_files(place: Workplace, author: Clie
     assert re.search(r"check sh -c .*: failed \(3\) in \d+\.\d s, as \S+ claims\n", shown)
     one = editctl("proposal", "try", "1", "--hunks", "2", "--", "grep", "-c", "five", "a", code=1)
     assert one.stdout == "0\n"
+    shown = editctl("proposal", "show", "1").stdout
+    assert re.search(r"check grep -c five a: failed \(1\) on hunk 2 in \d+\.\d s, as ", shown)
 
 
 def test_an_edit_that_waits_for_a_check_says_so_and_then_that_it_has_landed(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from editd.wire.messages import RunningCheck
 from editd_client.review import proposals
 from editd_client.review.proposals import ProposalRows, shown_files
@@ -92,14 +94,17 @@ def test_the_list_follows_events(author: Client, reviewer: Client) -> None:
     assert ProposalRows().nearest(1) is None
 
 
-def test_a_check_says_who_ran_it(author: Client, reviewer: Client) -> None:
+def test_a_check_says_who_ran_it_and_on_what(author: Client, reviewer: Client) -> None:
     number = propose(author)
-    view = reviewer.proposal_get(number).view
-    author.proposal_check(number, view, "make", exit=2, seconds=1.0, output="no")
+    shown = reviewer.proposal_get(number)
+    author.proposal_check(number, shown.view, "make", exit=2, seconds=1.0, output="no")
+    hunks = [hunk.hunk for hunk in shown.files[0].hunks]
+    author.proposal_check(number, shown.view, "lint", exit=0, seconds=1.0, output="", hunks=hunks[1:])
     author.apply([replace("a", "#5\n", "#V\n")], propose=False)
-    check = reviewer.proposal_get(number).checks[0]
-    assert (
-        proposals.check_text(check, is_open=True)
-        == "failed (2) in 1.0 s, as claude claims, on an earlier view"
-    )
-    assert proposals.check_text(check, is_open=False) == "failed (2) in 1.0 s, as claude claims"
+    now = reviewer.proposal_get(number)
+    whole, part = now.checks
+    text = "failed (2) in 1.0 s, as claude claims"
+    assert proposals.check_text(whole, now) == f"{text}, on an earlier view"
+    assert proposals.check_text(whole, msgspec.structs.replace(now, state="landed")) == text
+    assert proposals.check_text(part, shown).startswith("passed on hunk 2 in 1.0 s")
+    assert [proposals.check_name(one) for one in now.checks] == ["make", "lint in part"]

@@ -264,8 +264,12 @@ def test_comments_and_checks_are_kept_with_the_proposal(author: Client, reviewer
         ("why?", "ann", hunk, None), ("because", "claude", None, 5),
     ]  # fmt: skip
     assert [(one.name, one.exit, one.is_current) for one in now.checks] == [("pytest", 0, True)]
+    author.proposal_check(number, shown.view, "make", exit=0, seconds=1.5, output="ok", hunks=[hunk])
+    assert [one.hunks for one in reviewer.proposal_get(number).checks] == [None, [hunk]]
+    with refused("invalid_params"):
+        author.proposal_check(number, shown.view, "x", exit=0, seconds=1, output="", hunks=["0" * 12])
     reviewer.apply([replace("a.txt", "5\n6", "V\n6")])
-    assert [one.is_current for one in reviewer.proposal_get(number).checks] == [False]
+    assert [one.is_current for one in reviewer.proposal_get(number).checks] == [False, False]
 
 
 def test_several_are_decided_at_once_and_others_are_left(author: Client, reviewer: Client) -> None:

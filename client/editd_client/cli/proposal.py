@@ -349,7 +349,7 @@ def try_proposal(
         with contextlib.suppress(EditdError) if chosen is not None else contextlib.nullcontext():
             client.proposal_check(
                 proposal, shown.view, shlex.join(command)[:200],
-                exit=done.exit, seconds=done.seconds, output=done.output,
+                exit=done.exit, seconds=done.seconds, output=done.output, hunks=chosen,
             )  # fmt: skip
     return done.exit
 

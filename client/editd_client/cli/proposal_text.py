@@ -43,7 +43,7 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
     if "\n" in shown.message:
         yield from ("    " + output.plain(line) for line in shown.message.splitlines())
     for check in shown.checks:
-        result = check_text(check, is_open=shown.state == "open")
+        result = check_text(check, shown)
         yield output.plain(f"check {check.name}: {result}")
     for running in shown.running:
         yield output.plain(f"check {running.name}: {running_text(running)}")

@@ -139,12 +139,20 @@ def hunk_title(hunk: ProposalHunk, before: ProposalHunk | None = None) -> str:
     return f"{kind}: {state}" if kind else state
 
 
-def check_text(check: CheckReport, *, is_open: bool) -> str:
+def check_text(check: CheckReport, shown: ProposalGetResult) -> str:
     """Return the result of a check in words."""
     result = "passed" if check.exit == 0 else f"failed ({check.exit})"
+    numbers = {hunk.hunk: hunk.number for file in shown.files for hunk in file.hunks}
+    some = [str(numbers.get(hunk, "of an earlier revision")) for hunk in check.hunks or ()]
+    on = f" on hunk{'s' * (len(some) > 1)} {', '.join(some)}" if some else ""
     by = "run by the daemon" if check.by.via == "rule" else f"as {check.by.actor} claims"
-    old = ", on an earlier view" if is_open and not check.is_current else ""
-    return f"{result} in {check.seconds:.1f} s, {by}{old}"
+    old = ", on an earlier view" if shown.state == "open" and not check.is_current else ""
+    return f"{result}{on} in {check.seconds:.1f} s, {by}{old}"
+
+
+def check_name(check: CheckReport) -> str:
+    """Return the name of a check for a list; one of some hunks says so, since it is not about all of it."""
+    return f"{check.name} in part" if check.hunks else check.name
 
 
 def running_text(check: RunningCheck) -> str:

@@ -160,7 +160,7 @@ def _proposal_end(shown: ProposalGetResult, width: int) -> Iterator[PatchLine]:
     for check in shown.checks:
         looks: Look = "good" if check.exit == 0 else "bad"
         sign = "✓" if check.exit == 0 else "✗"
-        text = proposals.check_text(check, is_open=shown.state == "open")
+        text = proposals.check_text(check, shown)
         look: Look = looks if check.is_current else "dim"
         yield PatchLine(Line((TextSpan(f" {sign} {plain(check.name)}: {plain(text)}", look),)))
         if check.exit != 0:

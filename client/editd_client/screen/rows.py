@@ -159,8 +159,9 @@ def _age(time: str, clock: ScreenClock) -> str:
 
 def _checks(checks: list[CheckReport], *, with_names: bool) -> Iterator[TextSpan]:
     for check in checks[-2:]:
-        name = f" {fitted(plain(check.name), min(10, len(check.name)))}" if with_names else ""
-        if not check.is_current:
+        text = plain(proposals.check_name(check))
+        name = f" {fitted(text, min(14, len(text)))}" if with_names else ""
+        if not check.is_current or (check.hunks and not with_names):
             yield TextSpan(f" ·{name}", "dim")
         elif check.exit == 0:
             yield TextSpan(f" ✓{name}", "good")

@@ -113,7 +113,7 @@ def _option(entry: ProposalEntry, query: str, *, is_selected: bool) -> Html:
     fit = proposals.fit(entry)
     is_open = entry.state == "open"
     checks = [
-        element("span", f"{'✓' if one.exit == 0 else '✗'} {one.name}", class_="check")
+        element("span", f"{'✓' if one.exit == 0 else '✗'} {proposals.check_name(one)}", class_="check")
         for one in entry.checks
         if one.is_current
     ]
@@ -167,7 +167,7 @@ def _checks(shown: ProposalGetResult) -> Html | None:
                 element(
                     "summary",
                     f"{'✓' if one.exit == 0 else '✗'} {one.name}: ",
-                    proposals.check_text(one, is_open=shown.state == "open"),
+                    proposals.check_text(one, shown),
                 ),
                 element("pre", one.output or "(no output)"),
             ),

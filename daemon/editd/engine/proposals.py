@@ -41,7 +41,7 @@ from editd.values.proposal import (
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from editd.engine.access import Clock
     from editd.engine.commands import Land
@@ -390,10 +390,8 @@ class Proposals(Grants):
             raise InvalidParams("A comment needs text.")
         _check_length(text)
         files = self.store.files(number, proposal.revision)
-        if hunk is not None and all(hunk != one.id for file in files for one in file.hunks):
-            raise InvalidParams(
-                f"Proposal {number} has no hunk {hunk}.", data={"proposal": number, "hunk": hunk}
-            )
+        if hunk is not None:
+            _check_has(proposal, files, hunk)
         if path is not None and all(path != file.path.text for file in files):
             raise InvalidParams(
                 f"Proposal {number} has no file {path}.", data={"proposal": number, "path": path}
@@ -414,17 +412,22 @@ class Proposals(Grants):
         output: str,
         by: Reviewer,
         command: tuple[str, ...] = (),
+        hunks: Sequence[HunkId] = (),
     ) -> Proposal:
         """Note the result of a command on a view of a proposal, with the end of its output.
 
-        `command` is given for a check that the daemon has run itself. Any other result is a claim.
+        `command` is given for a check that the daemon has run itself. Any other result is a claim, and may
+        be about some `hunks` alone.
 
-        Raises UnknownProposal, Decided and IoError.
+        Raises UnknownProposal, Decided, InvalidParams and IoError.
         """
         proposal = self._waiting(number)
+        for hunk in hunks:
+            _check_has(proposal, self.store.files(number, proposal.revision), hunk)
         after = replace(proposal, changed_us=self._clock.now_us())
         end = output[-OUTPUT_CHARACTERS_MAX:]
-        self.store.check(after, TrialResult(after.changed_us, by, name, view, exit, seconds, end, command))
+        result = TrialResult(after.changed_us, by, name, view, exit, seconds, end, command, tuple(hunks))
+        self.store.check(after, result)
         return self._changed(after, "checked")
 
     def has_verdict(self, proposal: Proposal) -> bool:
@@ -567,6 +570,13 @@ class Proposals(Grants):
 def _is_over(proposal: Proposal, now_us: int) -> bool:
     """Return whether the time of an unsettled proposal is over."""
     return not proposal.is_settled and proposal.expires_us is not None and proposal.expires_us <= now_us
+
+
+def _check_has(proposal: Proposal, files: Sequence[ProposedFile], hunk: HunkId) -> None:
+    """Raise InvalidParams if a proposal has no such hunk."""
+    if all(hunk != one.id for file in files for one in file.hunks):
+        number = proposal.number
+        raise InvalidParams(f"Proposal {number} has no hunk {hunk}.", data={"proposal": number, "hunk": hunk})
 
 
 def _check_length(comment: str) -> None:

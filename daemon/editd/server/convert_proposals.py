@@ -235,6 +235,7 @@ def _check(one: TrialResult, token: str) -> messages.CheckReport:
         output=one.output,
         by=decider(one.by),
         is_current=one.view == token,
+        hunks=list(one.hunks) or None,
     )
 
 

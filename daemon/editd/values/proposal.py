@@ -129,6 +129,7 @@ class TrialResult(Struct, frozen=True):
     seconds: float
     output: str
     command: tuple[str, ...] = ()  # as it was configured, of a check that the daemon has run itself
+    hunks: tuple[HunkId, ...] = ()  # that the files had; none: all that fit
 
 
 class Comment(Struct, frozen=True):

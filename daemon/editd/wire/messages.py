@@ -676,6 +676,7 @@ class ProposalCheck(Params):
     exit: int
     seconds: float
     output: str
+    hunks: list[str] | None = None  # that the files had; all that fit by default
 
 
 class ReviewAllow(Params):
@@ -1367,6 +1368,7 @@ class CheckReport(Result):
     output: str
     by: Decider
     is_current: bool
+    hunks: list[str] | None = None  # that the files had, if only some
 
 
 class RunningCheck(Result):

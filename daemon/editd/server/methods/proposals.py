@@ -375,10 +375,11 @@ class ProposalMethods:
 
     def check(self, params: messages.ProposalCheck, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        by, name = self._by(caller), params.name[:200]
-        return self._result(
-            self._proposals.check(number, params.view, name, params.exit, params.seconds, params.output, by)
-        )
+        made = self._proposals.check(
+            number, params.view, params.name[:200], params.exit, params.seconds, params.output,
+            self._by(caller), hunks=[convert.hunk_id(hunk) for hunk in params.hunks or ()],
+        )  # fmt: skip
+        return self._result(made)
 
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
