@@ -14,6 +14,7 @@ from editd.wire.messages import RunningCheck
 from editd_client.errors import EditdError
 from editd_client.screen.lines import TextSpan, wrapped
 from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
+from editd_client.screen.programs import edited
 from editd_client.screen.proposal_work import ShownProposal
 from reviewers import PIN, reviewer_of
 from screens import LINES, SIZES, Seen, on_screen, propose
@@ -181,6 +182,25 @@ def test_the_reviewers_own_text_lands(
     assert b"FIVE\n" in place.files()["src/f1.py"]
     assert "src/new.py" in place.files()
     assert author.proposal_get(number).decisions[-1].modified
+
+
+@pytest.mark.parametrize("name", ["nvim", "code", "other"])
+def test_an_editor_that_can_shows_the_present_text_beside_the_proposed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The last word is the file to be saved; without a present text, it is the only one."""
+    editor = tmp_path / name
+    editor.write_text('#!/bin/sh\nfor last; do :; done\necho "$@" > "$last"\n')
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("VISUAL", f"{editor} --wait")
+    both, alone = edited("src/a.py", "new\n", "old\n"), edited("src/a.py", "new\n", None)
+    assert both is not None
+    assert alone is not None
+    words = [word.rpartition("/editd-review-")[2].partition("/")[2] or word for word in both.split()]
+    assert words == ["--wait", *{
+        "nvim": ["-d", "-c", "wincmd", "l", "now/a.py"], "code": ["--diff", "now/a.py"], "other": [],
+    }[name], "proposed/a.py"]  # fmt: skip
+    assert [word[-13:] for word in alone.split()] == ["--wait", "proposed/a.py"]
 
 
 def test_single_lines_of_a_hunk_land_with_the_chosen_hunks(place: Workplace, author: Client) -> None:

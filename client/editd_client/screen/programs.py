@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
-def edited(path: str, text: str) -> str | None:
-    """Return the text as the person's editor leaves it; None if the editor fails."""
+VIM = ("-d", "-c", "wincmd l")  # the cursor is in the proposed text, at the right
+SIDE_BY_SIDE: Mapping[str, tuple[str, ...]] = {  # editors, and their options for two files
+    **dict.fromkeys(("vim", "nvim", "gvim", "mvim"), VIM),
+    **dict.fromkeys(("code", "code-insiders", "codium", "cursor"), ("--diff",)),
+}
+
+
+def edited(path: str, text: str, present: str | None) -> str | None:
+    """Return the text as the person's editor leaves it; None if the editor fails.
+
+    An editor that can shows the present text, which is read-only, beside it.
+    """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="editd-review-") as folder:
-        name = os.path.join(folder, os.path.basename(path))
-        with open(name, "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-        if subprocess.run(["sh", "-c", f'{editor} "$1"', "sh", name], check=False).returncode:
+        name = _written(folder, "proposed", path, text)
+        words = [*_side_by_side(editor), name]
+        if present is not None and len(words) > 1:
+            now = _written(folder, "now", path, present)
+            os.chmod(now, 0o444)
+            words.insert(-1, now)
+        else:
+            words = [name]
+        if subprocess.run(["sh", "-c", f'{editor} "$@"', "sh", *words], check=False).returncode:
             return None
         with open(name, "rb") as file:
             return file.read().decode("utf-8", "surrogateescape")
+
+
+def _side_by_side(editor: str) -> tuple[str, ...]:
+    """Return the options of an editor, by its command line, for two files side by side; none if unknown."""
+    try:
+        program = shlex.split(editor)[:1]
+    except ValueError:  # the shell will report it
+        return ()
+    return SIDE_BY_SIDE.get(os.path.basename("".join(program)), ())
+
+
+def _written(folder: str, side: str, path: str, text: str) -> str:
+    """Write one of the texts under the name of its file, and return where."""
+    name = os.path.join(folder, side, os.path.basename(path))
+    os.mkdir(os.path.dirname(name))
+    with open(name, "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+    return name
 
 
 def tried(root: str, proposal: int, numbers: list[int], command: str) -> int:

@@ -144,8 +144,8 @@ class ProposalWork:
         if file is None or not isinstance(file.new, str):
             self._desk.say(f"{plain(path)} has no text to edit.", is_error=True)
             return
-        before = file.new
-        text = await self._desk.outside(lambda: edited(path, before))
+        before, present = file.new, file.old if isinstance(file.old, str) else None
+        text = await self._desk.outside(lambda: edited(path, before, present))
         if text is None or text == before:
             self._desk.say("The text is unchanged. Nothing is sent.")
             return
