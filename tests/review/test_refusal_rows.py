@@ -31,9 +31,18 @@ def test_each_row_is_a_transaction_or_a_refusal_above_its_transaction(case: tupl
             assert (one.head, rows.row_of_refusal(one, head)) == (head - transaction, row)
 
 
-def test_a_new_refusal_is_above_and_an_old_one_is_forgotten() -> None:
-    rows = RefusalRows(refusal(number, 3) for number in range(1, REFUSALS_MAX + 1))
-    rows.add(refusal(REFUSALS_MAX + 1, 5))
+def test_in_a_filtered_list_a_refusal_is_above_the_newest_match_of_its_time() -> None:
+    """The matches are the transactions 2, 5 and 9; 10 and more are not counted yet."""
+    ranks = {1: 0, 2: 1, 7: 2, 9: 3}
+    rows = RefusalRows((refusal(number, head) for number, head in enumerate(ranks, 1)), ranks)
+    found = [rows.at(row, 3) for row in range(3 + len(rows))]
+    kinds = [transaction if one is None else f"head {one.head}" for transaction, one in found]
+    assert kinds == ["head 9", 0, "head 7", 1, "head 2", 2, "head 1"]
+    assert [rows.row_of(row, 3) for row in range(3)] == [1, 3, 5]
+
+
+def test_an_old_refusal_is_forgotten() -> None:
+    rows = RefusalRows(refusal(number, 3) for number in range(1, REFUSALS_MAX + 2))
     assert len(rows) == REFUSALS_MAX
-    assert rows.at(0, 5)[1] == refusal(REFUSALS_MAX + 1, 5)
+    assert rows.at(0, 5) == (0, None)
     assert rows.at(REFUSALS_MAX + 1, 5) == (2, refusal(2, 3))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import itertools
 import stat
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
-from editd.wire.messages import RunningCheck
+from editd.wire.messages import RunningCheck, Show
 from editd_client.errors import EditdError
+from editd_client.screen.detail import Lighting
 from editd_client.screen.lines import TextSpan, wrapped
 from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
 from editd_client.screen.programs import edited
@@ -483,6 +486,95 @@ def test_a_refusal_is_a_row_of_the_timeline_between_the_transactions_of_its_time
         await seen.until(lambda: seen.lines[row_of("below the")].startswith("▌"))
 
     on_screen(place, (80, 24), steps)
+
+
+def test_a_filter_has_the_refusals_that_match_it(place: Workplace, author: Client) -> None:
+    name = author.session_open("lucky", actor="claude", fresh=True).session
+    author.apply([write("kept", fresh())], message="kept below")
+    for path in ("kept", "other"):
+        with pytest.raises(EditdError):
+            author.apply([replace(path, "nothing like that", "x")])
+    author.apply([write("kept", fresh())], message="kept above")
+    with place.client() as unlucky:
+        unlucky.session_open("unlucky", actor="codex", fresh=True)
+        with pytest.raises(EditdError):
+            unlucky.apply([replace("kept", "nothing like that", "x")])
+
+    async def steps(seen: Seen) -> None:
+        def rows() -> list[str]:
+            return [line for line in seen.lines[1:8] if "kept" in line or "refused" in line]
+
+        async def filtered(text: str) -> None:
+            await seen.press("2", "esc", "/")
+            await seen.until("Filter")
+            await seen.type(text)
+
+        await filtered(f"session:{name} path:kept")
+        await seen.until(lambda: len(rows()) == 3)
+        assert ["above" in rows()[0], "no_match kept" in rows()[1], "below" in rows()[2]] == [True] * 3
+        assert " 2 of" in seen.lines[0]
+        await filtered(f"session:{name}")
+        await seen.until("file_missing other")
+        with pytest.raises(EditdError):
+            author.apply([replace("kept", "nothing like that", "x")])
+        await seen.until(lambda: "no_match kept" in rows()[0])
+        await filtered("session:unlucky")  # which has no transaction
+        await seen.until("apply of unlucky was refused")
+        assert rows()[0].startswith("▌     !")
+        await filtered("kind:edit kept")
+        await seen.until("kept above")
+        assert not [row for row in rows() if "refused" in row]
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_the_diff_of_the_next_row_is_there_before_its_key(place: Workplace, author: Client) -> None:
+    seqs = [one.seq for one in author.log(session="robot", limit=4).transactions]
+    asked: list[int] = []
+
+    async def steps(seen: Seen) -> None:
+        ask = seen.app.source.ask
+
+        async def noted(call: Any) -> Any:
+            if isinstance(call.params, Show):
+                asked.append(int(call.params.tx))
+            return await ask(call)
+
+        seen.app.source.ask = noted  # type: ignore[method-assign]
+        await seen.press("2", "/")
+        await seen.until("Filter")
+        await seen.type("session:robot")
+        await seen.until(f"▌{seqs[0]:>6}")
+        for key, expected in (("", seqs[:1]), ("j", seqs[:3]), ("j", seqs), ("k", seqs)):
+            await seen.press(*key)
+            await seen.idle()
+            assert asked[-len(expected) :] == expected
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_the_syntax_of_a_file_that_the_cursor_has_left_is_not_looked_for() -> None:
+    """Each key moves the cursor on: only the file where it rests is lit."""
+    at, lit = 0, list[int]()
+
+    async def light(path: int) -> None:
+        lit.append(path)
+
+    async def steps() -> None:
+        nonlocal at
+        begun: list[asyncio.Task[None]] = []
+        desk = SimpleNamespace(begin=lambda work: begun.append(asyncio.create_task(work())), changed=int)
+        lighting = Lighting(cast("Any", desk), lambda: None if at in lit else (at,), light)
+        for _ in range(5):
+            lighting.pump()
+            await asyncio.sleep(0.01)
+            at += 1
+        await asyncio.gather(*begun)
+        assert len(begun) == 1
+
+    asyncio.run(steps())
+    assert lit[-1] == 5
+    assert len(lit) < 5
 
 
 def test_an_undo_in_the_way_of_another_is_offered_with_it(place: Workplace, author: Client) -> None:

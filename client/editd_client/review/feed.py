@@ -51,7 +51,7 @@ class Feed:
         self.head = -1
         self.is_counted = False
         self._announced = -1  # the newest transaction that the daemon has reported
-        self._epoch = 0
+        self.epoch = 0  # a number for the time since `restart`
         self._windows: OrderedDict[int, dict[int, BriefTransaction]] = OrderedDict()
         self._oldest_seqs: dict[int, int] = {}  # of a window with a query: the seq of its oldest row
         self._outdated: set[int] = set()  # windows whose rows are shown until they are fetched again
@@ -61,7 +61,7 @@ class Feed:
         """Count and fetch everything again, with another query if one is given."""
         self.query = self.query if query is None else query
         self.count, self.head, self.is_counted = 0, -1, False
-        self._epoch += 1
+        self.epoch += 1
         self._windows.clear()
         self._oldest_seqs.clear()
         self._outdated.clear()
@@ -106,7 +106,7 @@ class Feed:
         """Return the calls for the rows between two positions that are not fetched or requested yet."""
         if not self.is_counted or (self._announced > self.head and not self.query.is_empty):
             counting = requests.log_count(**self.query.params, after=self.head if self.is_counted else None)
-            found = self._unsent(FeedRequest(counting, "count", epoch=self._epoch))
+            found = self._unsent(FeedRequest(counting, "count", epoch=self.epoch))
             if not self.is_counted:
                 return found
         else:
@@ -119,7 +119,7 @@ class Feed:
 
     def receive(self, request: FeedRequest, result: Any) -> None:
         """Take the result of a call: a LogCountResult, or a LogResult."""
-        if request.epoch != self._epoch:
+        if request.epoch != self.epoch:
             return  # F3
         self._sent.discard(_key(request))
         if request.what == "count":
@@ -154,7 +154,7 @@ class Feed:
         if before is None:
             return self._skip_request(window)
         call = requests.log(**self.query.params, before=before, limit=high - low + 1, brief=True, stat=True)
-        return FeedRequest(call, "rows", high, low, self._epoch)
+        return FeedRequest(call, "rows", high, low, self.epoch)
 
     def _seq_above(self, position: int, rows: dict[int, BriefTransaction]) -> int | None:
         """Return a seq above that of a position, and not above that of the next one, if it is known."""
@@ -173,7 +173,7 @@ class Feed:
         before = self.head + 1 if known is None else self._oldest_seqs[known]
         low = max((window + 1) * WINDOW, high - SKIP_MAX + 1)
         call = requests.log(**self.query.params, before=before, limit=high - low + 1, brief=True)
-        return FeedRequest(call, "skip", high, low, self._epoch)
+        return FeedRequest(call, "skip", high, low, self.epoch)
 
     def _listed(self, request: FeedRequest, transactions: list[Transaction]) -> None:
         if len(transactions) < request.high - request.low + 1:

@@ -106,6 +106,11 @@ class Syntax:
         return lines[number - 1][1]
 
 
+def has_roles(path: str) -> bool:
+    """Return whether `roles_in` finds any in a file of this name. The first call takes long: use a thread."""
+    return _lexer_for(path) is not None
+
+
 Line = tuple[str, tuple[tuple[int, int, Role], ...]]
 
 
@@ -213,9 +218,10 @@ def _lexer_for(path: str) -> Any:
     except ImportError:
         return None
     try:
-        return get_lexer_for_filename(path, stripnl=False, ensurenl=False)
+        lexer = get_lexer_for_filename(path, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
+    return None if lexer.name == "Text only" else lexer
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,7 +1,10 @@
-"""The refusals between the rows of a timeline that lists every transaction.
+"""The refusals between the rows of a timeline.
 
-A refusal is above the newest transaction of its time. Rows are counted from 0 for the newest, as in
+A refusal is above the newest listed transaction of its time. Rows are counted from 0 for the newest, as in
 `timeline`; the rows of the list are those of the transactions and the refusals together.
+
+A transaction has a rank: the number of listed transactions up to it. If every transaction is listed, its seq
+serves as well, since only differences of ranks count.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from editd_client.review.timeline import RefusalRow
 
@@ -18,11 +21,15 @@ REFUSALS_MAX = 500  # the daemon keeps no more
 
 
 class RefusalRows:
-    """The refusals, newest first, at most `REFUSALS_MAX` of them."""
+    """The refusals, newest first, at most `REFUSALS_MAX` of them.
 
-    def __init__(self, refusals: Iterable[RefusalRow] = ()) -> None:
+    `ranks` has the rank of the head of each; without it, every transaction is listed.
+    """
+
+    def __init__(self, refusals: Iterable[RefusalRow] = (), ranks: Mapping[int, int] | None = None) -> None:
         self._rows = sorted(refusals, key=lambda one: one.number, reverse=True)[:REFUSALS_MAX]
-        self._head: int | None = None  # that `_above` and `_places` are for
+        self._ranks = [one.head if ranks is None else ranks[one.head] for one in self._rows]
+        self._newest: int | None = None  # the rank that `_above` and `_places` are for
         self._above: list[int] = []  # the transactions above each refusal
         self._places: list[int] = []  # the row of each in the list
 
@@ -32,33 +39,28 @@ class RefusalRows:
     def __contains__(self, one: object) -> bool:
         return one in self._rows
 
-    def add(self, one: RefusalRow) -> None:
-        """Add the newest refusal."""
-        self._rows = [one, *self._rows][:REFUSALS_MAX]
-        self._head = None
-
-    def at(self, row: int, head: int) -> tuple[int, RefusalRow | None]:
+    def at(self, row: int, newest: int) -> tuple[int, RefusalRow | None]:
         """Return the transaction's row for a row of the list, and the refusal if it is one.
 
-        `head` is the newest transaction. The row below a refusal is that of its transaction.
+        `newest` is the rank of the newest transaction. The row below a refusal is that of its transaction.
         """
-        self._place(head)
+        self._place(newest)
         number = bisect_left(self._places, row)
         is_refusal = number < len(self._places) and self._places[number] == row
         return row - number, self._rows[number] if is_refusal else None
 
-    def row_of(self, transaction_row: int, head: int) -> int:
+    def row_of(self, transaction_row: int, newest: int) -> int:
         """Return the row of the list for a transaction's row."""
-        self._place(head)
+        self._place(newest)
         return transaction_row + bisect_right(self._above, transaction_row)
 
-    def row_of_refusal(self, one: RefusalRow, head: int) -> int:
+    def row_of_refusal(self, one: RefusalRow, newest: int) -> int:
         """Return the row of the list for a refusal."""
-        self._place(head)
+        self._place(newest)
         return self._places[self._rows.index(one)]
 
-    def _place(self, head: int) -> None:
-        if self._head != head:
-            self._head = head
-            self._above = [max(0, head - one.head) for one in self._rows]
+    def _place(self, newest: int) -> None:
+        if self._newest != newest:
+            self._newest = newest
+            self._above = [max(0, newest - rank) for rank in self._ranks]
             self._places = [above + number for number, above in enumerate(self._above)]

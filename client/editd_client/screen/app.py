@@ -56,6 +56,8 @@ Result = TypeVar("Result")
 AnyView = ProposalsView | TimelineView | AgentsView
 
 DRAW_SECONDS = 0.1  # S1
+BURST_SECONDS = 0.01  # for the events of one change to be drawn together
+AGE_SECONDS = 10.0  # S3
 KEY_SECONDS = 0.25  # after a key: an answer that comes by then is drawn at once
 MOVES = {"j": 1, "down": 1, "k": -1, "up": -1}
 
@@ -155,9 +157,18 @@ class ReviewApp(App[None]):
         wait = self.drawn_at + DRAW_SECONDS - now
         if wait <= 0 or now < self._key_at + KEY_SECONDS:
             self._draw_soon()
-        elif not self._is_due and self.is_running:
+        else:
+            self._draw_in(wait)
+
+    def _draw_in(self, seconds: float) -> None:
+        """Draw the screen after so many seconds, unless it is to be drawn already."""
+        if not self._is_due and self.is_running:
             self._is_due = True
-            self.set_timer(wait, self.draw)
+            self.set_timer(seconds, self.draw)
+
+    def _draw_ages(self) -> None:
+        if time.monotonic() >= self.drawn_at + AGE_SECONDS / 2:
+            self._draw_soon()
 
     # ── Lines of the panes ──
 
@@ -172,7 +183,8 @@ class ReviewApp(App[None]):
         is_following = self.view == "timeline" and self.timeline.timeline.is_following
         head = self.timeline.timeline.feed.head
         folder = os.path.basename(self.root)
-        query, matches = view.query.text, view.count
+        query = view.query.text
+        matches = self.timeline.timeline.count if self.view == "timeline" else view.count
         header = ScreenHeader(folder, self.view, counts, head, is_following, query, matches, away)
         return header_line(header, width)
 
@@ -215,7 +227,8 @@ class ReviewApp(App[None]):
             self.timeline.announce(made.seq, made.kind)
             self.proposals.event("transaction", {})
         self.agents.reload()
-        self.changed()
+        wait = self.drawn_at + DRAW_SECONDS - time.monotonic()  # also after a key: hundreds may come a second
+        self._draw_in(max(BURST_SECONDS, wait))
 
     def _state(self, is_live: bool) -> None:
         if is_live:

@@ -1,18 +1,23 @@
-"""The pane of details: its lines, the first one in view, and the hunk at the cursor."""
+"""The pane of details: its lines, the first one in view, the hunk at the cursor, and its syntax."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVarTuple
 
 from editd_client.screen.patch_lines import DiffForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from typing import Any
 
+    from editd_client.screen.desk import ReviewDesk
     from editd_client.screen.patch_lines import PatchLine
 
 SHIFT_COLUMNS = 8
+REST_SECONDS = 0.05  # of the cursor, before the syntax of its file is found
+Unlit = TypeVarTuple("Unlit")
 
 
 @dataclass(slots=True)
@@ -113,3 +118,35 @@ class Detail:
         if not self.top <= number < self.top + max(1, self.height - 3):
             self.top = number
         self.scroll(0)
+
+
+class Lighting(Generic[*Unlit]):
+    """Finds the syntax of the file at the cursor once the cursor rests, so that no key waits for it.
+
+    `unlit` returns what is left to do, as arguments of `light`; None without any.
+    """
+
+    def __init__(
+        self,
+        desk: ReviewDesk,
+        unlit: Callable[[], tuple[*Unlit] | None],
+        light: Callable[[*Unlit], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._desk, self._unlit, self._light = desk, unlit, light
+        self._is_running = False
+
+    def pump(self) -> None:
+        """Begin the work, unless it runs."""
+        if not self._is_running and self._unlit() is not None:
+            self._is_running = True
+            self._desk.begin(self._run)
+
+    async def _run(self) -> None:
+        try:
+            while (one := self._unlit()) is not None:
+                await asyncio.sleep(REST_SECONDS)
+                if one == self._unlit():
+                    await self._light(*one)
+                    self._desk.changed()
+        finally:
+            self._is_running = False

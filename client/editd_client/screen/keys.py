@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from editd_client.review.actions import ACTIONS, EVERYWHERE
 from editd_client.screen.lines import Line, TextSpan, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from editd_client.review.actions import View
 
@@ -65,8 +66,16 @@ def keys_in(view: View) -> Iterator[ScreenKey]:
     yield from (key for key in OWN if view in key.views)
 
 
-def bottom_lines(view: View, width: int, lines: int, words: dict[str, str]) -> list[Line]:
+def bottom_lines(view: View, width: int, lines: int, words: Mapping[str, str]) -> Sequence[Line]:
     """Return the keys of a view in so many lines. `words` replaces the words of some, such as `approve 2`."""
+    return _bottom_lines(view, width, lines, tuple(words.items()))
+
+
+@functools.lru_cache(maxsize=16)
+def _bottom_lines(
+    view: View, width: int, lines: int, replaced: tuple[tuple[str, str], ...]
+) -> Sequence[Line]:
+    words = dict(replaced)
     late = ("]", "space") if view == "timeline" else ()  # elsewhere they come first
     ordered = sorted(keys_in(view), key=lambda key: (key.key in ("?", "q"), key.key == "/", key.key in late))
     found: list[Line] = []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from editd_client import requests
 from editd_client.errors import EditdError
-from editd_client.review.patch import Syntax
+from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.proposals import ProposalRows, matching
 from editd_client.review.query import TransactionQuery
-from editd_client.screen.detail import Detail
+from editd_client.screen.detail import Detail, Lighting
 from editd_client.screen.lines import Line, TextSpan
 from editd_client.screen.patch_lines import ProposalDrawing, is_long, proposal_lines
 from editd_client.screen.proposal_work import ProposalWork, ShownProposal
@@ -50,6 +50,7 @@ class ProposalsView:
         self._is_fetching = False
         self._is_list_outdated = True
         self._work = ProposalWork(desk, self._forget)
+        self._lighting = Lighting(desk, self._unlit, self._light)
 
     # ── The list ──
 
@@ -125,9 +126,10 @@ class ProposalsView:
     def pump(self, *, is_visible: bool) -> None:
         """Fetch what is missing or outdated, one request at a time."""
         del is_visible  # the count is
-        if not self._is_fetching and self.is_wanting:
+        if not self._is_fetching and (self._is_list_outdated or self._wanted() is not None):
             self._is_fetching = True
             self.desk.begin(self._fetch)
+        self._lighting.pump()
 
     def _wanted(self) -> int | None:
         selected = self.selected
@@ -152,9 +154,6 @@ class ProposalsView:
                         raise
                     self._is_list_outdated = True
                     break
-            if (unlit := self._unlit()) is not None:
-                self.desk.changed()  # plain at first
-                await self._light(*unlit)
         finally:
             self._is_fetching = False
             self.desk.changed()
@@ -168,14 +167,16 @@ class ProposalsView:
 
     async def _light(self, one: ShownProposal, path: str) -> None:
         """Find the syntax of a file, in a thread."""
-        call = requests.proposal_get(one.number, paths=[path], content=True)
-        texts = [
-            text if isinstance(text, str) else None
-            for file in (await self.desk.ask(call)).files
-            if file.path == path
-            for text in (file.old, file.new)
-        ] or [None, None]
-        one.syntax = {**one.syntax, path: await asyncio.to_thread(Syntax, path, *texts)}
+        texts: list[str | None] = []
+        if await asyncio.to_thread(has_roles, path):
+            call = requests.proposal_get(one.number, paths=[path], content=True)
+            texts = [
+                text if isinstance(text, str) else None
+                for file in (await self.desk.ask(call)).files
+                if file.path == path
+                for text in (file.old, file.new)
+            ]
+        one.syntax = {**one.syntax, path: await asyncio.to_thread(Syntax, path, *texts or (None, None))}
 
     def _take(self, shown: ProposalGetResult) -> None:
         known = self._shown.get(shown.proposal)

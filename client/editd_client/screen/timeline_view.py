@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
 from editd_client.review.feed import CHANGING
-from editd_client.review.patch import Syntax
+from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
-from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow
-from editd_client.screen.detail import Detail
+from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow, matching_refusals
+from editd_client.screen.detail import Detail, Lighting
 from editd_client.screen.lines import Line, TextSpan, fitted, plain
 from editd_client.screen.patch_lines import PatchLine, TransactionDrawing, transaction_lines
 from editd_client.screen.refusals import refusal_line, refusal_text, show_refusals
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from editd.wire.messages import Change, Kind, ShowResult
+    from editd.wire.messages import BriefTransaction, Change, Kind, ShowResult
     from editd_client.review.actions import View
     from editd_client.review.feed import FeedRequest
     from editd_client.review.query import TransactionQuery
     from editd_client.screen.desk import ReviewDesk
 
-NO_REFUSALS = RefusalRows()
 SYNTAX_LINES_MAX = 10_000  # of a file; the lines below have no colours
 SHOWN_MAX = 30  # transactions whose diff is kept
+RANKED_MAX = 100  # refusals that a query shows, by the transactions at their times
+LINES_KEPT = 200  # drawn rows of the list
 EMPTY = (
     "No transaction yet. Make one:",
     "",
@@ -55,9 +56,14 @@ class TimelineView:
         self._shown: OrderedDict[int, ShowResult] = OrderedDict()
         self._syntax: dict[int, dict[str, Syntax]] = {}  # of each file that has been fetched
         self._chosen: dict[int, frozenset[str]] = {}  # the hunks to be undone, by transaction
-        self._refusals = RefusalRows()
+        self.refusals = RefusalRows()  # that match the query
+        self._refusals: list[RefusalRow] = []  # all of them
+        self._ranks: dict[tuple[int, int], int] = {}  # in the list of a query, by its epoch and the seq
         self._refusal: RefusalRow | None = None  # at the cursor
-        self._is_fetching = self._has_refusals = False
+        self._is_fetching = self._has_refusals = self._is_ranking = False
+        self._step = 0  # of the last move: 1 down, -1 up
+        self._lines: dict[int, tuple[BriefTransaction, object, Line]] = {}  # as drawn, by row of the pane
+        self._lighting = Lighting(desk, self._unlit, self._light)
 
     # ── The list ──
 
@@ -69,22 +75,23 @@ class TimelineView:
     def query(self, query: TransactionQuery) -> None:
         self.timeline.restart(query)
         self.first_row, self._refusal = 0, None
-
-    @property
-    def refusals(self) -> RefusalRows:
-        """The refusals between the transactions; none for a query, which finds transactions."""
-        return self._refusals if self.query.is_empty and self.timeline.count else NO_REFUSALS
+        self._ranks.clear()
+        self._list_refusals()
 
     @property
     def count(self) -> int:
         return self.timeline.count + len(self.refusals)
 
     @property
+    def _newest(self) -> int:
+        """The rank of the newest transaction."""
+        return self.timeline.feed.head if self.query.is_empty else self.timeline.count
+
+    @property
     def cursor_row(self) -> int:
-        head = self.timeline.feed.head
         if self._refusal is not None and self._refusal in self.refusals:
-            return self.refusals.row_of_refusal(self._refusal, head)
-        return self.refusals.row_of(self.timeline.cursor_row, head)
+            return self.refusals.row_of_refusal(self._refusal, self._newest)
+        return self.refusals.row_of(self.timeline.cursor_row, self._newest)
 
     @property
     def seq(self) -> int | None:
@@ -97,19 +104,21 @@ class TimelineView:
 
     def move(self, rows: int) -> None:
         row = min(max(0, self.cursor_row + rows), max(0, self.count - 1))
-        at, self._refusal = self.refusals.at(row, self.timeline.feed.head)
+        at, self._refusal = self.refusals.at(row, self._newest)
         self.timeline.move(at - self.timeline.cursor_row)
         self.timeline.is_following &= self._refusal is None and rows < 0
+        self._step = 0 if self.timeline.is_following else (rows > 0) - (rows < 0)
 
     def put(self, row: int) -> None:
-        at, refusal = self.refusals.at(max(0, row), self.timeline.feed.head)
+        at, refusal = self.refusals.at(max(0, row), self._newest)
         if row <= 0:
             self.timeline.newest()
         elif row >= self.count - 1:
             self.timeline.oldest()
         else:
             self.timeline.put(at)
-        self._refusal = refusal if row > 0 else None
+        self._refusal = refusal if row > 0 or not self.timeline.count else None
+        self._step = 0
 
     def row(self, number: int, width: int) -> Line | None:
         if not self.timeline.feed.is_counted:
@@ -119,14 +128,22 @@ class TimelineView:
             at = number - self.count
             is_empty = self.count <= 1 and at < len(text) and (self.query.is_empty or self.count == 0)
             return Line((TextSpan(f" {text[at]}", "dim"),)) if is_empty else None
-        at, refusal = self.refusals.at(number, self.timeline.feed.head)
+        at, refusal = self.refusals.at(number, self._newest)
         if refusal is not None:
             return refusal_line(refusal, Drawing(width, self.desk.clock, number == self.cursor_row))
-        found = self.timeline.at(at)
-        seq = self.timeline.seq_at(at) if found is None else found.seq
-        is_marked = found is not None and found.seq in self.timeline.marks
-        drawing = Drawing(width, self.desk.clock, number == self.cursor_row, is_marked)
-        return timeline_line(found, seq, drawing)
+        found = self.timeline.feed.row(self.timeline.count - 1 - at)
+        clock, is_cursor = self.desk.clock, number == self.cursor_row
+        if found is None:
+            return timeline_line(None, self.timeline.seq_at(at), Drawing(width, clock, is_cursor))
+        drawing = Drawing(width, clock, is_cursor, found.seq in self.timeline.marks)
+        state = (drawing, clock.now().date())  # a row has the time of today's transactions
+        slot = (self.timeline.count - at) % LINES_KEPT
+        known = self._lines.get(slot)
+        if known is not None and known[0] is found and known[1] == state:
+            return known[2]
+        line = timeline_line(TimelineRow.of(found), found.seq, drawing)
+        self._lines[slot] = (found, state, line)
+        return line
 
     def title(self) -> str:
         query = f" {self.query.text}" if not self.query.is_empty else ""
@@ -143,7 +160,8 @@ class TimelineView:
 
     def refused(self, one: RefusalRow) -> None:
         """Take the news of a refusal."""
-        self._refusals.add(one)
+        self._refusals = [one, *self._refusals][:REFUSALS_MAX]
+        self._list_refusals()
 
     def outdate(self) -> None:
         """Fetch what is shown again: marks of reviewers have changed."""
@@ -154,7 +172,8 @@ class TimelineView:
         """Fetch everything again, after a reconnection."""
         self.timeline.feed.restart()
         self._shown.clear()
-        self._refusals, self._refusal, self._has_refusals = RefusalRows(), None, False
+        self._refusals, self._refusal, self._has_refusals = [], None, False
+        self._list_refusals()
 
     @property
     def is_wanting(self) -> bool:
@@ -168,12 +187,16 @@ class TimelineView:
         if not self._has_refusals:
             self._has_refusals = True
             self.desk.begin(self._fetch_refusals)
-        first, _ = self.refusals.at(self.first_row, self.timeline.feed.head)
+        if not self._is_ranking and self._unranked():
+            self._is_ranking = True
+            self.desk.begin(self._fetch_ranks)
+        first, _ = self.refusals.at(self.first_row, self._newest)
         for asked in self.timeline.requests(first, self.height):
             self.desk.begin(partial(self._fetch, asked))
-        if not self._is_fetching and self.is_wanting:
+        if not self._is_fetching and self._missing() is not None:
             self._is_fetching = True
-            self.desk.begin(self._fetch_diff)
+            self.desk.begin(self._fetch_diffs)
+        self._lighting.pump()
 
     async def _fetch(self, asked: FeedRequest) -> None:
         try:
@@ -183,29 +206,76 @@ class TimelineView:
             raise
         self.timeline.feed.receive(asked, result)
         self.timeline.grown()
+        if asked.what == "count" or asked.epoch != self.timeline.feed.epoch:
+            self._list_refusals()
         self.desk.changed()
 
     async def _fetch_refusals(self) -> None:
         found = await self.desk.ask(requests.log_refusals(limit=REFUSALS_MAX))
-        self._refusals = RefusalRows(map(RefusalRow.of, found.refusals))
+        self._refusals = [*map(RefusalRow.of, found.refusals)]
+        self._list_refusals()
         self.desk.changed()
+
+    def _unranked(self) -> list[int]:
+        """Return the transactions whose rank is needed to place the refusals that match the query."""
+        if self.query.is_empty:
+            return []
+        heads = dict.fromkeys(one.head for one in matching_refusals(self._refusals, self.query))
+        epoch = self.timeline.feed.epoch
+        return [head for head in [*heads][:RANKED_MAX] if (epoch, head) not in self._ranks]
+
+    async def _fetch_ranks(self) -> None:
+        try:
+            while heads := self._unranked():
+                epoch = self.timeline.feed.epoch
+                call = requests.log_count(**self.query.params, before=heads[0] + 1)
+                self._ranks[epoch, heads[0]] = (await self.desk.ask(call)).count
+                self._list_refusals()
+                self.desk.changed()
+        finally:
+            self._is_ranking = False
+
+    def _list_refusals(self) -> None:
+        """List the refusals that match the query, as far as their places are known."""
+        feed = self.timeline.feed
+        ranks = {head: rank for (epoch, head), rank in self._ranks.items() if epoch == feed.epoch}
+        matching = matching_refusals(self._refusals, self.query)
+        if self.query.is_empty:
+            self.refusals = RefusalRows(matching)
+        else:
+            self.refusals = RefusalRows((one for one in matching if one.head in ranks), ranks)
+        if feed.is_counted and not feed.count and self._refusal is None and len(self.refusals):
+            self._refusal = self.refusals.at(0, 0)[1]  # a list without transactions
 
     def _wanted(self) -> int | None:
         seq = self.seq
         return None if seq is None or seq in self._shown else seq
 
-    async def _fetch_diff(self) -> None:
+    def _missing(self) -> int | None:
+        """Return the transaction at the cursor if its diff is missing, otherwise the next one of the keys.
+
+        So the next key need not wait for the daemon. The next one is known after a move.
+        """
+        wanted, row = self._wanted(), self.cursor_row + self._step
+        if wanted is not None or not self._step or not 0 <= row < self.count:
+            return wanted
+        at, refusal = self.refusals.at(row, self._newest)
+        seq = None if refusal is not None else self.timeline.seq_at(at)
+        return None if seq in self._shown else seq
+
+    async def _fetch_diffs(self) -> None:
         try:
-            while (seq := self._wanted()) is not None:
-                self._shown[seq] = await self.desk.ask(requests.show(seq, hunks=True))
-                while len(self._shown) > SHOWN_MAX:
-                    self._shown.popitem(last=False)
-            if (unlit := self._unlit()) is not None:
-                self.desk.changed()  # plain at first
-                await self._light(*unlit)
+            while (seq := self._missing()) is not None:
+                await self._fetch_diff(seq)
+                if seq == self.seq:
+                    self.desk.changed()
         finally:
             self._is_fetching = False
-            self.desk.changed()
+
+    async def _fetch_diff(self, seq: int) -> None:
+        self._shown[seq] = await self.desk.ask(requests.show(seq, hunks=True))
+        while len(self._shown) > SHOWN_MAX:
+            self._shown.popitem(last=False)
 
     def _unlit(self) -> tuple[ShowResult, Change] | None:
         """Return the transaction and its file at the cursor if the syntax of that is not known."""
@@ -221,8 +291,10 @@ class TimelineView:
         """Find the syntax of a file, in a thread."""
         seq = shown.transaction.seq
         source = file.from_ if isinstance(file.from_, str) else file.path
-        old = None if file.change == "added" else await self._text(source, seq - 1)
-        new = None if file.change == "deleted" else await self._text(file.path, seq)
+        old = new = None
+        if await asyncio.to_thread(has_roles, file.path):
+            old = None if file.change == "added" else await self._text(source, seq - 1)
+            new = None if file.change == "deleted" else await self._text(file.path, seq)
         syntax = await asyncio.to_thread(Syntax, file.path, old, new)
         self._syntax[seq] = {**self._syntax.pop(seq, {}), file.path: syntax}
         while len(self._syntax) > SHOWN_MAX:
