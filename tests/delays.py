@@ -1,0 +1,57 @@
+"""Delays that a person would see on a machine that is not busy with anything else.
+
+Linux counts the time in which a thread could run and had to wait for a processor. A delay is measured without
+that of the processes that it goes through, so a bound on it holds beside other tests, too.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SERIES = 3
+NANOSECONDS = 1e9
+
+
+class Delays:
+    """Series of delays through some processes."""
+
+    def __init__(self, pids: Iterable[int], rounds: int) -> None:
+        self._pids, self._rounds = tuple(pids), rounds
+        self._began = self._waited = 0.0
+        self._seconds: list[float] = []
+
+    def begin(self) -> None:
+        """Begin a delay."""
+        self._waited, self._began = sum(map(waited_seconds, self._pids)), time.monotonic()
+
+    def end(self, at: float | None = None) -> None:
+        """End the delay, now or `at` a time of the monotonic clock."""
+        delay = (time.monotonic() if at is None else at) - self._began
+        self._seconds.append(delay - (sum(map(waited_seconds, self._pids)) - self._waited))
+
+    @property
+    def is_enough(self) -> bool:
+        return len(self._seconds) >= SERIES * self._rounds
+
+    def check(self, seconds_max: float) -> None:
+        """Check that the median of every series is below the bound."""
+        rounds = self._rounds
+        series = [self._seconds[at * rounds : (at + 1) * rounds] for at in range(SERIES)]
+        assert all(statistics.median(one) < seconds_max for one in series), series
+
+
+def waited_seconds(pid: int) -> float:
+    """Return the time that the threads of a process have waited for a processor."""
+    waited = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            waited += int((thread / "schedstat").read_text().split()[1])
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            continue
+    return waited / NANOSECONDS
