@@ -15,20 +15,21 @@ from editd_client.screen.lines import Line, TextSpan, plain
 from editd_client.screen.patch_lines import DIALOG, PatchLine
 from editd_client.screen.proposal_work import allow
 from editd_client.screen.refusals import refusal_lines, show_refusals
-from editd_client.screen.rows import Drawing, activity, agent_line, timeline_line
+from editd_client.screen.rows import Drawing, activity, agent_line, agent_work, timeline_line
 from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from editd.wire.messages import Transaction
+    from editd.wire.messages import GrantEntry, StatusResult, Transaction
     from editd_client.review.actions import View
     from editd_client.screen.desk import ReviewDesk
 
 NEWEST = 5  # transactions of the session at the cursor
 MARKS_MAX = 10_000  # in one request
 REFUSED = 3  # refusals of it
+GRANTS_SHOWN = 3  # below the list
 EMPTY = ("No session is open. An agent opens one: editctl mcp, or editctl integrate.",)
 
 
@@ -45,6 +46,8 @@ class AgentsView:
         self.is_loaded = False
         self._newest: dict[str, list[Transaction]] = {}
         self._refusals: dict[str, list[RefusalRow]] = {}
+        self.has_summary = False  # the state of the daemon is in view
+        self._status: StatusResult | None = None
         self._is_outdated = True
         self._is_fetching = False
 
@@ -83,10 +86,15 @@ class AgentsView:
         if rows:
             self.agents.cursor = self.agents.rows.index(rows[min(max(0, row), len(rows) - 1)])
 
-    def row(self, number: int, width: int) -> Line | None:
+    def second(self, number: int, width: int) -> Line | None:
+        rows = self.rows
+        return agent_work(rows[number], Drawing(width, self.desk.clock)) if number < len(rows) else None
+
+    def row(self, number: int, width: int, *, has_second: bool = False) -> Line | None:
         rows = self.rows
         if number < len(rows):
-            return agent_line(rows[number], Drawing(width, self.desk.clock, number == self.cursor_row))
+            drawing = Drawing(width, self.desk.clock, number == self.cursor_row, has_second=has_second)
+            return agent_line(rows[number], drawing)
         if rows or number:
             return None
         return Line((TextSpan(f" {EMPTY[0] if self.is_loaded else '…'}", "dim"),))
@@ -124,6 +132,8 @@ class AgentsView:
                 results = [await self.desk.ask(call) for call in self.agents.requests(self.desk.clock.now())]
                 self.agents.receive(*results)  # type: ignore[arg-type]
                 self.is_loaded = True
+                if self.has_summary:
+                    self._status = await self.desk.ask(requests.status())
             while (name := self._wanted()) is not None:
                 which = {"kind": "outside"} if name == OUTSIDE else {"session": name}
                 call = requests.log(**which, limit=NEWEST, brief=True, stat=True)  # type: ignore[arg-type]
@@ -178,17 +188,35 @@ class AgentsView:
         yield Line(())
         yield Line((TextSpan(" Grants: these edits land without a decision", "bold"),))
         for grant in self.agents.grants:
-            whose = plain(grant.session) if grant.session else "anybody"
-            left = [
-                f"{count} {what} left"
-                for count, what in ((grant.uses, "edits"), (grant.lines, "lines"))
-                if count is not None
-            ]
-            end = f"until {self.desk.clock.time_of_day(_time(grant.expires))}"
-            text = (
-                f"   {grant.grant}  {whose}: {' '.join(map(plain, grant.paths))}, {', '.join([end, *left])}"
-            )
+            whose, paths, rest = self._grant(grant)
+            text = f"   {grant.grant}  {whose}: {paths}, {rest}"
             yield Line((TextSpan(text), TextSpan("   X takes it back", "dim", "X")))
+
+    def _grant(self, grant: GrantEntry) -> tuple[str, str, str]:
+        """Return whose edits a grant is about, their paths, and what is left of it."""
+        left = [
+            f"{count} {what} left"
+            for count, what in ((grant.uses, "edits"), (grant.lines, "lines"))
+            if count is not None
+        ]
+        end = f"until {self.desk.clock.time_of_day(_time(grant.expires))}"
+        whose = plain(grant.session) if grant.session else "anybody"
+        return whose, " ".join(map(plain, grant.paths)), ", ".join([end, *left])
+
+    def summary(self, row: int, _width: int) -> Line | None:
+        """Return a line of the pane below the agents: the newest grants, and the state of the daemon."""
+        grants = self.agents.grants
+        lines = [Line((TextSpan(f" GRANTS {len(grants)}", "bold"),))]
+        for grant in grants[-GRANTS_SHOWN:]:
+            whose, paths, rest = self._grant(grant)
+            lines.append(Line((TextSpan(f" {whose} {paths} "), TextSpan(rest, "dim"))))
+        if self._status is not None:
+            history, watcher = self._status.history, self._status.watcher
+            size = f"{history['transactions']:,} transactions, {history['bytes'] / 1e6:,.1f} MB"
+            state = self._status.reason or f"{self._status.state}, watcher {watcher['state']}"
+            lines += [Line(()), Line((TextSpan(" DAEMON", "bold"),)), Line((TextSpan(f" {size}"),))]
+            lines.append(Line((TextSpan(f" {plain(state)}"),)))
+        return lines[row] if row < len(lines) else None
 
     def words(self) -> dict[str, str]:
         """Return the words of some keys in the bottom lines."""

@@ -2,7 +2,7 @@
 
 S1  The screen is drawn at most ten times a second because of events, and at once because of a key.
 S2  A key that moves never waits for the daemon: a row that is not there yet is drawn as `…`.
-S3  No timer runs while nothing happens.
+S3  While nothing happens, the screen wakes every ten seconds, for the ages on it.
 """
 
 from __future__ import annotations
@@ -96,9 +96,12 @@ class ReviewApp(App[None]):
         self.is_in_detail = False
         self.drawn_at = 0.0  # monotonic
         make = partial(Pane, terminal, on_press=self._pressed, on_wheel=self._wheeled)
-        lines = {"header": self._header, "footer": self._footer, "detail": self._detail_line} | {
-            f"{name}_title": partial(self._list_title, name) for name in EVERYWHERE
-        }
+        lines = {
+            "header": self._header,
+            "footer": self._footer,
+            "detail": self._detail_line,
+            "summary": self.agents.summary,
+        } | {f"{name}_title": partial(self._list_title, name) for name in EVERYWHERE}
         self._layout = PaneLayout(make, lines, self.views, self._has_cursor)
         self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.changed))
         self._message = ("", False)
@@ -114,6 +117,7 @@ class ReviewApp(App[None]):
         self.screen.mount(*self._layout)
         self.source.on_event, self.source.on_state = self._event, self._state
         self.run_worker(self.source.run(), exit_on_error=True)
+        self.set_interval(AGE_SECONDS, self._draw_ages)
         self.draw()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -139,6 +143,9 @@ class ReviewApp(App[None]):
         width, height = self._new_size or self.size
         self._layout.arrange(width, height, self.view)
         self.timeline.first_row, self.timeline.height = self._layout.rows_in_view("timeline")
+        if self._layout.is_wide and not self.agents.has_summary:
+            self.agents.has_summary = True
+            self.agents.reload()
         place = self._layout.place("detail")
         self.detail.height = place.height
         if self._layout.has("detail"):

@@ -14,8 +14,9 @@ Form = Literal["narrow", "two", "wide"]
 TWO_COLUMNS_MIN = 100
 WIDE_COLUMNS_MIN, WIDE_LINES_MIN = 140, 40
 FOOTER_LINES = 2
-AGENTS_COLUMNS = 34
-LISTS_SHARE = 0.40  # of the other columns, for proposals and timeline
+AGENTS_COLUMNS = 30
+LISTS_SHARE = 0.43  # of the other columns, for proposals and timeline
+SUMMARY_LINES = 8  # grants and daemon, below the agents
 
 
 class Rectangle(NamedTuple):
@@ -55,8 +56,9 @@ def arrange(width: int, height: int, view: View, rows: Mapping[View, int]) -> Ar
     if form == "wide":
         lists = int((width - AGENTS_COLUMNS - 2) * LISTS_SHARE)
         first, second = AGENTS_COLUMNS, AGENTS_COLUMNS + 1 + lists
-        waiting = min(max(4, rows["proposals"] + 2), body // 3)  # with a line for the title
-        panes["agents"] = Rectangle(0, top + 2, first, body - 2)
+        waiting = min(max(4, 2 * rows["proposals"] + 2), body // 3)  # with a line for the title
+        panes["agents"] = Rectangle(0, top + 2, first, body - 3 - SUMMARY_LINES)
+        panes["summary"] = Rectangle(0, top + body - SUMMARY_LINES, first, SUMMARY_LINES)
         panes["agents_title"] = Rectangle(0, top + 1, first, 1)
         panes["proposals_title"] = Rectangle(first + 1, top + 1, lists, 1)
         panes["proposals"] = Rectangle(first + 1, top + 2, lists, waiting - 1)
@@ -65,6 +67,7 @@ def arrange(width: int, height: int, view: View, rows: Mapping[View, int]) -> Ar
         panes["detail"] = Rectangle(second + 1, top + 1, width - second - 1, body - 1)
         rules = (
             Rectangle(0, top, width, 1),
+            Rectangle(0, top + body - SUMMARY_LINES - 1, first, 1),
             Rectangle(first + 1, top + 1 + waiting, lists, 1),
             Rectangle(first, top + 1, 1, body - 1),
             Rectangle(second, top + 1, 1, body - 1),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     LineAt = Callable[[int, int], Line | None]
 
-RULES = 5  # the most that an arrangement has
+RULES = 6  # the most that an arrangement has
 NOWHERE = Rectangle(0, 0, 0, 1)
 
 
@@ -31,7 +31,11 @@ class ListRows(Protocol):
     @property
     def cursor_row(self) -> int: ...
 
-    def row(self, number: int, width: int) -> Line | None: ...
+    def row(self, number: int, width: int, *, has_second: bool = False) -> Line | None: ...
+
+    def second(self, number: int, width: int) -> Line | None:
+        """Return the second line of a row, where rows have two."""
+        ...
 
 
 class PaneFactory(Protocol):
@@ -95,16 +99,17 @@ class PaneLayout:
 
     def rows_in_view(self, name: View) -> tuple[int, int]:
         """Return the first row in view of a list, and how many rows fit."""
-        return self._first[name], self.place(name).height - self._heading_rows(name)
+        return self._first[name], (self.place(name).height - self._heading_rows(name)) // self._lines_of(name)
 
     def row_at(self, name: View, y: int) -> int:
         """Return the number of the row in a line of the pane; negative in the heading."""
         heading = self._heading_rows(name)
-        return self._first[name] + y - heading if y >= heading else -1
+        return self._first[name] + (y - heading) // self._lines_of(name) if y >= heading else -1
 
     def _scroll(self, name: View) -> None:
         """Keep the cursor of a list in view."""
         first, height = self.rows_in_view(name)
+        height = max(1, height)
         view = self._views[name]
         first = max(min(first, view.cursor_row), view.cursor_row - height + 1)
         self._first[name] = max(0, min(first, max(0, view.count - height)))
@@ -112,9 +117,17 @@ class PaneLayout:
     def _heading_rows(self, name: View) -> int:
         return int(name == "agents" and agent_heading(self.place(name).width) is not None)
 
+    def _lines_of(self, name: View) -> int:
+        """Return the number of lines of each row: beside the other views a proposal and an agent have two."""
+        return 2 if self.is_wide and name != "timeline" else 1
+
     def _line(self, name: View, y: int, width: int) -> Line | None:
-        row = self.row_at(name, y)
-        return agent_heading(width) if row < 0 else self._views[name].row(row, width)
+        row, view, lines = self.row_at(name, y), self._views[name], self._lines_of(name)
+        if row < 0:
+            return agent_heading(width)
+        if (y - self._heading_rows(name)) % lines:
+            return view.second(row, width)
+        return view.row(row, width, has_second=lines > 1)
 
     def _is_cursor(self, name: View, y: int) -> bool:
         view = self._views[name]

@@ -14,7 +14,7 @@ from editd_client.screen.detail import Detail, Lighting
 from editd_client.screen.lines import Line, TextSpan
 from editd_client.screen.patch_lines import ProposalDrawing, is_long, proposal_lines
 from editd_client.screen.proposal_work import ProposalWork, ShownProposal
-from editd_client.screen.rows import Drawing, proposal_line
+from editd_client.screen.rows import Drawing, proposal_line, proposal_subject
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -85,7 +85,13 @@ class ProposalsView:
         if entries:
             self._number = entries[min(max(0, row), len(entries) - 1)].proposal
 
-    def row(self, number: int, width: int) -> Line | None:
+    def second(self, number: int, width: int) -> Line | None:
+        entries = self.entries
+        if not self.is_loaded or number >= len(entries):
+            return None
+        return proposal_subject(entries[number], width)
+
+    def row(self, number: int, width: int, *, has_second: bool = False) -> Line | None:
         entries = self.entries
         if not self.is_loaded or (not entries and not self.query.is_empty):
             text = "no proposal matches, esc shows all" if self.is_loaded else "…"
@@ -94,7 +100,7 @@ class ProposalsView:
             return Line((TextSpan(f" {EMPTY[number]}", "dim"),)) if number < len(EMPTY) else None
         if number >= len(entries):
             return None
-        drawing = Drawing(width, self.desk.clock, is_cursor=number == self.cursor_row)
+        drawing = Drawing(width, self.desk.clock, is_cursor=number == self.cursor_row, has_second=has_second)
         return proposal_line(entries[number], drawing)
 
     def title(self) -> str:

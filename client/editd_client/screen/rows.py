@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FULL_COLUMNS_MIN = 76  # for counts
 TIME_COLUMNS_MIN = 60
 NAMED_COLUMNS_MIN = 40  # for the author
+COUNTED_COLUMNS_MIN = 44  # beside a diff, where the counts are short
 CURSOR = "▌"
 SUBJECT_COLUMNS_MIN = 12
 
@@ -34,10 +35,13 @@ class Drawing(NamedTuple):
     clock: ScreenClock
     is_cursor: bool = False
     is_marked: bool = False
+    has_second: bool = False  # a line below has the subject of a proposal, or the work of an agent
 
 
 def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
     """Return the row of a proposal: its number, age, author, size, subject, fit and checks."""
+    if drawing.has_second:
+        return _proposal_state(entry, drawing)
     width = drawing.width
     spans = [
         _cursor(drawing),
@@ -54,15 +58,41 @@ def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
     spans.append(TextSpan(plain(proposals.subject(entry))))
     end: list[TextSpan] = []
     if width >= NAMED_COLUMNS_MIN:
-        fit = proposals.fit(entry)
-        end.append(
-            TextSpan(f" {fit}", "bad" if entry.counts.get("conflict") else "good" if fit == "fits" else "dim")
-        )
+        end.append(_fit(entry))
         if width >= FULL_COLUMNS_MIN and entry.rule not in proposals.ASKED:
             end.append(TextSpan(f" · {fitted(plain(entry.rule), min(16, len(entry.rule)))}", "dim"))
         end += _checks(entry.checks, with_names=width >= FULL_COLUMNS_MIN)
         end.append(TextSpan(" "))
     return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
+
+
+def _proposal_state(entry: ProposalEntry, drawing: Drawing) -> Line:
+    """Return all but the subject."""
+    conflicts = entry.counts.get("conflict", 0)
+    short = f" {conflicts} conflict{'s' * (conflicts != 1)}"
+    left = (
+        _cursor(drawing),
+        TextSpan(f"P{entry.proposal:<4}", "title"),
+        TextSpan(f"{_age(entry.created, drawing.clock):>4} ", "dim"),
+        TextSpan(fitted(plain(proposals.author(entry)), 9)),
+        *_counts(entry.lines.added, entry.lines.deleted),
+        TextSpan(short, "bad") if conflicts else _fit(entry),
+    )
+    end = (*_checks(entry.checks, with_names=True), TextSpan(" "))
+    return right_aligned(Line(left), Line(end), drawing.width)
+
+
+def proposal_subject(entry: ProposalEntry, width: int) -> Line:
+    """Return the second line of a proposal: its subject, and the rule that it waits for."""
+    rule = "" if entry.rule in proposals.ASKED else f" {plain(proposals.reason(entry))} "
+    left = Line((TextSpan(f"      {plain(proposals.subject(entry))}"),))
+    return right_aligned(left, Line((TextSpan(rule, "dim"),)), width)
+
+
+def _fit(entry: ProposalEntry) -> TextSpan:
+    fit = proposals.fit(entry)
+    look: Look = "bad" if entry.counts.get("conflict") else "good" if fit == "fits" else "dim"
+    return TextSpan(f" {fit}", look)
 
 
 def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) -> Line:
@@ -92,6 +122,8 @@ def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) ->
         spans.append(TextSpan(subject, look))
     else:
         spans.append(TextSpan(subject or files, look))
+        if COUNTED_COLUMNS_MIN <= width < TIME_COLUMNS_MIN and row.added is not None:
+            end[:0] = [TextSpan(f" +{row.added}", "added"), TextSpan(f" -{row.deleted}", "removed")]
     return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
 
 
@@ -119,6 +151,8 @@ def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     width = drawing.width
     sign, what, look = activity(row)
     spans = [_cursor(drawing), TextSpan(fitted(plain(row.name), 12 if width >= 40 else 11) + " ")]
+    if drawing.has_second:
+        return Line(tuple(cut((*spans, TextSpan(f"{sign} {what}", look)), width)))
     if width < FULL_COLUMNS_MIN:
         short = what.removeprefix("waits for you: ") if row.doing == "review" else what
         spans.append(TextSpan(f"{sign} {short}", look))
@@ -131,6 +165,15 @@ def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     spans += _counts(row.added, row.deleted, 7)
     spans.append(TextSpan(f"{len(row.proposals) or '':>3}", "warning"))
     return Line(tuple(cut(spans, width)))
+
+
+def agent_work(row: AgentRow, drawing: Drawing) -> Line:
+    """Return the second line of a session: its newest transaction, its edits and their lines."""
+    spans = [TextSpan(f"   {'' if row.last_seq is None else row.last_seq} ", "dim")]
+    spans.append(TextSpan(f"{drawing.clock.age(row.last_time)} · {row.edits}", "dim"))
+    if row.added is not None and row.deleted is not None:
+        spans += [TextSpan(f" · +{row.added}", "added"), TextSpan(f" -{row.deleted}", "removed")]
+    return Line(tuple(cut(spans, drawing.width)))
 
 
 def agent_heading(width: int) -> Line | None:

@@ -120,7 +120,11 @@ class TimelineView:
         self._refusal = refusal if row > 0 or not self.timeline.count else None
         self._step = 0
 
-    def row(self, number: int, width: int) -> Line | None:
+    def second(self, _number: int, _width: int) -> Line | None:
+        return None
+
+    def row(self, number: int, width: int, *, has_second: bool = False) -> Line | None:
+        del has_second  # a transaction has one line
         if not self.timeline.feed.is_counted:
             return Line((TextSpan(" …", "dim"),)) if number == 0 else None
         if number >= self.count:
