@@ -54,7 +54,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     proposals.badge = count === 0 ? undefined : { value: count, tooltip: `${count} proposals wait for you` }
   })
   context.subscriptions.push(
-    workspaces, documents, saving, parts.blame, parts.status, proposals,
+    workspaces, documents, saving, texts, parts.blame, parts.status, proposals,
     vscode.window.registerTreeDataProvider('editd.history', parts.history),
     vscode.window.registerTreeDataProvider('editd.sessions', parts.sessions),
     vscode.window.registerFileDecorationProvider(parts.badges),

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import * as vscode from 'vscode'
 import { requestId, type Connection } from './connection'
 import { fetchProposed, sourceOf, uriOf } from './contents'
-import { encode } from './documents'
+import { encode, withLineEnds } from './documents'
 import { authorOf } from './history'
 import { realPath } from './place'
 import { bytesOf, contentOf, Refusal, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
@@ -54,21 +54,30 @@ export function proposedSides({ connection, proposal, file }: FileNode | HunkNod
   return [uriOf(file.path, source), uriOf(file.path, source, EDITABLE)]
 }
 
-/** A right side: the proposed bytes, the bytes now, and the version of the file that is shown beside them. */
+/** A right side: the proposed bytes, the bytes now with their text, and the version of the file that is shown beside them. */
 interface Reviewed {
   proposed: Uint8Array
   current: Uint8Array
+  text: string
   now: string | null
   changed: number
 }
 
 /** The right sides, which the reviewer may change. */
-export class ReviewedTexts implements vscode.FileSystemProvider {
+export class ReviewedTexts implements vscode.FileSystemProvider, vscode.Disposable {
   private readonly texts = new Map<string, Reviewed>()
+  /** What an open document has shown last. A newer one may be on its way, or never come because the reviewer types. */
+  private readonly shown = new WeakMap<vscode.TextDocument, Reviewed>()
   private readonly changes = new vscode.EventEmitter<vscode.FileChangeEvent[]>()
   readonly onDidChangeFile = this.changes.event
+  private readonly subscriptions: vscode.Disposable[]
 
   constructor(private readonly workspaces: Workspaces) {
+    this.subscriptions = [
+      this.changes,
+      vscode.workspace.onDidOpenTextDocument(document => this.recognise(document)),
+      vscode.workspace.onDidChangeTextDocument(({ document }) => this.recognise(document)),
+    ]
     workspaces.onEvent(({ connection, event: { proposal, transaction } }) => {
       for (const key of this.texts.keys()) {
         const uri = vscode.Uri.parse(key)
@@ -90,19 +99,24 @@ export class ReviewedTexts implements vscode.FileSystemProvider {
   }
 
   async writeFile(uri: vscode.Uri, content: Uint8Array): Promise<void> {
-    const text = await this.load(uri)
-    this.texts.set(uri.toString(), { ...text, current: content, changed: Date.now() })
+    const document = documentOf(uri)
+    const reviewed = (document && this.shown.get(document)) ?? (await this.load(uri))
+    const written = { ...reviewed, current: content, text: await vscode.workspace.decode(content, { uri }), changed: Date.now() }
+    this.texts.set(uri.toString(), written)
+    if (document !== undefined) this.shown.set(document, written)
     this.changes.fire([{ type: vscode.FileChangeType.Changed, uri }])
   }
 
   /** Return the reviewer's text for an approval, or undefined if it is still the proposal's. An unsaved one counts, too. */
   async own(uri: vscode.Uri): Promise<{ path: string; content: Content; base: string | null } | undefined> {
-    const text = this.texts.get(uri.toString())
-    if (text === undefined) return undefined
-    const open = vscode.workspace.textDocuments.find(document => document.uri.toString() === uri.toString())
-    const current = open?.isDirty ? await encode(open.getText(), open) : text.current
-    if (Buffer.compare(current, text.proposed) === 0) return undefined
-    return { path: uri.path.slice(1), content: contentOf(current), base: text.now }
+    const document = documentOf(uri)
+    const reviewed = (document && this.shown.get(document)) ?? this.texts.get(uri.toString())
+    if (reviewed === undefined) return undefined
+    // Not `isDirty`, which is not set yet right after the first change.
+    const isAsShown = document === undefined || hasText(document, reviewed)
+    const current = isAsShown ? reviewed.current : await encode(document.getText(), document)
+    if (Buffer.compare(current, reviewed.proposed) === 0) return undefined
+    return { path: uri.path.slice(1), content: contentOf(current), base: reviewed.now }
   }
 
   watch(): vscode.Disposable {
@@ -125,6 +139,16 @@ export class ReviewedTexts implements vscode.FileSystemProvider {
     throw vscode.FileSystemError.NoPermissions(uri)
   }
 
+  dispose(): void {
+    vscode.Disposable.from(...this.subscriptions).dispose()
+  }
+
+  /** Note that a document has the text that was read last. */
+  private recognise(document: vscode.TextDocument): void {
+    const reviewed = document.uri.scheme === EDITABLE ? this.texts.get(document.uri.toString()) : undefined
+    if (reviewed !== undefined && hasText(document, reviewed)) this.shown.set(document, reviewed)
+  }
+
   /** Have a text read anew. The reviewer's own stays, unless the proposal is over. */
   private async forget(uri: vscode.Uri, isSettled: boolean): Promise<void> {
     if (!isSettled && (await this.own(uri)) !== undefined) return
@@ -137,10 +161,19 @@ export class ReviewedTexts implements vscode.FileSystemProvider {
     if (known !== undefined) return known
     const file = await fetchProposed(this.workspaces, uri)
     const proposed = bytesOf(file?.new ?? '')
-    const text = { proposed, current: proposed, now: file?.now ?? null, changed: Date.now() }
-    this.texts.set(uri.toString(), text)
-    return text
+    const text = await vscode.workspace.decode(proposed, { uri })
+    const reviewed = { proposed, current: proposed, text, now: file?.now ?? null, changed: Date.now() }
+    this.texts.set(uri.toString(), reviewed)
+    return reviewed
   }
+}
+
+function documentOf(uri: vscode.Uri): vscode.TextDocument | undefined {
+  return vscode.workspace.textDocuments.find(document => document.uri.toString() === uri.toString())
+}
+
+function hasText(document: vscode.TextDocument, { text }: Reviewed): boolean {
+  return withLineEnds(text, document.eol) === document.getText()
 }
 
 function isOver(proposal: Proposal | undefined): boolean {
