@@ -20,11 +20,14 @@ import { bytesOf, contentOf, Refusal, Unreachable, type Outcome } from './protoc
 import { setting, type Workspaces } from './workspaces'
 
 const SAVE_MILLISECONDS = 1200 // VS Code waits for 1500
+const SENT_MILLISECONDS = 1400
 const SAVED_MILLISECONDS = 500
+const EDITS_WAITS_MAX = 5
 const PAUSE_MILLISECONDS = 300 // in typing, before a merge into an unsaved document
 const PAUSES_MAX = 100
 const PUT_BACK_MILLISECONDS = 2000
 const REPEATS_MAX = 3
+const TYPED_REPEATS_MAX = 30 // VS Code saves automatically only after a save that has succeeded
 const CHANGES_MAX = 50
 /**
  * VS Code compares a text with the file before it refuses to write, but only in three pieces of 64 KiB: see
@@ -47,6 +50,8 @@ interface Save {
   /** The number of characters that `sent`, and the text now, have to change to be the file's. */
   readonly distance: number
   left: number
+  /** VS Code makes the edits, however late. It drops those for an older text of the document. */
+  readonly isSent: boolean
   /** The text after the edits: the file's, unless a key was pressed in the moment before. Undefined: they were not made. */
   applied?: string
   /** The selections in `sent`, as offsets, of each editor that shows the document. */
@@ -58,6 +63,8 @@ export class Saving implements vscode.Disposable {
   private readonly saves = new Map<vscode.TextDocument, Save>()
   private readonly repeats = new Map<vscode.TextDocument, number>()
   private readonly rebases = new Map<vscode.TextDocument, Known>()
+  /** The documents that this extension saves. VS Code refuses a save while it asks about another. */
+  private readonly ownSaves = new Set<vscode.TextDocument>()
   /** The documents that are brought up to date, and whether their file has changed since. */
   private readonly follows = new Map<vscode.TextDocument, boolean>()
   /** The ends of the saves that are under way. */
@@ -93,11 +100,11 @@ export class Saving implements vscode.Disposable {
   /** Merge the file into an unsaved document. Where both changed the same lines, do it only `withMarkers`. */
   async rebase(tracked: Tracked, withMarkers: boolean): Promise<void> {
     const { document, base } = tracked
-    if (base === undefined || this.saves.has(document) || this.rebases.has(document)) return
+    if (base === undefined || this.isSaving(document)) return
     if (document.getText().length > COMPARED_LENGTH_MAX) return // the save merges it
     const disk = await readDisk(document)
     if (disk === undefined || disk.version === tracked.base?.version || !document.isDirty) return
-    if (disk.text === document.getText() || this.saves.has(document) || this.rebases.has(document)) return
+    if (disk.text === document.getText() || this.isSaving(document)) return
     const { conflicts } = merge(base.text, document.getText(), disk.text, NAMES)
     if (conflicts > 0 && !withMarkers) {
       if (tracked.colliding !== disk.version) {
@@ -107,9 +114,10 @@ export class Saving implements vscode.Disposable {
       return
     }
     this.rebases.set(document, disk)
-    const hasSaved = await document.save()
-    this.rebases.delete(document)
-    if (!hasSaved) await this.settle(document, false)
+    const hasSaved = await this.saveOurselves(document)
+    const isPending = this.rebases.delete(document)
+    // Otherwise another save has taken the edits, and VS Code has refused ours: the edits are still to come.
+    if (!hasSaved && !isPending && this.saves.get(document)?.applied !== undefined) await this.settle(document, false)
   }
 
   dispose(): void {
@@ -137,11 +145,29 @@ export class Saving implements vscode.Disposable {
     const { document } = tracked
     if (!document.isDirty) return this.documents.note(tracked)
     if (setting<string>('merge', document.uri) !== 'auto') return
+    await this.pause(document)
+    await this.rebase(tracked, false)
+  }
+
+  /** Wait for a pause in typing. */
+  private async pause(document: vscode.TextDocument): Promise<void> {
     const isTyping = () => Date.now() - (this.changed.get(document) ?? 0) < PAUSE_MILLISECONDS
     for (let pauses = 0; pauses < PAUSES_MAX && isTyping(); pauses++) {
       await new Promise(resolve => setTimeout(resolve, PAUSE_MILLISECONDS))
     }
-    await this.rebase(tracked, false)
+  }
+
+  private isSaving(document: vscode.TextDocument): boolean {
+    return this.saves.has(document) || this.ownSaves.has(document)
+  }
+
+  private async saveOurselves(document: vscode.TextDocument): Promise<boolean> {
+    this.ownSaves.add(document)
+    try {
+      return await document.save()
+    } finally {
+      this.ownSaves.delete(document)
+    }
   }
 
   private willSave(event: vscode.TextDocumentWillSaveEvent): void {
@@ -156,25 +182,32 @@ export class Saving implements vscode.Disposable {
 
   /** Return the edits that give the document the file's text. The merged text comes back after the save. */
   private stepAside(tracked: Tracked, disk: Known): vscode.TextEdit[] {
-    return this.begin(tracked, tracked.document.getText(), disk, true)
+    return this.begin(tracked, tracked.document.getText(), disk, { isAside: true, isSent: true })
   }
 
   private async save(tracked: Tracked): Promise<vscode.TextEdit[]> {
     const { document, connection, path } = tracked
+    const { version } = document
+    const asked = Date.now()
+    // VS Code drops the edits if the document has changed since its question, or if they come too late.
+    const isSent = () => document.version === version && Date.now() - asked < SENT_MILLISECONDS
     await this.settlements.get(document) // the document's own text comes back first
+    await this.finish(tracked)
     const base = tracked.base!
     const sent = document.getText()
     const bytes = await encode(sent, document)
     const edit = { op: 'write', path, content: contentOf(bytes), base: base.version }
     try {
-      const answer = await inTime(
-        connection.request<Outcome>('apply', {
-          edits: [edit], message: `Save ${path}`, on_stale: 'merge', on_unsaved: 'ignore',
-          return_content: true, request_id: requestId(),
-        }),
-      )
-      const file = answer?.files[0]
-      if (answer === undefined) return []
+      const request = connection.request<Outcome>('apply', {
+        edits: [edit], message: `Save ${path}`, on_stale: 'merge', on_unsaved: 'ignore',
+        return_content: true, request_id: requestId(),
+      })
+      const answer = await inTime(request)
+      if (answer === undefined) {
+        void request.then(late => this.takeLate(tracked, base, sent, late)).catch(() => undefined)
+        return []
+      }
+      const file = answer.files[0]
       if (answer.proposal) {
         await connection.request('proposal.withdraw', { proposal: answer.proposal.proposal })
         warn(`A rule of your review asks about ${path}. VS Code saved it without editd.`)
@@ -183,37 +216,62 @@ export class Saving implements vscode.Disposable {
       if (file?.content === undefined || file.content === null) return []
       const known = await decode(bytesOf(file.content), document)
       await keepTime(tracked)
-      return this.begin(tracked, sent, known, false)
+      return this.begin(tracked, sent, known, { isAside: false, isSent: isSent() })
     } catch (error) {
       if (error instanceof Unreachable) return []
       if (!(error instanceof Refusal)) throw error
-      if (error.refusal === 'conflict') return this.mark(tracked, sent)
+      if (error.refusal === 'conflict') return this.mark(tracked, sent, isSent)
       warn(`${error.message} VS Code saved ${path} without editd.`)
       return []
     }
   }
 
+  /** Note a save by the daemon for which VS Code did not wait. */
+  private async takeLate(tracked: Tracked, base: Known, sent: string, answer: Outcome): Promise<void> {
+    const { document } = tracked
+    const content = answer.files[0]?.content
+    if (content === undefined || content === null || tracked.base !== base || this.isSaving(document)) return
+    const known = await decode(bytesOf(content), document)
+    if (!document.isDirty || tracked.base !== base || this.isSaving(document)) return
+    this.begin(tracked, sent, known, { isAside: false, isSent: false })
+    await this.settle(document, false)
+  }
+
+  /** Finish a save whose end VS Code did not report. A further one has begun, so that its edits cannot come any more. */
+  private async finish(tracked: Tracked): Promise<void> {
+    const save = this.saves.get(tracked.document)
+    clearTimeout(save?.timer)
+    this.saves.delete(tracked.document)
+    if (save !== undefined) await this.conclude(tracked, save, false)
+  }
+
   /** Return the edits for a document of which the same lines were changed: nothing in the file is overwritten. */
-  private async mark(tracked: Tracked, sent: string): Promise<vscode.TextEdit[]> {
+  private async mark(tracked: Tracked, sent: string, isSent: () => boolean): Promise<vscode.TextEdit[]> {
     const disk = await readDisk(tracked.document)
     if (disk === undefined) return []
     if (merge(tracked.base!.text, sent, disk.text, NAMES).conflicts > 0) {
       warn(`${tracked.path} was not saved, because others have changed the same lines. Both are marked in the editor.`)
     }
     await keepTime(tracked)
-    return this.begin(tracked, sent, disk, true)
+    return this.begin(tracked, sent, disk, { isAside: true, isSent: isSent() })
   }
 
-  private begin(tracked: Tracked, sent: string, file: Known, isAside: boolean): vscode.TextEdit[] {
+  private begin(tracked: Tracked, sent: string, file: Known, how: Pick<Save, 'isAside' | 'isSent'>): vscode.TextEdit[] {
     const { document } = tracked
+    const { isAside } = how
     tracked.isAside = isAside
     const spans = spansBetween(sent, file.text)
     const [base, distance] = [tracked.base!.text, lengthOf(spans)]
-    const save: Save = { sent, latest: sent, base, file, isAside, distance, left: distance, selections: selectionsOf(document) }
+    const save: Save = { ...how, sent, latest: sent, base, file, distance, left: distance, selections: selectionsOf(document) }
     if (spans.length === 0) save.applied = sent
-    const limit = isAside ? PUT_BACK_MILLISECONDS : SAVED_MILLISECONDS
-    save.timer = setTimeout(() => void this.settle(document, false), limit)
-    clearTimeout(this.saves.get(document)?.timer)
+    const limit = isAside && how.isSent ? PUT_BACK_MILLISECONDS : SAVED_MILLISECONDS
+    const wait = (waits: number) => {
+      save.timer = setTimeout(() => {
+        if (how.isSent && save.applied === undefined && waits < EDITS_WAITS_MAX) wait(waits + 1)
+        else void this.settle(document, false)
+      }, limit)
+    }
+    wait(0)
     this.saves.set(document, save)
     const edits = textEdits(sent, spans)
     return file.eol === document.eol ? edits : [...edits, vscode.TextEdit.setEndOfLine(file.eol)]
@@ -251,13 +309,19 @@ export class Saving implements vscode.Disposable {
     if (this.settlements.get(document) === settlement) this.settlements.delete(document)
     const isDone = save.applied !== undefined || hasSaved
     if (!document.isDirty) return
-    if (save.isAside) await (isDone ? this.follow(tracked) : this.repeat(document, () => this.follow(tracked)))
-    else if (!hasSaved || save.applied !== save.file.text) await this.repeat(document, () => document.save())
+    if (save.isAside) await (isDone ? this.follow(tracked) : this.repeat(document, save, () => this.follow(tracked)))
+    else if (!hasSaved || save.applied !== save.file.text) await this.repeat(document, save, () => this.saveAgain(tracked))
+  }
+
+  private async saveAgain(tracked: Tracked): Promise<void> {
+    if (this.isSaving(tracked.document)) return
+    await this.saveOurselves(tracked.document)
+    if (tracked.document.isDirty) await this.follow(tracked) // which had to wait for the save
   }
 
   private async conclude(tracked: Tracked, save: Save, hasSaved: boolean): Promise<void> {
     const { document } = tracked
-    const { sent, file, applied, isAside } = save
+    const { base, sent, file, applied, isAside } = save
     tracked.isAside = false
     if (applied === undefined && isAside && !hasSaved) return // nothing has happened: the old base holds
     const text = document.getText()
@@ -268,17 +332,19 @@ export class Saving implements vscode.Disposable {
       tracked.base = { ...tracked.base, text: written, version: versionOf(await encode(written, document)) }
     }
     delete tracked.colliding
-    if (applied === undefined) await change(document, text => merge(sent, text, goalOf(save), NAMES).text)
+    if (applied === undefined) await change(document, text => merge(isAside ? base : sent, text, file.text, NAMES).text)
     else await putBack(document, save, applied)
     this.documents.plan(tracked, 0)
     this.collisions.fire(tracked)
   }
 
-  /** Try again after another extension, or the user, has changed the text behind us. */
-  private async repeat(document: vscode.TextDocument, step: () => PromiseLike<unknown>): Promise<void> {
+  /** Try again after another extension, or the user, has changed the text behind us, once there is a pause in that. */
+  private async repeat(document: vscode.TextDocument, { applied, isSent }: Save, step: () => Promise<void>): Promise<void> {
+    await this.pause(document)
     const repeats = this.repeats.get(document) ?? 0
     this.repeats.set(document, repeats + 1)
-    if (repeats < REPEATS_MAX) await step()
+    const isTyped = applied === undefined && !isSent
+    if (repeats < (isTyped ? TYPED_REPEATS_MAX : REPEATS_MAX) && document.isDirty) await step()
   }
 }
 
