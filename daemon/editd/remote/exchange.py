@@ -37,7 +37,7 @@ from editd.remote.entries import (
     write_waiting,
 )
 from editd.remote.log_objects import LogObjects
-from editd.remote.merged_tree import MergedTree, connected
+from editd.remote.merged_tree import MergedTree
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
@@ -184,6 +184,7 @@ class Exchange:
             if self._waiting_after:
                 self._look()  # the history may have arrivals whose entries are not here yet
             self._follow(head)
+            self.objects.forget()  # the history has all that the files hold
             if self._must_look or not (may_land and self._ready()):
                 self._look()
             steps = self._plan()
@@ -252,14 +253,14 @@ class Exchange:
         self._waiting_after.clear()
 
     def _status(self) -> Frame:
-        waiting = self._replica.waiting
+        waiting, oldest = self._replica.waiting, self._replica.waiting.first
         return {
             "number": self._replica.taken.number,
             "head": self._head.number,
             "tentative": len(waiting),
             "seen": self._seen,
-            "oldest_us": waiting[0].time_us if waiting else None,
-            "needed": waiting[0].seq if waiting else self._seen,
+            "oldest_us": None if oldest is None else oldest.time_us,
+            "needed": self._seen if oldest is None else oldest.seq,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
             "kept_back": [one.seq for one in waiting if one.origin in self._kept_back],
             "held": sorted(path.text for path in self._replica.held),
@@ -435,14 +436,14 @@ class Exchange:
     def _ready(self) -> list[Tentative]:
         """Return the waiting transactions without those that are kept back, and what depends on these."""
         waiting = self._replica.waiting
-        if not self._kept_back:
-            return waiting
-        if time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
+        if self._kept_back and time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
             self._kept_back.clear()
-            return waiting
-        kept = [one for one in waiting if one.origin in self._kept_back]
-        _, dependent = connected((change.path for one in kept for change in one.changes), waiting)
-        return [one for one in waiting if one not in dependent]
+        if not self._kept_back:
+            return list(waiting)
+        kept = (one for one in waiting if one.origin in self._kept_back)
+        _, dependent = waiting.connected(change.path for one in kept for change in one.changes)
+        left_out = set(dependent)
+        return [one for one in waiting if one not in left_out]
 
     def _note_refused(self, batch: Sequence[Tentative], words: str) -> None:
         """Push half as many next, to find the one that the server refuses; keep back a single one."""

@@ -16,7 +16,7 @@ from editd.store.git_repository import create_store, is_store, open_store
 from editd.store.packfile import PackWriter
 
 if TYPE_CHECKING:
-    from editd.values.content import Version
+    from editd.values.content import Entry, Version
 
 
 class LogObjects:
@@ -32,6 +32,10 @@ class LogObjects:
         self._log = open_store(shared)
         self._history = open_store(store)
         self._new: dict[Oid, tuple[ObjectKind, bytes]] = {}
+        self._for_now: dict[Oid, bytes] = {}
+        self.merges: dict[
+            tuple[tuple[Version, int] | None, ...], Entry | None
+        ] = {}  # `MergedTree` keeps them
 
     def read(self, oid: Oid) -> bytes:
         """Return an object's bytes. Raises KeyError if neither repository has it."""
@@ -39,6 +43,8 @@ class LogObjects:
             return b""
         if (new := self._new.get(oid)) is not None:
             return new[1]
+        if (content := self._for_now.get(oid)) is not None:
+            return content
         for repository in (self._log, self._history):
             try:
                 return repository.odb.read(pygit2.Oid(raw=oid))[1]
@@ -61,6 +67,15 @@ class LogObjects:
         oid = object_id(kind, content)
         self._new[oid] = kind, content
         return oid
+
+    def put_for_now(self, content: bytes) -> None:
+        """Hold a content until `forget`, which is written only if it is shared."""
+        self._for_now[object_id("blob", content)] = content
+
+    def forget(self) -> None:
+        """Forget the contents that were held for now, and the merges that made them."""
+        self._for_now.clear()
+        self.merges.clear()
 
     def put_tree(self, oid: Oid, content: bytes) -> None:
         """Hold a tree whose id is known."""

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
 from editd.errors import Conflict
-from editd.store.git_objects import Trees, oid_of
+from editd.store.git_objects import GitTree, Trees, oid_of
 from editd.values.content import Change, Entry, FileState
 from editd.values.path import folders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from editd.remote.entries import Tentative
     from editd.remote.log_objects import LogObjects
     from editd.store.git_objects import Oid
     from editd.values.path import WorkspacePath
+
+TREES_MIN = 1000  # of a tree in memory, before those that it does not need are left out
 
 
 class MergedTree:
@@ -28,6 +30,7 @@ class MergedTree:
 
     def __init__(self, objects: LogObjects, root: Oid) -> None:
         self.trees: dict[Oid, bytes] = {}
+        self._trees_max = TREES_MIN
         self._objects = objects
         self._tree = Trees(root, self._read)
 
@@ -44,6 +47,8 @@ class MergedTree:
             (path.raw, entry) for path, entry in entries if not is_equal(self.entry(path), entry)
         )
         self.trees |= update.trees
+        if len(self.trees) > self._trees_max:
+            self._leave_out_unused()
 
     def merge(self, changes: Sequence[Change[Entry]]) -> bool:
         """Merge all changes of a transaction; return False, with nothing changed, if one does not merge."""
@@ -61,6 +66,33 @@ class MergedTree:
         self.put(made)
         return True
 
+    def merge_each(self, transactions: Iterable[Tentative]) -> list[Tentative]:
+        """Merge transactions in their order; return those that do not merge.
+
+        Most only change files that are there. These are put into the tree together, after the last merge.
+        """
+        changed: dict[WorkspacePath, Entry | None] = {}
+        lost: list[Tentative] = []
+        for one in transactions:
+            try:
+                sides = [(change, self._ours(change.path, changed)) for change in one.changes]
+                results = [(change.path, ours, self._merged(change, ours)) for change, ours in sides]
+            except Conflict:
+                lost.append(one)
+                continue
+            if all((ours is None) == (entry is None) for _, ours, entry in results):
+                changed.update((path, entry) for path, _, entry in results)
+                continue
+            self.put(changed.items())  # the tree shows whether there is room
+            changed.clear()
+            if not self.merge(one.changes):
+                lost.append(one)
+        self.put(changed.items())
+        return lost
+
+    def _ours(self, path: WorkspacePath, changed: Mapping[WorkspacePath, Entry | None]) -> Entry | None:
+        return changed[path] if path in changed else self.entry(path)
+
     def _merged(self, change: Change[Entry], ours: Entry | None) -> Entry | None:
         """Return the entry with the change merged in. Raises Conflict."""
         before, after = change.before, change.after
@@ -68,12 +100,16 @@ class MergedTree:
             return ours
         if is_equal(ours, before):
             return after
-        sides = self._state(before), self._state(ours), self._state(after)
-        merged = merge_states(*sides, path=change.path.text)
-        if merged is None:
-            return None
-        self._objects.put("blob", merged.content)
-        return Entry(merged.mode, merged.version)
+        sides = before, ours, after
+        key = tuple([None if side is None else (side.version, side.mode) for side in sides])
+        known = self._objects.merges
+        if key not in known:
+            base, mine, theirs = (self._state(side) for side in sides)
+            merged = merge_states(base, mine, theirs, path=change.path.text)
+            known[key] = None if merged is None else Entry(merged.mode, merged.version)
+            if merged is not None:
+                self._objects.put_for_now(merged.content)
+        return known[key]
 
     def _state(self, entry: Entry | None) -> FileState | None:
         if entry is None:
@@ -88,6 +124,17 @@ class MergedTree:
             return False
         return all(self.entry(folder) is None for folder in folders_of(path))
 
+    def _leave_out_unused(self) -> None:
+        """Keep only the trees of the newest root in memory."""
+        needed: dict[Oid, bytes] = {}
+        left = [self.root]
+        while left:
+            oid = left.pop()
+            if oid in self.trees:
+                needed[oid] = self.trees[oid]
+                left += GitTree.decode(needed[oid]).folders().values()
+        self.trees, self._trees_max = needed, max(TREES_MIN, 2 * len(needed))
+
     def _read(self, oid: Oid) -> bytes:
         known = self.trees.get(oid)
         return self._objects.read(oid) if known is None else known
@@ -98,36 +145,6 @@ def is_equal(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.version == other.version and one.mode == other.mode
-
-
-def connected(
-    paths: Iterable[WorkspacePath], waiting: Sequence[Tentative]
-) -> tuple[set[WorkspacePath], list[Tentative]]:
-    """Return the transactions that depend on these paths, directly or by another one, and all their paths.
-
-    A path includes the files below and above it, for which it leaves no room.
-    """
-    joined = set(paths)
-    chosen: set[Tentative] = set()
-    around = {folder for path in joined for folder in folders_of(path)}
-    left = list(waiting)
-    while touching := [one for one in left if _touches(one, joined, around)]:
-        chosen.update(touching)
-        left = [one for one in left if one not in chosen]
-        for one in touching:
-            for change in one.changes:
-                joined.add(change.path)
-                around.update(folders_of(change.path))
-    return joined, [one for one in waiting if one in chosen]
-
-
-def _touches(one: Tentative, joined: set[WorkspacePath], around: set[WorkspacePath]) -> bool:
-    return any(
-        change.path in joined
-        or change.path in around
-        or any(folder in joined for folder in folders_of(change.path))
-        for change in one.changes
-    )
 
 
 def _are_nested(paths: Sequence[WorkspacePath]) -> bool:

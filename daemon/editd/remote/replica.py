@@ -7,7 +7,7 @@ the same after a restart. An entry is taken in when its effect on the files is i
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,15 +15,16 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged
 from editd.remote.entries import LogEntry, Tentative, changes_of
-from editd.remote.merged_tree import MergedTree, connected, is_equal
+from editd.remote.merged_tree import MergedTree, is_equal
+from editd.remote.waiting_list import WaitingList
 from editd.store.git_objects import Trees
 from editd.values.content import Change, Entry
-from editd.values.path import WorkspacePath, folders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.remote.log_objects import LogObjects
+    from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, CommitId, Part, Transaction
 
     Entries = Mapping[WorkspacePath, Entry | None]
@@ -49,9 +50,8 @@ class Step(Struct, frozen=True):
 class _Before(Struct, frozen=True):
     """The state before an entry was taken in, to return to it."""
 
-    entry: LogEntry
     taken: LogEntry
-    waiting: list[Tentative]
+    own: Tentative | None  # no longer waits
     files: Entries
     lost: tuple[Tentative, ...]
 
@@ -69,7 +69,7 @@ class Replica:
         """`taken` is the last entry that is taken in; paths that are not shared are left out everywhere."""
         self.host = host
         self.taken = taken
-        self.waiting: list[Tentative] = []
+        self.waiting = WaitingList()
         self.incoming: deque[LogEntry] = deque()
         self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
         self.held: set[WorkspacePath] = set()  # another file is at this path, which is not to be sent
@@ -77,8 +77,6 @@ class Replica:
         self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
         self._objects = objects
         self._is_chosen = is_shared
-        self._touched: Counter[WorkspacePath] = Counter()  # by the waiting ones
-        self._above: Counter[WorkspacePath] = Counter()  # the folders above
         self.files = MergedTree(objects, taken.tree)
 
     def is_shared(self, path: WorkspacePath) -> bool:
@@ -122,8 +120,7 @@ class Replica:
             origin, host, transaction.kind, authorship, time_us, changes, undone,
             self._parts(transaction, undone), transaction.seq,
         )  # fmt: skip
-        self.waiting.append(waiting)
-        self._count(waiting, 1)
+        self.waiting.add(waiting)
         return waiting
 
     def set_aside(self, seqs: Iterable[int]) -> None:
@@ -144,7 +141,8 @@ class Replica:
                 raise _differs(transaction)
         elif arrival.origin is None:
             self.set_aside(transaction.undoes)
-            lost = [one for one in self.waiting if one.seq in transaction.undoes]
+            undone = set(transaction.undoes)
+            lost = [one for one in self.waiting if one.seq in undone]
             self._merge_again(change.path for one in lost for change in one.changes)
         else:
             self.name(transaction.seq, arrival.origin, transaction.undoes)
@@ -159,8 +157,8 @@ class Replica:
     def merge_all(self) -> None:
         """Merge all that wait into the tree of the log."""
         self.files = MergedTree(self._objects, self.taken.tree)
-        for one in self.waiting:
-            one.is_aside = one.is_aside or not self.files.merge(one.changes)
+        for one in self.files.merge_each(one for one in self.waiting if not one.is_aside):
+            one.is_aside = True
 
     # ── the log ──
 
@@ -183,8 +181,7 @@ class Replica:
             else:
                 self.incoming.popleft()
                 self.name_second_undo(entry)
-        for before in reversed(tried):
-            self._go_back(before)
+        self._go_back(tried)
         if not self.waiting and not steps:
             self.merge_all()  # without the trees in memory
         return steps
@@ -196,27 +193,24 @@ class Replica:
 
     def _take(self, entry: LogEntry) -> tuple[Step, _Before]:
         """Take in an entry, and return its effect."""
-        own = next((one for one in self.waiting if one.origin == entry.arrival.origin), None)
+        own = self.waiting.get(entry.arrival.origin)
         changes = [
             change
             for change in changes_of(self._objects.read, entry.tree_before, entry.tree, entry.message)
             if self.is_shared(change.path)
         ]
-        before = _Before(entry, self.taken, list(self.waiting), {}, ())
+        before = _Before(self.taken, own, {}, ())
         self.taken = entry
         if own is not None:
             self.waiting.remove(own)
-            self._count(own, -1)
-            if _landed_as_made(own, entry, changes):
-                return Step(entry, (), (), ()), before
         paths = {change.path for change in (*changes, *(() if own is None else own.changes))}
-        dependent: list[Tentative] = []
-        if own is not None or any(self._is_near(change.path) for change in changes):
-            paths, dependent = connected(paths, self.waiting)
+        paths, dependent = self.waiting.connected(paths)
+        if own is not None and self._is_as_merged(own, entry, changes, dependent):
+            return Step(entry, (), (), ()), before
         old = {path: self.files.entry(path) for path in paths}
         landed = Trees(entry.tree, self._objects.read)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(paths))
-        lost = [one for one in dependent if not one.is_aside and not self.files.merge(one.changes)]
+        lost = self.files.merge_each(one for one in dependent if not one.is_aside)
         kept = [one for one in dependent if not one.is_aside and one not in lost]
         for one in lost:
             one.is_aside = True
@@ -236,39 +230,48 @@ class Replica:
     ) -> dict[WorkspacePath, Entry | None]:
         """Return the files before an entry, with no other waiting transactions than those `kept`."""
         tree = MergedTree(self._objects, entry.tree_before)
-        for one in kept:
-            tree.merge(one.changes)
+        tree.merge_each(kept)
         return {path: tree.entry(path) for path in paths}
 
-    def _go_back(self, before: _Before) -> None:
-        for one in before.waiting:
-            if one not in self.waiting:
-                self._count(one, 1)
-        self.taken, self.waiting = before.taken, before.waiting
-        for one in before.lost:
-            one.is_aside = False
-        self.files.put(before.files.items())
+    def _go_back(self, tried: Sequence[_Before]) -> None:
+        """Return to the state before some entries, the oldest first."""
+        for before in reversed(tried):
+            for one in before.lost:
+                one.is_aside = False
+            self.files.put(before.files.items())
+            self.taken = before.taken
+        self.waiting.put_back(before.own for before in tried if before.own is not None)
 
     def _merge_again(self, paths: Iterable[WorkspacePath]) -> None:
         """Merge the waiting transactions into these paths, and all that depends on them, once more."""
-        joined, dependent = connected(paths, self.waiting)
+        joined, dependent = self.waiting.connected(paths)
         landed = Trees(self.taken.tree, self._objects.read)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(joined))
-        for one in dependent:
-            if not one.is_aside:
-                self.files.merge(one.changes)
+        self.files.merge_each(one for one in dependent if not one.is_aside)
 
-    def _count(self, one: Tentative, number: int) -> None:
-        for change in one.changes:
-            self._touched[change.path] += number
-            for folder in folders_of(change.path):
-                self._above[folder] += number
-
-    def _is_near(self, path: WorkspacePath) -> bool:
-        """Return whether a waiting transaction touches a path, or one that leaves no room for it."""
-        if self._touched[path] > 0 or self._above[path] > 0:
+    def _is_as_merged(
+        self,
+        own: Tentative,
+        entry: LogEntry,
+        changes: Sequence[Change[Entry]],
+        dependent: Sequence[Tentative],
+    ) -> bool:
+        """Return whether an entry is its transaction as merged here, so that the files stay the same."""
+        if (
+            own.is_aside
+            or entry.outcome != "applied"
+            or any(one.seq < own.seq and not one.is_aside for one in dependent)
+        ):
+            return False
+        if _landed_as_made(own, changes):
             return True
-        return any(self._touched[folder] > 0 for folder in folders_of(path))
+        paths = {change.path for change in own.changes}
+        tree, landed = MergedTree(self._objects, entry.tree_before), Trees(entry.tree, self._objects.read)
+        return (
+            all(change.path in paths for change in changes)
+            and tree.merge(own.changes)
+            and all(is_equal(tree.entry(path), landed.entry(path.raw)) for path in paths)
+        )
 
     def _parts(self, transaction: Transaction, undone: tuple[CommitId, ...]) -> tuple[Part, ...]:
         positions = {self.seqs[origin]: number for number, origin in enumerate(undone, 1)}
@@ -287,10 +290,8 @@ def _to_send(authorship: Authorship) -> Authorship:
     return replace(authorship, approval=approval, arrival=None, session=session)
 
 
-def _landed_as_made(own: Tentative, entry: LogEntry, changes: Iterable[Change[Entry]]) -> bool:
-    """Return whether an entry has exactly its author's changes, so that the files stay the same."""
-    if own.is_aside or entry.outcome != "applied":
-        return False
+def _landed_as_made(own: Tentative, changes: Iterable[Change[Entry]]) -> bool:
+    """Return whether these are exactly its author's changes."""
     landed = {change.path: change for change in changes}
     return len(landed) == len(own.changes) and all(
         change.path in landed
