@@ -220,6 +220,20 @@ def test_what_the_server_refuses_is_kept_back_and_the_rest_goes_on(tmp_path: Pat
         until(lambda: "e.txt" in places[1].files() and "f.txt" in places[0].files(), "it stops there")
 
 
+def test_a_push_that_fails_once_keeps_nothing_back(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        failed = tmp_path / "failed"
+        fails_once = f"[ -e {failed} ] || {{ touch {failed}; exit 1; }}"
+        use_git(places[0], f'case "$*" in *" push "*) {fails_once};; esac; exec "$real" "$@"')
+        one.close()
+        with places[0].start() as client:
+            client.apply([write("b.txt", "b\n")])
+            until(failed.exists, "nothing is pushed")
+            client.apply([write("c.txt", "c\n")])
+            until(lambda: len(log_of(server)) == 3, "it is not pushed again")
+            assert log_of(server)[1].commit.tree["b.txt"].name == "b.txt", "the later one came first"
+
+
 @pytest.mark.long
 def test_both_copies_of_a_host_go_on_and_land_their_common_work_once(tmp_path: Path) -> None:
     with (

@@ -132,6 +132,7 @@ class Exchange:
         self._unlanded_since: float | None = None
         self._batch = LANDED_MAX  # transactions of the next push
         self._kept_back: dict[CommitId, str] = {}  # that the server refused alone, with its words
+        self._suspect: CommitId | None = None  # refused alone, by the last push
         self._kept_at = 0.0  # the time of the last of these refusals
         self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
@@ -446,9 +447,14 @@ class Exchange:
         return [one for one in waiting if one not in left_out]
 
     def _note_refused(self, batch: Sequence[Tentative], words: str) -> None:
-        """Push half as many next, to find the one that the server refuses; keep back a single one."""
+        """Push half as many next, to find the one that the server refuses; keep back one refused twice alone.
+
+        Once could be a connection that broke, and then later work of this host would land before it.
+        """
         if len(batch) > 1:
             self._batch = len(batch) // 2
+        elif batch and batch[0].origin != self._suspect:
+            self._suspect = batch[0].origin
         elif batch:
             self._kept_back[batch[0].origin] = words
             self._kept_at = time.monotonic()
