@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.commands import Arrive
+from editd.engine.commands import ArrivalChain, Arrive
 from editd.engine.external_changes import recorded_state
 from editd.errors import Stale
 from editd.values.content import Change, Entry, FileState, Version, version_of
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from editd.store.history import History
 
 
-def arrival_of(step: Mapping[str, Any], through: int) -> Arrive:
-    """Return the request for a step of the exchange, which was planned at transaction `through`."""
+def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None = None) -> Arrive:
+    """Return the request for a step of the exchange, which was planned at transaction `through`.
+
+    `chain` has the steps before it.
+    """
     evidence = step["attribution"]
     authorship = Authorship(
         step["actor"], step["session"], step["message"],
@@ -41,6 +44,7 @@ def arrival_of(step: Mapping[str, Any], through: int) -> Arrive:
     return Arrive(
         authorship, step["kind"], expected, after, through, sources, tuple(map(Seq, step["undoes"])),
         tuple(Part(Seq(seq), WorkspacePath.parse(path), tuple(hunks)) for seq, path, hunks in step["parts"]),
+        chain or ArrivalChain(),
     )  # fmt: skip
 
 

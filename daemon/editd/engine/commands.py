@@ -131,6 +131,12 @@ class Land(Struct, frozen=True):
     unsaved: UnsavedRule = MERGE
 
 
+class ArrivalChain(Struct):
+    """Arrivals that were planned one on top of the other. If one is not recorded, no later one is."""
+
+    stopped_by: Arrive | None = None
+
+
 class Arrive(Struct, frozen=True):
     """Record what another host has landed, if the files are still as they were when it was planned.
 
@@ -146,6 +152,7 @@ class Arrive(Struct, frozen=True):
     sources: Mapping[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # of moved files
     undoes: tuple[Seq, ...] = ()
     parts: tuple[Part, ...] = ()
+    chain: ArrivalChain = field(default_factory=ArrivalChain)
     reader: Reader = "remote"
     dry_run: bool = False
     fingerprint: str = ""

@@ -79,6 +79,7 @@ from editd.errors import (
     NotAFile,
     NothingToUndo,
     Refused,
+    Stale,
     Unread,
 )
 from editd.tools.api import ToolSet
@@ -392,6 +393,8 @@ class Engine(Recorder):
 
     def _can_join(self, batch: Batch, request: Write, taken: Iterable[Write]) -> bool:
         """Return whether the request can be planned behind the batch's steps, without a commit before it."""
+        if isinstance(request, Arrive):  # of edits, the history must know whether they came after its plan
+            return not batch.is_closed and all(isinstance(other, Arrive) for other in taken)
         if batch.is_closed or not isinstance(request, Apply) or request.dry_run:
             return False
         if request.propose is not None:  # its base must not be a draft that may be aborted
@@ -548,17 +551,21 @@ class Engine(Recorder):
 
     def _stage_arrival(self, batch: Batch, index: int, request: Arrive) -> Result | None:
         """Stage what another host has landed. No rule of this host applies to it, because it has landed."""
+        chain = request.chain
+        stopped_by, chain.stopped_by = chain.stopped_by, chain.stopped_by or request
+        if stopped_by is not None and stopped_by is not request:
+            raise Stale(next(iter(request.after)).text, None, None)
         outcome = Outcome(arriving(request, self.history, batch.view.file_at))
         for change in outcome.changes:
             self.hidden.refuse(change.path)
         self._adopt_into(batch, request, changes=outcome.changes)
-        if not outcome.changes:
-            return outcome
-        batch.stage(
-            request.kind, request.authorship, self._now_us(), outcome, request=index,
-            undoes=request.undoes, parts=request.parts,
-        )  # fmt: skip
-        return None
+        if outcome.changes:
+            batch.stage(
+                request.kind, request.authorship, self._now_us(), outcome, request=index,
+                undoes=request.undoes, parts=request.parts,
+            )  # fmt: skip
+        chain.stopped_by = None
+        return None if outcome.changes else outcome
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""
@@ -766,6 +773,9 @@ class Engine(Recorder):
                 continue
             if position < stopped.refused:
                 results[step.request] = stopped.refusal
+                request = taken[step.request]
+                if isinstance(request, Arrive):
+                    request.chain.stopped_by = request
             else:
                 again.append((step.request, taken[step.request]))
         return again

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, kept
+from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout
 from editd.server.child_process import PYTHON, RequestProcess
@@ -27,7 +28,7 @@ from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from editd.config.schema import RemoteKeys
     from editd.engine.engine import Engine
@@ -44,6 +45,7 @@ LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries a
 CHILD_NICE = 5
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
+ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
 DIFFERING_MAX = 20  # paths that a refusal lists
 INTERNAL = (
     "again",
@@ -412,13 +414,24 @@ class SharedLog:
             self._say_state(answer["state"], answer["error"])
         self._answer = answer
         await self._queue.run(partial(self._note, answer))
-        for step in steps:
-            try:
-                outcome = await self._queue.result_of(arrival_of(step, seq))
-            except Stale:
-                return  # the files have changed meanwhile: it is planned again
-            if step["origin"] is None and outcome.transaction is not None:
-                await self._queue.run(partial(self._aside().propose_own, step["undoes"]))
+        await self._arrive(steps, seq)
+
+    async def _arrive(self, steps: Sequence[Mapping[str, Any]], seq: int) -> None:
+        """Record the steps of a round, up to one whose files have changed: that is planned again.
+
+        Raises Refused.
+        """
+        chain = ArrivalChain()
+        for first in range(0, len(steps), ARRIVALS_MAX):
+            group = steps[first : first + ARRIVALS_MAX]
+            made = [self._queue.result_of(arrival_of(step, seq, chain)) for step in group]
+            for step, outcome in zip(group, await asyncio.gather(*made, return_exceptions=True), strict=True):
+                if isinstance(outcome, Stale):
+                    return
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                if step["origin"] is None and outcome.transaction is not None:
+                    await self._queue.run(partial(self._aside().propose_own, step["undoes"]))
 
     def _plan_push(self, answer: dict[str, Any]) -> None:
         """Set the time of the next push. Until then, a refusal of the last one stays the state."""
