@@ -73,7 +73,7 @@ def until(claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -
         time.sleep(0.02)
 
 
-def exchange(*clients: Client) -> list[RemoteResult]:
+def exchange(*clients: Client, seconds: float = WAIT_SECONDS) -> list[RemoteResult]:
     """Exchange until all hosts have all transactions, and return their states."""
     states: list[RemoteResult] = []
 
@@ -82,5 +82,5 @@ def exchange(*clients: Client) -> list[RemoteResult]:
         numbers = {state.number for state in states}
         return len(numbers) == 1 and not any(state.tentative for state in states)
 
-    until(is_done, "the hosts do not agree")
+    until(is_done, "the hosts do not agree", seconds)
     return states

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 from hosts import exchange, hosts, until
+from log_checker import objects_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 SECRET = "do not send this"
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, ".env": f"{SECRET}: from the beginning\n", "keys/id_rsa": f"{SECRET}: a key\n"}
-
-
-def objects_of(server: Path) -> bytes:
-    """Return all objects of a repository, those too that no ref needs."""
-    return subprocess.run(
-        ["git", "--git-dir", server, "cat-file", "--batch", "--batch-all-objects", "--unordered"],
-        capture_output=True, check=True,
-    ).stdout  # fmt: skip
 
 
 def test_no_object_of_the_server_has_a_byte_that_stays_on_its_host(tmp_path: Path) -> None:
