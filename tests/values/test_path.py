@@ -27,8 +27,15 @@ def check_refused(kind: type[Refused], *texts: str) -> None:
 
 def test_a_plain_path_is_taken_as_it_is() -> None:
     path = WorkspacePath.parse("src/a b/naïve.py")
-    assert (path.folder, str(path)) == ("src/a b", "src/a b/naïve.py")
-    assert WorkspacePath.parse("top").folder == ""
+    assert (path.folder, path.name, str(path)) == ("src/a b", "naïve.py", "src/a b/naïve.py")
+    assert (WorkspacePath.parse("top").folder, WorkspacePath.parse("top").name) == ("", "top")
+
+
+def test_another_name_in_the_folder_of_a_path_is_checked_as_any_path_is() -> None:
+    assert str(WorkspacePath.parse("src/a").named("b")) == "src/b"
+    assert str(WorkspacePath.parse("a").named("b")) == "b"
+    with pytest.raises(PathOutside):
+        WorkspacePath.parse("src/a").named("..")
 
 
 def test_paths_that_leave_are_refused() -> None:

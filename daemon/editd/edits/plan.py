@@ -296,10 +296,10 @@ class PlanBuilder:
         self, path: WorkspacePath, to: WorkspacePath, base: Base | None, *, overwrite: bool = False
     ) -> None:
         """Move a file to another path."""
-        name = to.text.rpartition("/")[2]
+        name = to.name
         path, to = self.overlay.resolve_folder(path), self.overlay.resolve_folder(to)
         if path == to:  # also if only the spelling of the name is new
-            to = WorkspacePath.parse(f"{to.folder}/{name}" if to.folder else name)
+            to = to.named(name)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
         # A deleted file cannot be merged, and `stale` says more than `file_missing`.

@@ -313,11 +313,10 @@ class Overlay:
 
     def _spelled_anew(self, path: WorkspacePath, resolved: WorkspacePath) -> WorkspacePath:
         """Return the resolved path, with the given spelling of its name if an edit removes the disk's."""
-        name = path.text.rpartition("/")[2]
         is_removed = self.after.get(resolved, resolved) is None
-        if not is_removed or key_of(name) != key_of(resolved.text.rpartition("/")[2]):
+        if not is_removed or key_of(path.name) != key_of(resolved.name):
             return resolved
-        return WorkspacePath.parse(f"{resolved.folder}/{name}" if resolved.folder else name)
+        return resolved.named(path.name)
 
     def _walk(self, path: WorkspacePath, *, is_final_followed: bool) -> WorkspacePath:
         """Resolve `path` name by name, as the kernel would after the edits."""

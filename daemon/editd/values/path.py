@@ -103,6 +103,15 @@ class WorkspacePath(
         """The folder's path, or "" for the root."""
         return self.text.rpartition("/")[0]
 
+    @property
+    def name(self) -> str:
+        """The last of its names."""
+        return self.text.rpartition("/")[2]
+
+    def named(self, name: str) -> WorkspacePath:
+        """Return the path of another name in the same folder. Raises as `parse` does."""
+        return WorkspacePath.parse(f"{self.folder}/{name}" if self.folder else name)
+
     def __str__(self) -> str:
         return self.text
 
