@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.content import Version, version_of
+from workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -133,6 +134,28 @@ def replayed(made: Iterable[Transaction], start: dict[str, Version]) -> dict[str
             if change.version is not None:
                 held[change.path] = Version(change.version)
     return held
+
+
+def check_short_life(place: Workplace, look: Callable[[Client], None]) -> None:
+    """Edit, undo and write from outside, kill the daemon, and check that the next one has it all.
+
+    `look` is called just before the kill. The next daemon runs at the end.
+    """
+    place.write({"a": "one\n", "gone": "x\n", "old": "moves\n"})
+    with place.start() as client:
+        client.settle()
+        client.apply([replace("a", "one", "two"), write("new/b", "b\n"), write("gone", "y\n")])
+        client.apply([replace("a", "two", "three")])
+        client.undo(1, paths=["gone"])
+        place.write({"a": "four\n"})
+        client.settle()
+        assert client.read("a").content == "four\n"
+        look(client)
+    place.kill()
+    with place.start() as client:
+        client.settle()
+        assert client.check().problems == []
+        assert place.files() == {"a": b"four\n", "gone": b"x\n", "new/b": b"b\n", "old": b"moves\n"}
 
 
 def strays(root: Path) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
+from file_systems import mounted_kind
 from fork_server import Forked, run_forked, server
 from without import feature_of
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30
 KEPT = ("PATH", "LANG", "PYTHONPATH", "TMPDIR", "EDITD_SYSTEM")
-FOLDING_VARIABLE = "EDITD_TEST_FOLDING"
-"""The kind of file system in which each workspace is made, as `folding` has it (default: that of TMPDIR)."""
+FILE_SYSTEM_VARIABLE = "EDITD_TEST_FILE_SYSTEM"
+"""The kind of file system in which each workspace is made, by `file_systems` (default: that of TMPDIR)."""
 
 
 @dataclass
@@ -173,10 +174,8 @@ class Workplace:
 def workplace(folder: Path, files: Mapping[str, bytes | str] | None = None) -> Iterator[Workplace]:
     for name in ("workspace", "home", "config"):
         (folder / name).mkdir(parents=True)
-    from folding_filesystem import folding  # which imports this module
-
-    kind = os.environ.get(FOLDING_VARIABLE)
-    mount = folding(kind, folder / "workspace", folder) if kind else contextlib.nullcontext()
+    kind = os.environ.get(FILE_SYSTEM_VARIABLE)
+    mount = mounted_kind(kind, folder / "workspace", folder) if kind else contextlib.nullcontext()
     with tempfile.TemporaryDirectory(prefix="editd-run-") as runtime, mount:
         place = Workplace(folder, Path(runtime))
         place.write(files or {})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import folding_filesystem
-from crash_checks import strays, transactions
+import file_systems
+from crash_checks import in_the_long_form, strays, transactions
 from editd.system.filesystem import open_folder
 from editd.system.folded_names import folding_of
 from editd.wire.messages import Delete, Move, Patch, Scope, Tool
@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from workplace import Workplace
 
-IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form"}
-KINDS = pytest.mark.parametrize("kind", ["exfat", "apfs", pytest.param("form", marks=pytest.mark.long)])
+IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form", "casefold": "case and form"}
+KINDS = pytest.mark.parametrize(
+    "kind", ["exfat", "apfs", in_the_long_form("form"), in_the_long_form("casefold")]
+)
 NAME = "Readme é"  # it has another spelling on each of them
 
 
 def skip_where_missing(kind: str) -> None:
-    if (reason := folding_filesystem.missing(kind)) is not None:
+    if (reason := file_systems.missing(kind)) is not None:
         pytest.skip(reason)
 
 
 def respelled(kind: str, text: str) -> str:
     """Return another spelling of a name that has a case and an accent."""
     text = text.swapcase() if "case" in IGNORES[kind] else text
+    if kind == "casefold":
+        text = f"{text[:2]}\u200b{text[2:]}"
     return unicodedata.normalize("NFD", text) if "form" in IGNORES[kind] else text
 
 
@@ -61,7 +65,7 @@ def test_names_are_told_apart_on_the_file_system_of_the_tests(tmp_path: Path) ->
 def folded(place: Workplace, kind: str) -> Iterator[Workplace]:
     """A workspace on a file system of this kind."""
     skip_where_missing(kind)
-    with folding_filesystem.folding(kind, place.root, place.folder):
+    with file_systems.mounted_kind(kind, place.root, place.folder):
         yield place
         place.end()
 
@@ -175,7 +179,7 @@ def test_an_undo_never_deletes_the_file_of_another_spelling(folded: Workplace, k
 def test_such_a_mount_below_the_root_is_out_of_scope_and_status_names_it(place: Workplace, kind: str) -> None:
     skip_where_missing(kind)
     place.write({"a": "a\n"})
-    with folding_filesystem.folding(kind, place.root / "stick", place.folder):
+    with file_systems.mounted_kind(kind, place.root / "stick", place.folder):
         (place.root / "stick/README.md").write_text("the only copy\n")
         with place.start() as client:
             client.settle()
@@ -200,7 +204,7 @@ def test_a_mount_that_folds_names_and_comes_later_is_out_of_scope_too(place: Wor
     (place.root / "stick").mkdir()
     with place.start() as client:
         client.settle()
-        with folding_filesystem.folding("exfat", place.root / "stick", place.folder):
+        with file_systems.mounted_kind("exfat", place.root / "stick", place.folder):
             (place.root / "stick/f").write_text("f\n")
             client.settle()
             assert "stick" in " ".join(client.status().uncovered)
@@ -217,7 +221,7 @@ def test_a_history_with_two_spellings_of_one_name_keeps_both(place: Workplace) -
     with place.start() as client:
         client.settle()
     place.stop()
-    with folding_filesystem.folding("apfs", place.root, place.folder):
+    with file_systems.mounted_kind("apfs", place.root, place.folder):
         place.write({"README": "one\n"})
         with place.start() as client:
             client.settle()
@@ -235,7 +239,7 @@ def test_a_history_with_two_spellings_of_one_name_keeps_both(place: Workplace) -
 @pytest.mark.parametrize("call", ["renameat2", "renameat,rename", "pwrite64,pwritev2"])
 def test_a_kill_in_a_change_of_spelling_leaves_one_file(place: Workplace, call: str, when: int) -> None:
     skip_where_missing("apfs")
-    with folding_filesystem.folding("apfs", place.root, place.folder):
+    with file_systems.mounted_kind("apfs", place.root, place.folder):
         place.write({"README": "one\n"})
         with place.start() as client:
             client.settle()

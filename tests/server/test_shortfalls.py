@@ -137,26 +137,6 @@ def test_a_file_system_in_memory_is_said_to_be_not_durable(place: Workplace, nam
         place.stop()
 
 
-def test_an_overlay_that_syncs_nothing_is_said_to_be_not_durable(place: Workplace) -> None:
-    if (reason := machine.missing()) is not None:
-        pytest.skip(reason)
-    for name in ("lower", "upper", "work"):
-        (place.folder / name).mkdir()
-    layers = {"lowerdir": "lower", "upperdir": "upper", "workdir": "work"}
-    options = [f"{option}={place.folder / name}" for option, name in layers.items()]
-    try:
-        overlay = contextlib.ExitStack()
-        overlay.enter_context(
-            machine.mounted("none", place.root, options=",".join([*options, "volatile"]), kind="overlay")
-        )
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"overlay cannot be mounted here: {error.stderr.decode().strip()}")
-    with overlay:
-        with place.start() as client:
-            assert "The workspace (overlay) is not durable" in weaker(client)
-        place.stop()
-
-
 def test_weaker_is_told_while_the_first_scan_runs(place: Workplace) -> None:
     if (reason := without.missing()) is not None:
         pytest.skip(reason)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine
-from editd.system.mounts import mount_of, mounts, mounts_below
+from editd.system.mounts import mount_at, mount_of, mounts, mounts_below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,15 @@ def test_the_table_of_the_kernel_is_parsed(tmp_path: Path) -> None:
         b"vendor": "fuse.sshfs",  # over the other one
         b"vendor/cache": "overlay",
     }
+    places = (
+        b"/",
+        b"/work/a b",
+        b"/work/a b/vendor",
+        b"/work/a b/vendor/f",
+        b"/work/a bc/d/e",
+        b"/work/stick2",
+    )
+    assert [mount.number for path in places if (mount := mount_at(path, known))] == [27, 27, 42, 42, 43, 27]
     assert {mount.number for mount in known if mount.is_two_sided} == {40, 42}
     assert {mount.number for mount in known if mount.is_volatile} == {41, 43}
     assert set(mounts_below(b"/", known)) >= {b"proc", b"work/stick"}
@@ -42,6 +51,7 @@ def test_the_table_of_the_kernel_is_parsed(tmp_path: Path) -> None:
 def test_without_a_table_nothing_is_known(tmp_path: Path) -> None:
     assert mounts(str(tmp_path / "none")) is None
     assert mounts_below(b"/", None) == {}
+    assert mount_at(b"/", None) is None
 
 
 def test_an_open_file_tells_which_mount_it_is_on(tmp_path: Path) -> None:

@@ -67,9 +67,17 @@ def mount_of(descriptor: int, known: list[Mount] | None) -> Mount | None:
     try:
         with open(f"{NATIVE.proc}/self/fdinfo/{descriptor}", "rb") as file:
             numbers = [int(line.split()[1]) for line in file if line.startswith(b"mnt_id:")]
+        if not numbers:  # gVisor shows none
+            return mount_at(os.readlink(os.fsencode(f"{NATIVE.proc}/self/fd/{descriptor}")), known)
     except OSError:
         return None
     return next((mount for mount in known or () if mount.number in numbers), None)
+
+
+def mount_at(path: bytes, known: list[Mount] | None) -> Mount | None:
+    """Return the mount that an absolute path without symlinks is on, by the mount points above it."""
+    above = [mount for mount in known or () if (path + b"/").startswith(mount.path.rstrip(b"/") + b"/")]
+    return max(reversed(above), key=lambda mount: len(mount.path), default=None)
 
 
 def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]:

@@ -377,8 +377,8 @@ _NO_PROC = (
     "and whether other file systems are mounted below, is unknown."
 )
 _NO_BOOT_ID = (
-    "The boot id cannot be read, because /proc is missing: each start recovers as after a power cut, and "
-    "repairs a file that another program has emptied or truncated meanwhile as if the power cut had torn it."
+    "The boot id cannot be read: each start recovers as after a power cut. If another program has meanwhile "
+    "put back, emptied or truncated a file of the newest edits, the file gets the content of its edit again."
 )
 _ELSEWHERE = (
     "The state folder is on another file system than the workspace: if a program opens a file at the moment "
@@ -396,6 +396,7 @@ _TWO_SIDED = (
     "shared with others: their writes raise no events, so `settle` and a scan every 30 seconds find them. "
     "Leases do not detect that they are writing."
 )
+_OF_A_SERVER = "on a shared file system: an edit is as durable as the server of that file system makes it."
 _VOLATILE = "not durable: the next shutdown or crash of the machine deletes it, even after a sync."
 _FOLDING_ROOT = (
     "The workspace is on a file system that takes two spellings for one name, such as README.md and "
@@ -455,8 +456,11 @@ class WeakerGuarantees:
         known = mounts()
         if known is None:
             return [*sentences, _NO_PROC]
-        for name, mount in (("The workspace", self._mount), ("The history", self._state_mount)):
-            sentences += [f"{name} ({mount.kind}) is {fault}" for fault in _faults_of(mount)] if mount else []
+        if (mount := self._mount) is not None:
+            sentences += [f"The workspace ({mount.kind}) is {fault}" for fault in _faults_of(mount)]
+        if (mount := self._state_mount) is not None:
+            faults = _faults_of(mount, if_shared=_OF_A_SERVER)
+            sentences += [f"The history ({mount.kind}) is {fault}" for fault in faults]
         return sentences + list(self._of_mounts_below(known))
 
     def uncovered(self) -> list[str]:
@@ -483,9 +487,9 @@ class WeakerGuarantees:
             yield f"{_some(paths)} {_is_or_are(paths)} {fault}"
 
 
-def _faults_of(mount: Mount) -> Iterator[str]:
+def _faults_of(mount: Mount, if_shared: str = _TWO_SIDED) -> Iterator[str]:
     if mount.is_two_sided:
-        yield _TWO_SIDED
+        yield if_shared
     if mount.is_volatile:
         yield _VOLATILE
 

@@ -1,8 +1,12 @@
-"""File systems that take two spellings for one name: exFAT as it is, and a folder as APFS would show it.
+"""File systems unlike ext4, which only root can mount: layers, FUSE, and those that fold names.
 
-Run as a program, `folding_filesystem.py BACKING MOUNT [nocase]`, it shows the folder BACKING at MOUNT as
-APFS would: names keep their spelling, and are found in any case and any Unicode form. With `nocase`, in any
-form only. This is from documentation: nobody has compared it with a Mac.
+Run as a program, `file_systems.py BACKING MOUNT KIND`, it shows the folder BACKING at MOUNT: names keep their
+spelling, and are found in others.
+
+- `apfs`: in any case and any Unicode form, as on macOS. `form`: in any form only.
+- `casefold`: also with and without characters that are not shown, as on ext4 with that feature.
+
+This is from documentation: nobody has compared it with a Mac, or with a kernel that has the feature.
 """
 
 from __future__ import annotations
@@ -19,29 +23,47 @@ import unicodedata
 from ctypes.util import find_library
 from typing import TYPE_CHECKING, Any
 
-from machine import mounted
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 MOUNT_SECONDS_MAX = 20.0
+IMAGE_BYTES = 60 * 1024 * 1024
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 STAT = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
 STATFS = (
     "f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_flag", "f_frsize",
     "f_namemax",
 )  # fmt: skip
+NOT_SHOWN = dict.fromkeys([0xAD, 0x200B, 0x200D, 0xFEFF])  # some of what a casefolded ext4 ignores
+LAYERS = "lowerdir={aside}/lower,upperdir={aside}/upper,workdir={aside}/work"
+COMMANDS: dict[str, list[str]] = {  # that mount a kind of file system, made of the folders in `aside`
+    "overlay": [f"mount -t overlay overlay -o {LAYERS} {{where}}"],
+    "overlay, volatile": [f"mount -t overlay overlay -o {LAYERS},volatile {{where}}"],
+    "fuse-overlayfs": [f"fuse-overlayfs -o {LAYERS} {{where}}"],
+    "bindfs": ["bindfs {aside}/upper {where}"],
+    "mergerfs": ["mergerfs {aside}/upper:{aside}/lower {where}"],
+    "gocryptfs": [
+        "gocryptfs -q -init -scryptn 10 -extpass {aside}/password {aside}/upper",
+        "gocryptfs -q -extpass {aside}/password {aside}/upper {where}",
+    ],
+    "ntfs-3g": ["mkntfs -F -Q {aside}/image", "ntfs-3g {aside}/image {where}"],
+    "lowntfs-3g": ["mkntfs -F -Q {aside}/image", "lowntfs-3g {aside}/image {where} -o ignore_case"],
+    "exfat": [
+        "mkfs.exfat {aside}/image",
+        "mount -t exfat-fuse -o loop,fmask=0133,dmask=0022 {aside}/image {where}",
+    ],
+}
+TOOLS = {"exfat": ["mount.exfat-fuse", "losetup"]}  # beyond the first words of its commands
 
 
 def missing(kind: str) -> str | None:
     """Why a file system of this kind cannot be mounted here; None where it can."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         return "only root may mount, and /dev/fuse is needed"
-    if kind == "exfat":
-        needed = [
-            tool for tool in ("mkfs.exfat", "mount.exfat-fuse", "losetup") if shutil.which(tool) is None
-        ]
+    if kind in COMMANDS:
+        tools = [command.split()[0] for command in COMMANDS[kind]] + TOOLS.get(kind, [])
+        needed = [tool for tool in tools if shutil.which(tool) is None]
         return f"{needed[0]} is not installed" if needed else None
     try:
         import mfusepy  # noqa: F401
@@ -51,38 +73,45 @@ def missing(kind: str) -> str | None:
 
 
 @contextlib.contextmanager
-def folding(kind: str, where: Path, aside: Path) -> Iterator[None]:
-    """A file system that folds names at `where`: `exfat`, `apfs`, or `form`, which tells cases apart.
+def mounted_kind(kind: str, where: Path, aside: Path) -> Iterator[None]:
+    """A file system at `where`: a kind of `COMMANDS`, or one of this program's.
 
     What it is made of lies in the folder `aside`.
     """
     where.mkdir(exist_ok=True)
-    if kind == "exfat":
-        image = aside / "exfat"
-        with image.open("wb") as file:
-            file.truncate(40 * 1024 * 1024)
-        subprocess.run(["mkfs.exfat", str(image)], check=True, capture_output=True)
-        with mounted(image, where, kind="exfat-fuse", options="loop,fmask=0133,dmask=0022"):
-            yield
-        return
-    backing = aside / "backing"
-    backing.mkdir()
-    argv = [sys.executable, __file__, str(backing), str(where)]
     device = where.stat().st_dev
-    with subprocess.Popen([*argv, *(["nocase"] if kind == "form" else [])]) as server:
-        try:
-            until = time.monotonic() + MOUNT_SECONDS_MAX
-            while where.stat().st_dev == device:
-                assert server.poll() is None, "it has ended"
-                assert time.monotonic() < until, "it is not mounted"
-                time.sleep(0.01)
-            yield
-        finally:
-            subprocess.run(["umount", "--lazy", str(where)], check=False)
-            server.terminate()
+    server: subprocess.Popen[bytes] | None = None
+    with contextlib.ExitStack() as stack:
+        if kind in COMMANDS:
+            _prepare(aside)
+            for command in COMMANDS[kind]:
+                argv = command.format(aside=aside, where=where).split()
+                subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        else:
+            (aside / "backing").mkdir()
+            argv = [sys.executable, __file__, str(aside / "backing"), str(where), kind]
+            server = stack.enter_context(subprocess.Popen(argv))
+            stack.callback(server.terminate)
+        stack.callback(subprocess.run, ["umount", "--lazy", str(where)], check=False)
+        until = time.monotonic() + MOUNT_SECONDS_MAX
+        while where.stat().st_dev == device:
+            assert server is None or server.poll() is None, "it has ended"
+            assert time.monotonic() < until, "it is not mounted"
+            time.sleep(0.01)
+        yield
 
 
-def serve(backing: str, where: str, *, folds_case: bool) -> None:
+def _prepare(aside: Path) -> None:
+    """Make the folders, the image and the password of `COMMANDS`."""
+    for name in ("lower", "upper", "work"):
+        (aside / name).mkdir()
+    with (aside / "image").open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    (aside / "password").write_text("#!/bin/sh\necho secret\n")
+    (aside / "password").chmod(0o700)
+
+
+def serve(backing: str, where: str, kind: str) -> None:
     """Show `backing` at `where` until it is unmounted."""
     if library := find_library("fuse3"):  # libfuse 2 has no exchange
         os.environ.setdefault("FUSE_LIBRARY_PATH", library)
@@ -91,8 +120,8 @@ def serve(backing: str, where: str, *, folds_case: bool) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def key(name: str) -> str:
-        form = unicodedata.normalize("NFD", name)
-        return unicodedata.normalize("NFD", form.casefold()) if folds_case else form
+        form = unicodedata.normalize("NFD", name.translate(NOT_SHOWN) if kind == "casefold" else name)
+        return unicodedata.normalize("NFD", form.casefold()) if kind != "form" else form
 
     def told(call: Any) -> Any:
         def tell(*arguments: Any, **named: Any) -> Any:
@@ -194,4 +223,4 @@ def serve(backing: str, where: str, *, folds_case: bool) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], folds_case="nocase" not in sys.argv[3:])
+    serve(*sys.argv[1:])
