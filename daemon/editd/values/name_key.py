@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import unicodedata
 
+from editd.values.path import IGNORED
+
 _folding = ""
 
 
@@ -29,7 +31,7 @@ def key_of(text: str) -> str:
         return text
     if _folding == "case":
         return text.casefold()
-    text = unicodedata.normalize("NFD", text)
+    text = unicodedata.normalize("NFD", IGNORED.sub("", text))  # a casefolded ext4 ignores those
     if "case" in _folding:
         text = unicodedata.normalize("NFD", text.casefold())
     return unicodedata.normalize("NFC", text)  # one character again, for a `?`

@@ -26,7 +26,7 @@ TEMPORARY_PREFIX = ".editd-"  # our own files beside their targets; skipped by s
 # Characters that a file system ignores in a comparison of names, so that ".g\u200cit" is ".git" to it. HFS+
 # ignores some (git's utf8.c, next_hfs_char), a casefolded ext4 or f2fs all default ignorables of Unicode.
 # They are refused everywhere, because a workspace may be copied.
-_IGNORED = re.compile(
+IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
@@ -164,7 +164,7 @@ def is_protected_name(name: str) -> bool:
     """
     if name.isascii() and "git" not in name.lower():
         return False
-    folded = _IGNORED.sub("", name).casefold()
+    folded = IGNORED.sub("", name).casefold()
     return any(_NAME_ENDS.split(part, 1)[0].rstrip(". ") in (".git", "git~1") for part in folded.split("\\"))
 
 
