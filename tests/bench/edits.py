@@ -102,6 +102,24 @@ def first(bench: Bench) -> Row:
     return Row([Figure("first", samples.ratio("edit", "RAW"), scope(site))], samples.times())
 
 
+def portable(bench: Bench) -> Row:
+    """An edit of a daemon that uses nothing beyond POSIX, over one of a daemon that uses Linux."""
+    sites = {"Linux": bench.base, "portable": bench.site(bench.base.files, is_portable=True)}
+    connections = {name: site.connection() for name, site in sites.items()}
+    samples = Samples()
+    samples.interleave(
+        {"RAW": saving(bench.base.root, bench.base.paths)}
+        | {f"edit, {name}": editing(connections[name], site.paths) for name, site in sites.items()},
+        rounds=bench.pick(6, 25),
+        number=bench.pick(20, 40),
+        rest_seconds=REST_SECONDS,
+    )
+    for connection in connections.values():
+        connection.close()
+    ratio = samples.ratio("edit, portable", "edit, Linux")
+    return Row([Figure("portable", ratio, scope(bench.base))], samples.times())
+
+
 def sizes(bench: Bench) -> Row:
     """An edit in workspaces of several sizes, each in turn, over one at 10,000 files."""
     others = [100, 100_000, 1_000_000] if bench.is_full else [100]
@@ -303,5 +321,5 @@ def scope(site: Site) -> str:
 
 
 MEASUREMENTS: Sequence[Callable[[Bench], Row]] = (
-    edit, pause, first, sizes, eight, cpu, ten, tools, undo, rollback,
+    edit, pause, first, portable, sizes, eight, cpu, ten, tools, undo, rollback,
 )  # fmt: skip

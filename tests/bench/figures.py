@@ -35,6 +35,7 @@ LIMITS = {
     "pause-100": Limit("pause", "the same after a pause of 100 ms", "× RAW", 1.5, 1.0),
     "pause-500": Limit("pause", "the same after a pause of 500 ms", "× RAW", 1.5, 1.0),
     "first": Limit("first", "the first 300 edits after a start", "× RAW", 1.1),
+    "portable": Limit("portable", "an edit with nothing beyond POSIX", "× an edit", 2),
     "sizes-100": Limit("sizes", "an edit at 100 files, over one at 10,000", "%", 10, 5),
     "sizes-100000": Limit("sizes", "an edit at 100,000 files, over one at 10,000", "%", 10, 5),
     "sizes-1000000": Limit("sizes", "an edit at 1,000,000 files, over one at 10,000", "%", 10, 5),

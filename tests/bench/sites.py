@@ -143,11 +143,16 @@ class Bench:
         """Return the numbers of files: `full`, or a small one."""
         return full if self.is_full else (self.base.files,)
 
-    def site(self, files: int) -> Site:
-        """Return the workspace with so many files, in git. It is made when it is first used."""
-        name = f"{files} files"
+    def site(self, files: int, *, is_portable: bool = False) -> Site:
+        """Return the workspace with so many files, in git. It is made when it is first used.
+
+        `is_portable` is for one whose daemon uses nothing beyond POSIX.
+        """
+        name = f"{files} files{', portable' if is_portable else ''}"
         if name not in self._sites:
             site = self.empty(name)
+            if is_portable:
+                site.place.make_portable()
             fill(site.root, files)
             site.files, site.paths = files, targets(site.root)
             (site.root / ".git/info").mkdir(parents=True)
