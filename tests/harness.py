@@ -11,12 +11,14 @@ import io
 import os
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from editd.engine.commands import Apply
 from editd.engine.engine import Engine
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
+from editd.server.ownership import open_disk
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
@@ -32,7 +34,6 @@ from workplace import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from editd.engine.commands import Result, Write
     from editd.values.transaction import Transaction
@@ -62,14 +63,12 @@ class Harness:
 
     folder: Path
     clock: FakeClock = field(default_factory=FakeClock)
+    root: Path = Path()  # (default: a folder beside the state)
 
     def __post_init__(self) -> None:
+        self.root = self.root if self.root.name else self.folder / "workspace"
         for made in (self.root, self.state):
             made.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def root(self) -> Path:
-        return self.folder / "workspace"
 
     @property
     def state(self) -> Path:
@@ -101,7 +100,7 @@ class Harness:
     def open(
         self,
         *,
-        make_disk: Callable[[str], Disk] = Disk,
+        make_disk: Callable[[str], Disk] = open_disk,
         is_ours: Callable[[WorkspacePath], bool] = lambda _path: True,
         boot: bytes = b"",
         parts: contextlib.ExitStack | None = None,

@@ -9,6 +9,7 @@ Two more tests need no oracle: they follow what a conflict needs, and undo all o
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,12 +22,13 @@ from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
 from editd.values.transaction import Authorship, Outcome
+from file_systems import mounted_kind
 from harness import Harness, answer, apply, done, path_of
 from lineages import Collision, Files, Held, Lineages, NoOpinion
-from workplace import files_below
+from workplace import FILE_SYSTEM_VARIABLE, files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd.engine.engine import Engine
@@ -40,6 +42,14 @@ CHANGES = 12
 SESSIONS = ("ann", "bob", "cid")
 PATHS = ("a", "b", "c", "d", "e", "f/g", "f/h", "f/i")
 WORDS = ("alpha", "beta", "gamma", "delta", "", "}", "return")  # few, so that lines are alike
+
+
+@pytest.fixture(autouse=True)
+def _disk(tmp_path: Path) -> Iterator[None]:
+    """Have the workspaces on the file system that the environment names."""
+    kind = os.environ.get(FILE_SYSTEM_VARIABLE)
+    with mounted_kind(kind, tmp_path / "disk", tmp_path) if kind else contextlib.nullcontext():
+        yield
 
 
 def a_text(chance: random.Random) -> bytes:
@@ -390,7 +400,7 @@ class Run:
 def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], None]) -> None:
     """Play one history, as far as the model follows it, and then its end."""
     chance = random.Random(name)
-    place = Harness(folder / name)
+    place = Harness(folder / name, root=folder / "disk" / name)
     texts = {path: a_text(chance) for path in PATHS[:5]}
     for path, text in texts.items():
         (place.root / path).write_bytes(text)
@@ -412,7 +422,7 @@ def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], Non
 def run(folder: Path, name: str, counts: Counter[str]) -> None:
     """Play one history."""
     chance = random.Random(name)
-    place = Harness(folder / name)
+    place = Harness(folder / name, root=folder / "disk" / name)
     texts = {path: a_text(chance) for path in PATHS[:5]}
     for path, text in texts.items():
         (place.root / path).write_bytes(text)
