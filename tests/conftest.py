@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from editd.system.native import NATIVE
 from reviewers import author_of, reviewer_of, set_pin
 from workplace import Workplace, workplace
 
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
+
+
+NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether this system has it
+    "/proc": NATIVE.system == "linux",
+    "attributes": NATIVE.lists_attributes is not None,
+    "exchange": NATIVE.exchange_flag != 0,
+    "inotify": NATIVE.has_inotify,
+    "leases": NATIVE.has_leases,
+    "peer credentials": NATIVE.peer_credentials is not None,
+    "syncfs": NATIVE.syncfs is not None,
+    "synced writes": NATIVE.synced_write_flag != 0,
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,11 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is marked `long` belongs to the long form: it is too long for the gate."""
-    if not config.getoption("--long"):
-        for item in items:
-            if item.get_closest_marker("long") is not None:
-                item.add_marker(pytest.mark.skip(reason="of the long form: pytest --long"))
+    """Skip the tests of the long form, unless it is asked for, and those that need what the system lacks."""
+    is_long = config.getoption("--long")
+    for item in items:
+        if not is_long and item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.skip(reason="of the long form: pytest --long"))
+        for mark in item.iter_markers("needs"):
+            if not NEEDED[mark.args[0]]:
+                item.add_marker(pytest.mark.skip(reason=f"the {NATIVE.system} system has no {mark.args[0]}"))
 
 
 @pytest.fixture

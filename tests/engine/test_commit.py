@@ -45,6 +45,7 @@ def failing_exchange(root: str) -> MeddlingDisk:
     return disk
 
 
+@pytest.mark.needs("exchange")
 def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_after_a_kill(
     place: Harness,
 ) -> None:
@@ -57,6 +58,7 @@ def test_an_edit_that_was_refused_while_it_was_published_does_not_come_back_afte
         assert done(engine, apply(write("a", "newer\n"))).seq == 1
 
 
+@pytest.mark.needs("exchange")
 def test_an_edit_behind_one_that_was_refused_while_it_was_published_takes_its_number(place: Harness) -> None:
     place.baseline({"a": "old\n", "b": "old\n"})
     with place.killed(make_disk=failing_exchange) as engine:
@@ -72,6 +74,7 @@ def test_an_edit_behind_one_that_was_refused_while_it_was_published_takes_its_nu
     assert list(verify_quick(str(place.state))) == []
 
 
+@pytest.mark.needs("exchange")
 def test_a_kill_between_an_abort_and_the_note_of_it_is_no_damage(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_two_edits_of_one_turn_leave_nothing_if_the_journal_cannot_be_written(
         assert engine.history.head == 2
 
 
+@pytest.mark.needs("exchange")
 def test_two_edits_of_one_turn_that_are_refused_while_they_are_published_leave_nothing(
     place: Harness,
 ) -> None:
@@ -299,6 +303,7 @@ def test_an_edit_is_done_though_its_number_cannot_be_noted_as_published(place: H
         assert place.files() == {"a": "new\n"}
 
 
+@pytest.mark.needs("exchange")
 def test_an_abort_that_cannot_be_written_stops_the_engine_until_the_next_start(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +348,7 @@ def leases_being_broken() -> list[str]:
     return [line for line in Path("/proc/locks").read_text().splitlines() if "BREAKING" in line]
 
 
+@pytest.mark.needs("leases")
 def test_a_program_that_begins_to_write_after_the_read_gets_its_file_back_and_loses_nothing(
     place: Harness,
 ) -> None:
@@ -375,6 +381,7 @@ def test_a_program_that_begins_to_write_after_the_read_gets_its_file_back_and_lo
         assert engine.history.content(version_of(b"theirs\n")) == b"theirs\n"
 
 
+@pytest.mark.needs("exchange")
 def test_a_file_whose_mode_changes_between_the_check_and_the_exchange_is_looked_at(place: Harness) -> None:
     def make_executable(root: str) -> MeddlingDisk:
         disk = MeddlingDisk(root)
@@ -408,6 +415,7 @@ def test_a_batch_leaves_no_file_open_and_others_can_write_at_once(place: Harness
                 os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
 
 
+@pytest.mark.needs("exchange")
 def test_an_edit_goes_with_its_folder_if_that_moves_before_the_exchange(
     place: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +461,7 @@ def test_without_spares_an_edit_is_planned_again_if_its_folder_moves_before_the_
         assert texts == {"moved/a": "old\n", "d/a": "new\n"}
 
 
+@pytest.mark.needs("leases")
 def test_only_replaced_files_stay_open_for_the_replies(place: Harness) -> None:
     place.baseline({"a": "old\n", "b": "old\n"})
     with place.engine() as engine:

@@ -49,6 +49,7 @@ def test_recovery_empties_a_folder_before_a_file_takes_its_place(place: Harness)
         assert engine.history.head == 1
 
 
+@pytest.mark.needs("/proc")
 @pytest.mark.parametrize("reverted", ["a", "b"], ids=["older", "newest"])
 def test_recovery_does_not_redo_a_published_transaction_that_the_user_reverted(
     place: Harness, reverted: str
@@ -60,6 +61,7 @@ def test_recovery_does_not_redo_a_published_transaction_that_the_user_reverted(
         assert place.files() == {"a": "new\n", "b": "new\n", reverted: "old\n"}
 
 
+@pytest.mark.needs("exchange")
 def test_an_outside_save_that_equals_a_later_edit_of_its_turn_does_not_undo_the_newest(
     place: Harness,
 ) -> None:
@@ -83,6 +85,7 @@ def test_an_outside_save_that_equals_a_later_edit_of_its_turn_does_not_undo_the_
         assert engine.history.head == 3
 
 
+@pytest.mark.needs("exchange")
 def test_the_start_of_a_file_that_another_program_saved_during_publishing_is_kept_after_a_kill(
     place: Harness,
 ) -> None:
@@ -121,6 +124,7 @@ def test_without_syncfs_a_start_syncs_each_file_that_an_earlier_daemon_published
     assert sorted(disk.synced) == [b"a", b"d/b"]
 
 
+@pytest.mark.needs("exchange")
 def test_what_somebody_wrote_while_recovery_put_a_file_in_place_is_in_the_history(place: Harness) -> None:
     place.baseline({"a": "old"})
     place.crash(apply(write("a", "new")))

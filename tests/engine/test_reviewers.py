@@ -67,6 +67,7 @@ def test_init_is_common_ground_by_its_number_alone() -> None:
     assert common_program((AGENT, init), (PERSON, init)) is None
 
 
+@pytest.mark.needs("/proc")
 def test_this_process_has_its_parent_above_it() -> None:
     line = line_above(os.getpid())
     assert [process.pid for process in line[:2]] == [os.getpid(), os.getppid()]
@@ -83,6 +84,7 @@ first.wait(), second.wait()
 """
 
 
+@pytest.mark.needs("/proc")
 @pytest.mark.parametrize("is_from_a_shell", [True, False])
 def test_a_real_agent_in_a_terminal_is_kin_to_its_own_shell_and_not_to_a_person_elsewhere(
     tmp_path: Path, is_from_a_shell: bool

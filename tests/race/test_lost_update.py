@@ -32,10 +32,11 @@ MAY_BE_SAID = {"io_error", "stale"}  # to an edit of a file that somebody never 
 
 LONG = pytest.mark.long
 IN_PLACE = [kind for kind in outsider.KINDS if kind != "save"]
+KINDS = [pytest.param("save", marks=pytest.mark.needs("exchange")), *IN_PLACE]
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", outsider.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_version_of_an_outside_writer_is_lost(place: Workplace, kind: str, is_long: bool) -> None:
     check_race(place, kind, ROUNDS_LONG if is_long else ROUNDS)
 

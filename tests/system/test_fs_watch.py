@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from watchdog.observers.api import EventEmitter
 
+pytestmark = pytest.mark.needs("inotify")
 SECONDS = 20.0
 ALL: list[Watcher] = []
 

@@ -7,17 +7,29 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 import posix_only
-from crash_checks import strays
+from crash_checks import check_short_life, strays
 from editd.system.native import NATIVE, PORTABLE, VARIABLE, NativeCalls
-from workplace import replace, write
+from workplace import TOP
 
 if TYPE_CHECKING:
+    from editd_client.client import Client
     from workplace import Workplace
 
 WEAKER = (
     "cannot exchange", "no leases", "reports no changes", "does not name the program", "ACLs",
     "leaves behind", "The mounts cannot be listed", "The boot id cannot be read",
+)  # fmt: skip
+
+FEW = (
+    "tests/workspace/test_writer.py", "tests/workspace/test_publish.py", "tests/engine/test_commit.py",
+    "tests/hostile/test_paths.py::test_no_method_gets_out_by_any_path", "tests/system/test_filesystem.py",
+)  # fmt: skip
+ALL = (
+    "tests/workspace", "tests/engine", "tests/system", "tests/race", "tests/hostile/test_flip.py",
+    "tests/hostile/test_paths.py", "tests/crash/test_kill.py",
 )  # fmt: skip
 
 
@@ -31,28 +43,28 @@ def test_the_portable_system_has_nothing_that_linux_has() -> None:
 def test_a_daemon_without_linux_serves_recovers_and_names_each_weaker_promise(place: Workplace) -> None:
     place.variables = posix_only.variables(place.folder / "site", place.environment["PYTHONPATH"])
     place.is_forked = False
-    place.write({"a": "one\n", "gone": "x\n", "old": "moves\n"})
-    with place.start() as client:
-        client.settle()
-        client.apply([replace("a", "one", "two"), write("new/b", "b\n"), write("gone", "y\n")])
-        client.apply([replace("a", "two", "three")])
-        client.undo(1, paths=["gone"])
-        place.write({"a": "four\n"})
-        client.settle()
-        assert client.read("a").content == "four\n"
+
+    def look(client: Client) -> None:
         status = client.status()
         assert status.system["name"] == "portable"
         assert status.watcher["backend"] == "scan"
         assert {"openat2", "renameat2", "syncfs", "/proc"} <= set(status.system["missing"])
         for words in WEAKER:
             assert sum(words in sentence for sentence in status.weaker) == 1, words
-    place.kill()
-    with place.start() as client:
-        client.settle()
-        assert client.check().problems == []
-        assert place.files() == {"a": b"four\n", "gone": b"x\n", "new/b": b"b\n", "old": b"moves\n"}
+
+    check_short_life(place, look)
     place.stop()
     assert strays(place.root) == []
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(NATIVE.system == "portable", reason="the other tests run there already")
+def test_what_is_not_about_a_call_of_linux_holds_on_the_portable_system(is_long: bool) -> None:
+    """The race and the kills have a test of their own for it in the short form."""
+    variables = {**os.environ, VARIABLE: "portable"}
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(ALL if is_long else FEW)]
+    done = subprocess.run(argv, cwd=TOP, env=variables, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_an_unknown_system_is_refused(place: Workplace) -> None:

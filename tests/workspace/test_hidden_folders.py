@@ -26,6 +26,7 @@ def mount(stack: ExitStack, where: Path) -> None:
         pytest.skip(f"nothing can be mounted here: {error.stderr!r}")
 
 
+@pytest.mark.needs("/proc")
 def test_what_a_mount_hides_is_not_recorded_as_deleted_and_status_names_it(place: Workplace) -> None:
     place.write({"data/a": "a\n", "data/deep/b": "b\n", "empty/.keep": ""})
     (place.root / "empty" / ".keep").unlink()
@@ -62,6 +63,7 @@ def test_what_a_mount_hides_is_not_recorded_as_deleted_and_status_names_it(place
     place.stop()
 
 
+@pytest.mark.needs("/proc")
 def test_a_mount_that_came_while_no_daemon_ran_hides_what_the_history_knows(place: Workplace) -> None:
     place.write({"data/a": "a\n", "data/deep/b": "b\n"})
     with place.start() as client:

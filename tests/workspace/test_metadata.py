@@ -142,6 +142,7 @@ def test_an_owner_that_cannot_be_kept_is_refused_and_nothing_is_left(file: Path)
     assert file.read_bytes() == b"old"
 
 
+@pytest.mark.needs("attributes")
 def test_attributes_are_kept(file: Path) -> None:
     set_attribute(file, "user.one", b"1")
     set_attribute(file, "user.two", b"\0\xff" * 100)
@@ -150,6 +151,7 @@ def test_attributes_are_kept(file: Path) -> None:
     assert os.getxattr(file, "user.two") == b"\0\xff" * 100
 
 
+@pytest.mark.needs("attributes")
 @pytest.mark.parametrize("after", [NEW, FileState(b"new", EXECUTABLE)])
 def test_an_acl_is_kept(file: Path, after: FileState) -> None:
     set_attribute(file, ACCESS, acl(user=4242))
@@ -167,6 +169,7 @@ def test_a_new_file_has_what_its_folder_gives(tmp_path: Path) -> None:
         assert names_user(path, 4242)
 
 
+@pytest.mark.needs("attributes")
 def test_an_old_file_does_not_get_what_its_folder_gives_new_ones(file: Path) -> None:
     file.chmod(0o640)
     set_attribute(file.parent, DEFAULT, acl(user=4242, x=1))
@@ -209,6 +212,7 @@ def test_a_file_that_was_a_symlink_is_a_new_file(tmp_path: Path) -> None:
     assert permissions(tmp_path / "a") == 0o644
 
 
+@pytest.mark.needs("attributes")
 def test_a_file_that_is_moved_takes_all_with_it(file: Path) -> None:
     file.chmod(0o600)
     set_attribute(file, "user.one", b"1")
@@ -241,6 +245,7 @@ def test_while_it_is_written_nobody_else_may_read_a_secret(
     assert seen == [0o600]
 
 
+@pytest.mark.needs("attributes")
 @NEEDS_ROOT
 def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
     os.chown(file, 65534, os.getegid())
@@ -257,6 +262,7 @@ def test_what_an_ordinary_user_cannot_keep_is_said(file: Path) -> None:
         os.seteuid(0)
 
 
+@pytest.mark.needs("attributes")
 @NEEDS_ROOT
 def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> None:
     os.chown(file, 1234, 4321)
@@ -269,6 +275,7 @@ def test_what_an_undo_of_a_deletion_does_not_bring_back_is_said(file: Path) -> N
     assert moving.warnings == ()
 
 
+@pytest.mark.needs("attributes")
 def test_an_attribute_that_is_required_and_cannot_be_set_refuses_the_edit(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

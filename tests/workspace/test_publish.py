@@ -57,6 +57,7 @@ def disk(tmp_path: Path) -> MeddlingDisk:
     return MeddlingDisk(str(tmp_path))
 
 
+@pytest.mark.needs("exchange")
 def test_a_save_between_check_and_exchange_is_put_back(tmp_path: Path, disk: MeddlingDisk) -> None:
     put(tmp_path, {"a": OLD})
     disk.meddle["exchange", 1] = lambda: put(tmp_path, {"a": THEIRS})
@@ -64,6 +65,7 @@ def test_a_save_between_check_and_exchange_is_put_back(tmp_path: Path, disk: Med
     assert held(tmp_path) == {"a": THEIRS}
 
 
+@pytest.mark.needs("exchange")
 def test_a_save_onto_our_version_stays_and_the_one_before_is_an_orphan(
     tmp_path: Path, disk: MeddlingDisk
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_save_onto_our_version_stays_and_the_one_before_is_an_orphan(
     assert held(tmp_path) == {"a": NEWEST}
 
 
+@pytest.mark.needs("exchange")
 def test_of_three_saves_in_our_way_none_is_lost(tmp_path: Path, disk: MeddlingDisk) -> None:
     put(tmp_path, {"a": OLD})
     disk.meddle["exchange", 1] = lambda: put(tmp_path, {"a": THEIRS})
@@ -88,6 +91,7 @@ def test_of_three_saves_in_our_way_none_is_lost(tmp_path: Path, disk: MeddlingDi
     }
 
 
+@pytest.mark.needs("exchange")
 def test_a_file_deleted_while_it_is_put_back_stays_deleted(tmp_path: Path, disk: MeddlingDisk) -> None:
     put(tmp_path, {"a": OLD})
     disk.meddle["exchange", 1] = lambda: put(tmp_path, {"a": THEIRS})
@@ -96,6 +100,7 @@ def test_a_file_deleted_while_it_is_put_back_stays_deleted(tmp_path: Path, disk:
     assert held(tmp_path) == {}
 
 
+@pytest.mark.needs("exchange")
 def test_whoever_has_the_file_open_gets_it_back(tmp_path: Path, disk: MeddlingDisk) -> None:
     put(tmp_path, {"a": OLD})
     writers: list[int] = []
@@ -106,6 +111,7 @@ def test_whoever_has_the_file_open_gets_it_back(tmp_path: Path, disk: MeddlingDi
     assert held(tmp_path) == {"a": THEIRS}
 
 
+@pytest.mark.needs("exchange")
 def test_of_two_writers_one_gets_the_path_and_both_are_kept(tmp_path: Path, disk: MeddlingDisk) -> None:
     put(tmp_path, {"a": OLD})
     first: list[int] = []
@@ -118,6 +124,7 @@ def test_of_two_writers_one_gets_the_path_and_both_are_kept(tmp_path: Path, disk
     assert held(tmp_path) == {"a": THEIRS}
 
 
+@pytest.mark.needs("exchange")
 def test_what_was_done_in_a_folder_is_taken_back_there_though_it_was_moved_away(
     tmp_path: Path, disk: MeddlingDisk
 ) -> None:
@@ -137,6 +144,7 @@ def test_what_was_done_in_a_folder_is_taken_back_there_though_it_was_moved_away(
     assert (tmp_path / "a").read_bytes() == b"theirs"
 
 
+@pytest.mark.needs("exchange")
 @pytest.mark.parametrize("became", ["folder", "symlink", "nothing"])
 def test_what_is_no_file_any_more_is_put_back(tmp_path: Path, disk: MeddlingDisk, became: str) -> None:
     put(tmp_path, {"a": OLD})
@@ -180,7 +188,7 @@ def test_a_file_that_somebody_makes_first_is_left(tmp_path: Path, disk: Meddling
     ("ours", "moment"),
     [
         (change("b", None, NEW), ("move", 3)),
-        (change("b", OLD, NEW), ("exchange", 2)),
+        pytest.param(change("b", OLD, NEW), ("exchange", 2), marks=pytest.mark.needs("exchange")),
         (change("b", OLD, None), ("move", 3)),
         (change("b", OLD, FileState(b"old", EXECUTABLE)), ("move", 1)),
     ],
@@ -231,6 +239,7 @@ def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o600
 
 
+@pytest.mark.needs("exchange")
 @pytest.mark.parametrize("kind", outsider.KINDS)
 def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> None:
     rounds = 1500

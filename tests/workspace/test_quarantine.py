@@ -142,6 +142,7 @@ def test_what_somebody_writes_into_it_is_told_before_it_is_removed(tmp_path: Pat
     assert not old.exists()
 
 
+@pytest.mark.needs("leases")
 def test_while_somebody_has_it_open_for_writing_it_stays(tmp_path: Path) -> None:
     files, kept = replaced_once(tmp_path)
     (old,) = kept.iterdir()
@@ -159,6 +160,7 @@ def looked_at_again(files: WorkspaceWriter, now: float) -> None:
     assert list(written_since(files, now + KEPT_SECONDS)) == []
 
 
+@pytest.mark.needs("leases")
 def test_one_that_is_being_written_does_not_hold_up_the_others(tmp_path: Path) -> None:
     files, kept = replaced_once(tmp_path)
     (busy,) = kept.iterdir()

@@ -94,6 +94,7 @@ def test_a_file_that_grows_over_the_limit_while_it_is_read_is_refused(
         tree.read(P("f"))
 
 
+@pytest.mark.needs("leases")
 def test_a_quiet_read_is_not_had_while_somebody_is_writing(root: Path, tree: WorkspaceReader) -> None:
     with open(root / "f", "wb") as file:
         file.write(b"half")

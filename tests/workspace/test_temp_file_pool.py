@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from editd.values.content import FileState
 
 
+pytestmark = pytest.mark.needs("exchange")
+
+
 class Spared:
     """A workspace with a file `a`, and what its files are written with."""
 
