@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from editd_client.errors import EditdError
+from pseudo_terminal import PseudoTerminal
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -63,6 +65,22 @@ def test_a_transaction_is_printed_with_its_counts_and_its_diff(client: Client, w
     assert total.split()[:3] == ["1", "file", "changed,"]
     assert diff[0] == "diff --git a/a b/a"
     assert diff[-2:] == ["-one", "+1"]
+
+
+def test_on_a_terminal_a_line_has_the_time_the_files_and_the_counts(client: Client, place: Workplace) -> None:
+    client.settle()
+    client.apply([replace("a", "one", "1")], actor="ann", message="Digits")
+    client.apply([replace("b", "one", "1\n2"), write("c", "x\n")], actor="ann", message="More")
+    client.undo()
+    client.apply([write("d", "x\n")], actor="ann")
+    argv = [str(place.provide_editctl() / "editctl"), "watch", "--since", "0"]
+    with PseudoTerminal(argv, (100, 20), folder=str(place.root), environment=place.environment) as terminal:
+        terminal.until(r"edit by ann: d  \+1 -0")
+        rows = [line.strip() for line in terminal.text().decode().splitlines()]
+    assert all(re.match(r"\d\d:\d\d:\d\d  \d ", row) for row in rows)
+    ends = [row.partition(" by ")[2] for row in rows]
+    assert ends[:2] == ["ann: Digits  a  +1 -1", "ann, undone by 3: More  2 files  +3 -1"]
+    assert ends[2].endswith(", of 2  2 files  +1 -3")
 
 
 def test_a_refused_edit_is_printed(client: Client, watch: Watch) -> None:

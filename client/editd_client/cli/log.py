@@ -344,9 +344,9 @@ def watch_verb(
 ) -> None:  # fmt: skip
     """Print each transaction as it happens, and each refused edit.
 
-    Prints one a line, until Ctrl-C, on a terminal with its time. With PATHs, only transactions that
-    touch one of them or a path below. A PATH with * or ? or [ is a glob, such as 'src/**/*.py'. With
-    --json, each line is an event as the daemon sends it.
+    Prints one a line, until Ctrl-C, on a terminal with its time, its files and the number of its lines.
+    With PATHs, only transactions that touch one of them or a path below. A PATH with * or ? or [ is a
+    glob, such as 'src/**/*.py'. With --json, each line is an event as the daemon sends it.
 
     COMMAND runs in the current folder, with the number of the transaction in EDITD_SEQ and the event
     as JSON on standard input. The commands run one after the other, and no transaction is left out.
@@ -364,11 +364,14 @@ def watch_verb(
         raise click.UsageError("--json prints events: use it without --patch and --stat.")
     with invocation.client() as client:
         globs = [_glob(invocation, path) for path in paths]
+        is_sized = sys.stdout.isatty() and not (invocation.json or patch or stat)
         for happening in _events(client, globs, since, is_gapless=command is not None):
             transaction = happening.transaction
             if sessions and _session_of(happening) not in (None, *sessions):
                 continue
             line = _json(happening) if invocation.json else _line(happening)
+            if line is not None and transaction is not None and is_sized:
+                line += _size(client, transaction)
             if line is not None:
                 output.echo(line)
             if transaction is not None and (patch or stat):
@@ -448,6 +451,18 @@ def _line(happening: Happening) -> str | None:
             return None
         return output.paint(f"… {start} to {head} went by too fast: editctl log --after {start}", "magenta")
     return None
+
+
+def _size(client: Client, made: Transaction) -> str:
+    """Return the files of a transaction if its line does not have them, and its added and deleted lines."""
+    from editd_client.review.timeline import TimelineRow
+
+    rows = client.log(before=made.seq + 1, limit=1, brief=True, stat=True).transactions
+    if not rows or rows[0].seq != made.seq:  # compacted meanwhile
+        return ""
+    row = TimelineRow.of(rows[0])
+    files = f"  {output.plain(row.files)}" if made.message or made.undoes else ""
+    return files if row.added is None else f"{files}  +{row.added} -{row.deleted}"
 
 
 def _refusal_line(happening: Happening) -> str:
