@@ -88,13 +88,28 @@ def test_every_text_has_contrast_and_no_page_is_larger_than_its_window(look: Tab
     assert is_white != look.run("matchMedia('(prefers-color-scheme: dark)').matches")
 
 
-def test_axe_finds_nothing(look: Tab) -> None:
-    """Each page in a light window, and two in the others, of which the test above has them all."""
+def test_axe_finds_nothing(look: Tab, *, is_long: bool) -> None:
+    """Each page in a light window, and two in the others, of which the test above has them all.
+
+    In the long form all pages are in all looks.
+    """
     is_plain = look.run("innerWidth > 1000 && !matchMedia('(prefers-color-scheme: dark)').matches")
     origin = look.run("location.origin")
-    for path in PAGES if is_plain else ("/", "/agents"):
+    for path in PAGES if is_plain or is_long else ("/", "/agents"):
         look.go(f"{origin}{path}")
         assert violations(look) == [], path
+
+
+def test_axe_and_the_contrast_find_nothing_in_a_window_that_is_narrow_and_dark(
+    browser: Chromium, address: str, *, is_long: bool
+) -> None:
+    with closing(Tab(browser, width=360, is_dark=True)) as tab:
+        tab.go(address)
+        origin = tab.run("location.origin")
+        for path in PAGES if is_long else ("/proposals/2",):
+            tab.go(f"{origin}{path}")
+            assert tab.run(CONTRAST) == [], path
+            assert violations(tab) == [], path
 
 
 def test_a_picture_of_the_page_is_as_large_as_its_window(browser: Chromium, address: str) -> None:
@@ -104,7 +119,17 @@ def test_a_picture_of_the_page_is_as_large_as_its_window(browser: Chromium, addr
     assert struct.unpack(">II", made[16:24]) == SIZES["web-narrow"]
 
 
-def test_axe_finds_nothing_in_a_question_and_in_the_help(tab: Tab) -> None:
+def test_axe_finds_nothing_in_a_question_and_in_the_help(
+    browser: Chromium, address: str, *, is_long: bool
+) -> None:
+    """In a light window, in the long form in all looks."""
+    for width, is_dark in LOOKS.values() if is_long else [LOOKS["light"]]:
+        with closing(Tab(browser, width=width, is_dark=is_dark)) as tab:
+            tab.go(address)
+            check_questions(tab)
+
+
+def check_questions(tab: Tab) -> None:
     origin = tab.run("location.origin")
     tab.go(f"{origin}/transactions/1")
     tab.click("[data-does=undo]")

@@ -228,6 +228,15 @@ ATTACKS = {
     "an inline style": "(() => { const one = document.createElement('style');"
     " one.textContent = 'body { outline: 7px solid red }'; document.head.append(one);"
     " if (getComputedStyle(document.body).outlineWidth === '7px') window.hit = 1; })()",
+    "a style of an attribute": "document.body.setAttribute('style', 'outline: 7px solid red');"
+    " if (getComputedStyle(document.body).outlineWidth === '7px') window.hit = 1",
+    "a handler of an attribute": "document.body.setAttribute('onclick', 'window.hit = 1');"
+    " document.body.click()",
+    "a frame": "(() => { const one = document.createElement('iframe');"
+    " one.src = '/agents'; document.body.append(one); })()",
+    "a base for addresses": "(() => { const one = document.createElement('base');"
+    " one.href = 'http://127.0.0.1:1/'; document.head.append(one);"
+    " if (document.baseURI === one.href) window.hit = 1; })()",
     "a request elsewhere": "fetch('http://127.0.0.1:1/').then(() => window.hit = 1)",
     "an address as a script": "location.href = 'javascript:window.hit = 1'",
 }
