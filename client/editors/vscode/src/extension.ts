@@ -2,6 +2,7 @@
 
 import * as vscode from 'vscode'
 import { BlameLine } from './blame'
+import { comment, ReviewComments } from './comments'
 import { MissingProgram, type Connection } from './connection'
 import { Contents, SCHEME } from './contents'
 import { Documents, type Tracked } from './documents'
@@ -12,7 +13,7 @@ import {
 import type { Change, Transaction } from './protocol'
 import {
   approve, EDITABLE, proposedSides, ProposalTree, reject, ReviewedTexts,
-  type FileNode, type HunkNode, type ProposalNode,
+  type FileNode, type HunkNode, type NoteNode, type ProposalNode,
 } from './proposals'
 import { Saving } from './saving'
 import { publish, questions, takeBack } from './undoing'
@@ -25,6 +26,7 @@ export interface Parts {
   history: HistoryTree
   sessions: SessionTree
   proposals: ProposalTree
+  comments: ReviewComments
   badges: Badges
   blame: BlameLine
   status: vscode.StatusBarItem
@@ -40,6 +42,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
   const parts: Parts = {
     workspaces, documents,
     history: new HistoryTree(workspaces), sessions: new SessionTree(workspaces), proposals: new ProposalTree(workspaces, texts),
+    comments: new ReviewComments(workspaces),
     badges: new Badges(workspaces), blame: new BlameLine(documents),
     status: vscode.window.createStatusBarItem('editd', vscode.StatusBarAlignment.Left),
     questions,
@@ -54,7 +57,7 @@ export function activate(context: vscode.ExtensionContext): Parts {
     proposals.badge = count === 0 ? undefined : { value: count, tooltip: `${count} proposals wait for you` }
   })
   context.subscriptions.push(
-    workspaces, documents, saving, texts, parts.blame, parts.status, proposals,
+    workspaces, documents, saving, texts, parts.comments, parts.blame, parts.status, proposals,
     vscode.window.registerTreeDataProvider('editd.history', parts.history),
     vscode.window.registerTreeDataProvider('editd.sessions', parts.sessions),
     vscode.window.registerFileDecorationProvider(parts.badges),
@@ -134,6 +137,7 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     const root = await vscode.window.showQuickPick(workspaces.all.map(({ root }) => root), { placeHolder: 'In which workspace?' })
     return root === undefined ? undefined : workspaces.get(root)
   }
+  const output = vscode.window.createOutputChannel('editd: Proposals')
   const commands: Record<string, (...nodes: never[]) => unknown> = {
     diff: ({ connection, transaction: { seq, actor }, change }: ChangeNode) => {
       const [left, right] = sidesOf(connection, change, seq - 1, seq)
@@ -179,11 +183,20 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
     },
     'proposal.approve': (node: ProposalNode | HunkNode) => approve(workspaces, node, texts),
     'proposal.reject': async (node: ProposalNode | HunkNode) => {
-      const comment = await questions.input('Comment for the author')
-      if (comment !== undefined) await reject(workspaces, node, comment)
+      const text = await questions.input('Comment for the author')
+      if (text !== undefined) await reject(workspaces, node, text)
+    },
+    'proposal.comment': async (node: ProposalNode | FileNode | HunkNode) => {
+      const text = await questions.input('Comment for the author')
+      if (text) await comment(node, text)
+    },
+    'proposal.reply': (reply: vscode.CommentReply) => parts.comments.reply(reply),
+    'proposal.note': ({ label, text }: NoteNode) => {
+      output.replace(`${label}\n\n${text}\n`)
+      output.show(true)
     },
   }
-  return Object.entries(commands).map(([name, run]) =>
+  const registered = Object.entries(commands).map(([name, run]) =>
     vscode.commands.registerCommand(`editd.${name}`, async (...nodes: never[]) => {
       try {
         return await run(...nodes)
@@ -193,6 +206,7 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
       }
     }),
   )
+  return [output, ...registered]
 }
 
 /** Open the multi-file diff of files between two transactions. */

@@ -39,12 +39,22 @@ export interface HunkNode {
   hunk: ProposedHunk
 }
 
+/** A check of a proposal, or a comment on it. */
+export interface NoteNode {
+  kind: 'note'
+  label: string
+  description: string
+  icon: vscode.ThemeIcon
+  /** The output of the check, or the whole comment. */
+  text: string
+}
+
 interface WorkspaceNode {
   kind: 'root'
   connection: Connection
 }
 
-type Node = WorkspaceNode | ProposalNode | FileNode | HunkNode
+type Node = WorkspaceNode | ProposalNode | FileNode | HunkNode | NoteNode
 
 const MARKS = { fits: '', there: 'there already', conflict: 'conflicts', landed: 'landed', rejected: 'rejected' }
 
@@ -213,7 +223,7 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
       return ready.filter((_, at) => lists[at]!.length > 0).map(connection => ({ kind: 'root', connection }))
     }
     if (node.kind === 'root') return this.of(node.connection)
-    if (node.kind === 'proposal') return this.files(node)
+    if (node.kind === 'proposal') return [...(await this.files(node)), ...notesOf(node.proposal)]
     return node.kind === 'file' ? node.file.hunks.map(hunk => ({ ...node, kind: 'hunk', hunk })) : []
   }
 
@@ -221,9 +231,10 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     const { Collapsed, Expanded, None } = vscode.TreeItemCollapsibleState
     if (node.kind === 'root') return new vscode.TreeItem(node.connection.root.split('/').at(-1)!, Expanded)
     if (node.kind === 'proposal') {
-      const { proposal, message, lines, paths, state } = node.proposal
+      const { proposal, message, lines, paths, state, checks } = node.proposal
+      const failed = checks.filter(({ is_current, exit }) => is_current && exit !== 0).length
       const item = new vscode.TreeItem(`${proposal} ${message.split('\n')[0] || paths.join(', ')}`, Expanded)
-      item.description = `${authorOf(node.proposal)}, +${lines.added} −${lines.deleted}${state === 'draft' ? ', draft' : ''}`
+      item.description = `${authorOf(node.proposal)}, +${lines.added} −${lines.deleted}${state === 'draft' ? ', draft' : ''}${failed > 0 ? ', a check has failed' : ''}`
       item.contextValue = `proposal-${state}`
       item.iconPath = new vscode.ThemeIcon('git-pull-request')
       return item
@@ -238,6 +249,14 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
       item.contextValue = 'file'
       item.iconPath = vscode.ThemeIcon.File
       item.command = { command: 'editd.proposal.diff', title: 'Show the Proposed Change', arguments: [node] }
+      return item
+    }
+    if (node.kind === 'note') {
+      const item = new vscode.TreeItem(node.label, None)
+      item.description = node.description
+      item.iconPath = node.icon
+      item.tooltip = node.text
+      item.command = { command: 'editd.proposal.note', title: 'Show the Whole Text', arguments: [node] }
       return item
     }
     const { number, state, text, old_start } = node.hunk
@@ -259,6 +278,34 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
     const shown = await connection.request<Proposal & { files: ProposedFile[] }>('proposal.get', { proposal: proposal.proposal })
     return shown.files.map(file => ({ kind: 'file', connection, proposal: shown, file }))
   }
+}
+
+/** Return the checks of a proposal, and the comments that are on no file. */
+function notesOf({ checks, running, comments }: Proposal): NoteNode[] {
+  const icon = (name: string, colour?: string) => new vscode.ThemeIcon(name, colour === undefined ? undefined : new vscode.ThemeColor(colour))
+  return [
+    ...checks.map(({ name, exit, seconds, output, is_current }): NoteNode => ({
+      kind: 'note',
+      label: exit === 0 ? `${name} has passed` : `${name} has failed (exit status ${exit})`,
+      description: `${seconds.toFixed(1)} s${is_current ? '' : ', on an earlier view'}`,
+      icon: exit === 0 ? icon('pass', 'testing.iconPassed') : icon('error', 'testing.iconFailed'),
+      text: output,
+    })),
+    ...running.map(({ name, seconds }): NoteNode => ({
+      kind: 'note',
+      label: seconds === null ? `${name} waits for its turn` : `${name} is running`,
+      description: '',
+      icon: icon(seconds === null ? 'clock' : 'loading~spin'),
+      text: '',
+    })),
+    ...comments.filter(({ hunk, path }) => hunk === null && path === null).map(({ text, by }): NoteNode => ({
+      kind: 'note',
+      label: text.split('\n')[0]!,
+      description: authorOf(by),
+      icon: icon('comment'),
+      text,
+    })),
+  ]
 }
 
 /** Approve a proposal, or one of its hunks, with the reviewer's own texts. */

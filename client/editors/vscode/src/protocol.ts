@@ -69,6 +69,27 @@ export interface Proposal {
   view: string
   lines: { added: number; deleted: number }
   paths: string[]
+  comments: ReviewComment[]
+  checks: CheckReport[]
+  running: { name: string; seconds: number | null }[]
+}
+
+export interface ReviewComment {
+  hunk: string | null
+  path: string | null
+  line: number | null
+  text: string
+  by: { actor: string; session: string | null }
+  time: string
+}
+
+/** The result of a command that was run on the files as a proposal would leave them. */
+export interface CheckReport {
+  name: string
+  exit: number
+  seconds: number
+  output: string
+  is_current: boolean
 }
 
 export interface ProposedHunk {
@@ -78,6 +99,7 @@ export interface ProposedHunk {
   state: 'fits' | 'there' | 'conflict' | 'landed' | 'rejected'
   old_start: number
   new_start: number
+  new_lines: number
   text: string
   needs: string[]
 }

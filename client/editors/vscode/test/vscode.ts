@@ -578,6 +578,39 @@ test('the right side of a proposal is the reviewer’s to edit, and an approval 
   assert.deepEqual([transactions[0]!.actor, transactions[0]!.modified], ['agent', true])
 })
 
+test('comments stand beside the lines of a proposal, and its checks in the view', async () => {
+  await agent.request('apply', { edits: [write('p/four.txt', TEN)] })
+  const [node, file] = await proposed(write('p/four.txt', TEN.replace('line 4', 'theirs')), 'four')
+  const { proposal, view } = node.proposal
+  await agent.request('proposal.comment', { proposal, text: 'See [this](https://example.org).', path: 'p/four.txt', line: 2 })
+  await agent.request('proposal.check', { proposal, view, name: 'pytest', exit: 1, seconds: 2.25, output: 'one has failed' })
+  await command('proposal.diff', file)
+  const [, right] = proposedSides(file)
+  const document = await vscode.workspace.openTextDocument(right)
+  const threads = () => parts.comments.of(document).map(({ range, comments }) =>
+    [range!.start.line, ...comments.map(({ body, author }) => `${author.name}: ${(body as vscode.MarkdownString).value}`)])
+  await until(() => threads().length === 1)
+  assert.match(threads().join(), /^1,agent: See(&nbsp;| )\\\[this\\\]/) // no link
+  const thread = { uri: right, range: new vscode.Range(4, 0, 4, 0), comments: [], dispose: () => undefined }
+  await command('proposal.reply', { thread, text: 'Why?' })
+  await until(() => threads().length === 2)
+  assert.deepEqual(threads()[1], [4, 'vscode: Why?'])
+  await answering('In general', () => command('proposal.comment', node))
+  const renewed = await until(async () => {
+    const now = ((await top(parts.proposals)) as ProposalNode[]).find(each => each.proposal.proposal === proposal)!
+    return now.proposal.comments.length === 3 ? now : undefined
+  })
+  assert.match((await parts.proposals.getTreeItem(renewed!)).description as string, /a check has failed/)
+  const notes = (await parts.proposals.getChildren(renewed)).filter(({ kind }) => kind === 'note')
+  const shown = await Promise.all(notes.map(async note => (await parts.proposals.getTreeItem(note)).label))
+  assert.deepEqual(shown, ['pytest has failed (exit status 1)', 'In general'])
+  await command('proposal.note', notes[0])
+  await agentReplaces('p/four.txt', 'line 8', 'of another')
+  const now = (await top(parts.proposals))[0] as ProposalNode
+  assert.equal(now.proposal.comments.find(({ text }) => text === 'Why?')!.hunk, file.file.hunks[0]!.hunk)
+  await answering('', () => command('proposal.reject', now))
+})
+
 test('a proposal of a new file and a rejected one', async () => {
   const [fresh, file] = await proposed(write('p/new.txt', 'new\n'), 'new')
   await command('proposal.diff', file)
