@@ -12,17 +12,19 @@
 
 import { utimes } from 'node:fs/promises'
 import * as vscode from 'vscode'
-import { requestId } from './connection'
+import { requestId, type Connection } from './connection'
 import { decode, encode, modifiedOf, readDisk, type Documents, type Known, type Tracked } from './documents'
 import { carry, linesOf, merge, moved, spansBetween, type Span } from './lines'
 import { versionOf } from './place'
-import { bytesOf, contentOf, Refusal, Unreachable, type Outcome } from './protocol'
+import { bytesOf, contentOf, Refusal, Unreachable, type Outcome, type Transaction } from './protocol'
 import { setting, type Workspaces } from './workspaces'
 
 const SAVE_MILLISECONDS = 1200 // VS Code waits for 1500
 const SENT_MILLISECONDS = 1400
 const SAVED_MILLISECONDS = 500
 const EDITS_WAITS_MAX = 5
+const OVERWRITE_MILLISECONDS = 10000
+const RECORDED_MAX = 20
 const PAUSE_MILLISECONDS = 300 // in typing, before a merge into an unsaved document
 const PAUSES_MAX = 100
 const PUT_BACK_MILLISECONDS = 2000
@@ -69,6 +71,10 @@ export class Saving implements vscode.Disposable {
   private readonly follows = new Map<vscode.TextDocument, boolean>()
   /** The ends of the saves that are under way. */
   private readonly settlements = new Map<vscode.TextDocument, Promise<void>>()
+  /** The version that VS Code was last to write for each document, and the time. */
+  private readonly written = new WeakMap<vscode.TextDocument, { version: string; time: number }>()
+  /** The newest versions of each document's file that transactions have made. */
+  private readonly recorded = new WeakMap<vscode.TextDocument, string[]>()
   private readonly changed = new WeakMap<vscode.TextDocument, number>()
   private readonly subscriptions: vscode.Disposable[]
   private readonly collisions = new vscode.EventEmitter<Tracked>()
@@ -85,6 +91,7 @@ export class Saving implements vscode.Disposable {
       vscode.workspace.onDidSaveTextDocument(document => void this.didSave(document)),
       vscode.workspace.onDidChangeTextDocument(event => this.didChange(event)),
       workspaces.onEvent(({ connection, event }) => {
+        if (event.transaction !== undefined) this.record(connection, event.transaction)
         const paths = event.transaction?.files.map(({ path }) => path)
         if (paths === undefined && event.event !== 'resync') return
         for (const tracked of documents.of(connection)) {
@@ -226,6 +233,24 @@ export class Saving implements vscode.Disposable {
     }
   }
 
+  /**
+   * Note the versions of a transaction. If VS Code has overwritten another's change, undo that: it was to write what the
+   * file held, and it looks for a change by another only if the file has another size than VS Code knows.
+   */
+  private record(connection: Connection, { seq, kind, files }: Transaction): void {
+    for (const { document, path } of this.documents.of(connection)) {
+      const version = files.find(file => file.path === path)?.version
+      if (version === undefined || version === null) continue
+      const recorded = this.recorded.get(document) ?? []
+      const written = this.written.get(document)
+      this.recorded.set(document, [...recorded.slice(-RECORDED_MAX), version])
+      const isOurs = written?.version === version && Date.now() - written.time < OVERWRITE_MILLISECONDS
+      if (kind !== 'outside' || !isOurs || !recorded.includes(version)) continue
+      const undo = { tx: seq, paths: [path], request_id: requestId() }
+      void connection.request('undo', undo).catch((error: Error) => warn(`${path} was overwritten by VS Code: ${error.message}`))
+    }
+  }
+
   /** Note a save by the daemon for which VS Code did not wait. */
   private async takeLate(tracked: Tracked, base: Known, sent: string, answer: Outcome): Promise<void> {
     const { document } = tracked
@@ -272,6 +297,7 @@ export class Saving implements vscode.Disposable {
       }, limit)
     }
     wait(0)
+    this.written.set(document, { version: file.version, time: Date.now() })
     this.saves.set(document, save)
     const edits = textEdits(sent, spans)
     return file.eol === document.eol ? edits : [...edits, vscode.TextEdit.setEndOfLine(file.eol)]

@@ -172,6 +172,32 @@ test('auto-save and the edits of an agent go on side by side', async () => {
   )
 })
 
+test('an edit of the same size in the moment before VS Code writes is brought back', async () => {
+  for (const isAside of [true, false]) {
+    const name = `moment${isAside}.txt`
+    const [document, shown] = await opened(name)
+    await replaceLine(shown, 4, 'LINE 4')
+    let isWritten = false
+    const late = vscode.workspace.onWillSaveTextDocument(event => {
+      if (event.document !== document || isWritten) return
+      isWritten = true
+      event.waitUntil(agentReplaces(name, isAside ? 'Line 0' : 'line 0', 'LINE 0', { on_unsaved: 'ignore' }).then(() => []))
+    })
+    try {
+      if (isAside) await agentReplaces(name, 'line 0', 'Line 0')
+      else await document.save()
+      const theirs = TEN.replace('line 0', 'LINE 0')
+      const both = theirs.replace('line 4', 'LINE 4')
+      await until(() => document.getText() === both && contentOf(name) === (isAside ? theirs : both)).catch(() => {
+        assert.deepEqual([document.getText(), contentOf(name)], [both, isAside ? theirs : both])
+      })
+      assert.ok(isWritten)
+    } finally {
+      late.dispose()
+    }
+  }
+})
+
 test('a text of 1 MiB, with 20 changes a second, loses neither these nor the edits of an agent', async () => {
   const lines = [...Array(16384).keys()].map(at => `line ${at} ${'x'.repeat(52)}\n`)
   const [document, shown] = await opened('large.txt', lines.join(''))
