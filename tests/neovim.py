@@ -108,7 +108,9 @@ class Neovim:
         """Wait until a Lua expression holds, and return its value."""
         end = time.monotonic() + SECONDS
         while not (value := self.lua(condition, *arguments)):
-            assert time.monotonic() < end, f"{condition} never was; said: {self.said()}"
+            if time.monotonic() > end:
+                messages = self.lua("vim.fn.execute('messages')")
+                raise AssertionError(f"{condition} never was; said: {self.said()}; messages: {messages}")
             time.sleep(0.005)
         return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -220,6 +221,96 @@ def test_the_log_grows_a_transaction_can_be_picked_and_an_autocommand_runs(
     vim.until("vim.bo.filetype == 'diff'")
     vim.lua("_G.choose_first = nil return true")
     assert {"-line 1", "+one"} <= set(vim.lines)
+
+
+# Neither plugin can be installed here. These stand-ins have the documented functions that pickers.lua calls,
+# and answer as a user who previews the first entry and takes it. They do not show that the real plugins do so.
+TELESCOPE = """
+local chosen
+local default = { replace = function(self, act) self.act = act end }
+local actions = { close = function() end, select_default = default }
+package.loaded['telescope.actions'] = actions
+package.loaded['telescope.actions.state'] = { get_selected_entry = function() return chosen end }
+package.loaded['telescope.config'] = { values = { generic_sorter = function() return {} end } }
+package.loaded['telescope.finders'] = { new_table = function(given) return given end }
+package.loaded['telescope.previewers'] = { new_buffer_previewer = function(given) return given end }
+package.loaded['telescope.pickers'] = { new = function(_, options)
+  return { find = function()
+    _G.title, _G.preview = options.prompt_title, vim.api.nvim_create_buf(false, true)
+    chosen = options.finder.entry_maker(options.finder.results[1])
+    _G.display = chosen.display
+    options.previewer.define_preview({ state = { bufnr = _G.preview } }, chosen)
+    assert(options.attach_mappings(1))
+    _G.take = default.act
+  end }
+end }
+return true
+"""
+FZF_LUA = """
+local base = {}
+base.__index = base
+function base:extend()
+  local class = setmetatable({ super = base }, base)
+  class.__index = class
+  return class
+end
+function base:new() return self end
+function base:get_tmp_buffer() return vim.api.nvim_create_buf(false, true) end
+function base:set_preview_buf(buf) _G.preview = buf end
+package.loaded['fzf-lua.previewer.builtin'] = { base = base }
+package.loaded['fzf-lua'] = { fzf_exec = function(lines, options)
+  _G.title, _G.display = options.prompt:gsub('> ', ''), lines[1]:match('\t(.*)')
+  options.previewer.new(setmetatable({}, options.previewer)):populate_preview_buf(lines[1])
+  _G.take = function() options.actions.default({ lines[1] }) end
+end }
+return true
+"""
+FORGET = """
+for name in pairs(package.loaded) do
+  if name:match('^telescope') or name:match('^fzf') then package.loaded[name] = nil end
+end
+return true
+"""
+
+
+@pytest.mark.parametrize("finder", ["telescope", "fzf-lua"])
+def test_transactions_sessions_and_proposals_are_picked_in_telescope_and_fzf_lua(
+    vim: Neovim, shared: Workplace, agent: Client, finder: str
+) -> None:
+    name = f"picked-{finder}.txt"
+    opened(vim, shared, name)
+    agent.apply([replace(name, "line 1\n", "one\n")], message="To be picked")
+    number = proposed(agent, [replace(name, "line 3\n", "three\n")])
+    vim.lua(TELESCOPE if finder == "telescope" else FZF_LUA)
+    try:
+        for pick, title, label, preview in (
+            ("log %", "Transactions", r"^ *\d+ .*claude/agent +To be picked$", "+one"),
+            ("proposals", "Proposals", r"^\d+ by claude/agent: Slow networks", "+three"),
+            ("sessions", "Sessions", r"^agent +connected +\d+ edits", "To be picked"),
+        ):
+            vim.lua("_G.take, _G.preview = nil, nil return true")
+            vim.command(f"Editd pick {pick}")
+            vim.until("_G.take ~= nil")
+            assert vim.lua("_G.title") == title
+            assert re.search(label, vim.lua("_G.display"))
+            seen = "table.concat(vim.api.nvim_buf_get_lines(_G.preview, 0, -1, false), '\\n')"
+            vim.until(f"{seen}:find(..., 1, true)", preview)
+            vim.lua("_G.take() return true")
+            if pick == "proposals":
+                vim.until(f"vim.fn.bufname() == 'editd://proposal/{number}/{name}'")
+                vim.command("tabclose")
+            else:
+                vim.until(f"vim.bo.filetype == '{'diff' if pick == 'log %' else 'editdlog'}'")
+                vim.command("close")
+    finally:
+        vim.lua(FORGET)
+        agent.proposal_withdraw(number)
+
+
+def test_a_wrong_list_is_refused_with_the_right_ones(vim: Neovim, shared: Workplace) -> None:
+    opened(vim, shared, "wrong.txt")
+    vim.command("Editd pick nothing")
+    assert vim.said() == ['editd: there is no "nothing". Use one of log, proposals, sessions']
 
 
 def test_the_mirror_is_a_repository_that_plugin_managers_take(tmp_path: Path) -> None:

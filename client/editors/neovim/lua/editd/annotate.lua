@@ -87,12 +87,6 @@ function M.toggle(buf, on)
 end
 
 buffers.on_settled(M.refresh)
-connection.on_event(function(daemon, event)
-  if event.event == 'connected' then
-    for _, buf in ipairs(buffers.all(daemon.root)) do
-      M.refresh(buf)
-    end
-  end
-end)
+buffers.on_connected(M.refresh)
 
 return M

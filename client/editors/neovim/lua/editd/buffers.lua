@@ -46,6 +46,17 @@ function M.on_settled(listener)
   listeners[#listeners + 1] = listener
 end
 
+--- Call `listener(buf)` for each buffer of a workspace whose daemon is connected, or connected again.
+function M.on_connected(listener)
+  connection.on_event(function(daemon, event)
+    if event.event == 'connected' then
+      for _, buf in ipairs(M.all(daemon.root)) do
+        listener(buf)
+      end
+    end
+  end)
+end
+
 local function notify(buf)
   for _, listener in ipairs(listeners) do
     listener(buf)

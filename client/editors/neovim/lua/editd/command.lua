@@ -2,6 +2,7 @@
 local buffers = require('editd.buffers')
 local connection = require('editd.connection')
 local hunks = require('editd.hunks')
+local pickers = require('editd.pickers')
 local review = require('editd.review')
 local tell = require('editd.tell')
 local unreviewed = require('editd.unreviewed')
@@ -77,7 +78,7 @@ function verbs.log(daemon, words)
       limit = tonumber(word)
     end
   end
-  views.log(daemon, limit or 50, path)
+  views.log(daemon, limit or 50, path and { path = path })
 end
 
 function verbs.show(daemon, words)
@@ -182,9 +183,20 @@ verbs['undo-hunk'] = function(daemon, _, bang)
   end
 end
 
---- Let the user choose a transaction, and show it.
+--- Let the user choose a transaction, a session or a proposal, and show it.
 function verbs.pick(daemon, words)
-  views.pick(daemon, words[1] == '%' and state_here() and state_here().path or nil)
+  local name, state = 'log', nil
+  for _, word in ipairs(words) do
+    if word ~= '%' then
+      name = word
+    else
+      state = state_here()
+      if not state then
+        return
+      end
+    end
+  end
+  pickers.pick(daemon, name, state and state.path)
 end
 
 function verbs.status(daemon)
@@ -224,7 +236,7 @@ local function seqs(daemon)
   return vim.tbl_map(tostring, found)
 end
 
-local arguments = { undo = seqs, show = seqs, diff = seqs, rollback = sessions }
+local arguments = { undo = seqs, show = seqs, diff = seqs, rollback = sessions, pick = pickers.names }
 
 --- Return the completions of the word under the cursor, from cached values, without a request.
 function M.complete(lead, line)

@@ -14,6 +14,7 @@ M.defaults = {
   private = { '.env*', '*.pem', '*.key', 'id_*', '*.kdbx' }, -- globs of names whose text is never shared
   wait_milliseconds = 1000, -- the longest wait of a :write for its answer, which may come later
   bytes_max = 4 * 1024 * 1024, -- larger files are left to Vim
+  picker = 'auto', -- 'telescope', 'fzf-lua' or 'select'; 'auto': the first that is installed
   annotate = {
     enabled = false, -- show the authors of recent changes, at the ends of lines
     others_only = true, -- no lines by this actor

@@ -129,12 +129,9 @@ connection.on_event(function(daemon, event)
         held[buf] = nil
       end
     end
-  elseif event.event == 'connected' then
-    for _, buf in ipairs(buffers.all(daemon.root)) do
-      M.update(buf)
-    end
   end
 end)
+buffers.on_connected(M.update)
 
 api.nvim_create_autocmd('OptionSet', {
   group = api.nvim_create_augroup('editd_holds', { clear = true }),

@@ -51,7 +51,7 @@ function M.decide(daemon, method, params, callback)
 end
 
 --- Call `callback` with the open proposals, the oldest first.
-local function open_proposals(daemon, callback)
+function M.open_proposals(daemon, callback)
   daemon:request('proposal.list', { limit = LIMIT }, function(err, result)
     local open = {}
     for _, proposal in ipairs(not err and result.proposals or {}) do
@@ -66,7 +66,8 @@ local function open_proposals(daemon, callback)
   end)
 end
 
-local function summary(proposal)
+--- Return a proposal in one line.
+function M.summary(proposal)
   local session = present(proposal.session)
   local who = proposal.actor .. (session and '/' .. session or '')
   local message = proposal.message ~= '' and ': ' .. proposal.message:gsub('\n.*', '') or ''
@@ -75,7 +76,7 @@ end
 
 --- Fill the quickfix list with the files of all open proposals. <CR> shows one side by side.
 function M.list(daemon)
-  open_proposals(daemon, function(err, open)
+  M.open_proposals(daemon, function(err, open)
     if err then
       tell.refusal(err)
       return
@@ -84,7 +85,7 @@ function M.list(daemon)
     listed = {}
     for _, proposal in ipairs(open) do
       for _, path in ipairs(proposal.paths) do
-        items[#items + 1] = { filename = daemon.root .. '/' .. path, lnum = 1, text = summary(proposal) }
+        items[#items + 1] = { filename = daemon.root .. '/' .. path, lnum = 1, text = M.summary(proposal) }
         listed[#listed + 1] = { daemon = daemon, number = proposal.proposal, path = path }
       end
     end
@@ -235,7 +236,7 @@ function M.next(daemon)
     show_file(view, view.index + 1)
     return
   end
-  open_proposals(daemon, function(err, open)
+  M.open_proposals(daemon, function(err, open)
     if err then
       tell.refusal(err)
       return
@@ -320,7 +321,7 @@ end
 
 connection.on_event(function(daemon, event)
   if event.event == 'connected' or event.event == 'proposal' then
-    open_proposals(daemon, function()
+    M.open_proposals(daemon, function()
       vim.cmd('redrawstatus!')
     end)
   end

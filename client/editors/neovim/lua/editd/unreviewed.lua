@@ -170,12 +170,6 @@ end
 
 api.nvim_set_hl(0, 'EditdUnreviewed', { default = true, link = 'DiffChange' })
 buffers.on_settled(M.refresh)
-connection.on_event(function(daemon, event)
-  if event.event == 'connected' then
-    for _, buf in ipairs(buffers.all(daemon.root)) do
-      M.refresh(buf)
-    end
-  end
-end)
+buffers.on_connected(M.refresh)
 
 return M

@@ -7,7 +7,7 @@ local M = {}
 
 local api = vim.api
 local present = connection.present
-local live = {} -- buffer number -> the log that it shows: daemon, limit, path
+local live = {} -- buffer number -> the log that it shows: daemon, limit, only
 
 --- Return a time of the wire in local time, to the minute.
 function M.clock(time)
@@ -65,7 +65,8 @@ local function summary(transaction)
   return table.concat(paths, ' ', 1, math.min(#paths, 3)) .. (#paths > 3 and ' …' or '')
 end
 
-local function log_line(transaction)
+--- Return a transaction in one line.
+function M.log_line(transaction)
   local undone = present(transaction.undone_by)
   local who = transaction.actor .. (present(transaction.session) and '/' .. transaction.session or '')
   local line = string.format('%5d  %s  %-8s %-20s %s', transaction.seq, M.clock(transaction.time), transaction.kind, who, summary(transaction))
@@ -83,18 +84,23 @@ local function wrap(daemon, callback)
 end
 
 local function log_lines(result, limit)
-  local lines = vim.tbl_map(log_line, result.transactions)
+  local lines = vim.tbl_map(M.log_line, result.transactions)
   if result.more then
     lines[#lines + 1] = '       … older ones: :Editd log ' .. limit * 4
   end
   return #lines > 0 and lines or { 'No transactions yet.' }
 end
 
---- Show the newest `limit` transactions, only of `path` if given. <CR> shows one, u undoes it.
-function M.log(daemon, limit, path)
-  daemon:request('log', { limit = limit, path = path }, wrap(daemon, function(result)
+--- Return the parameters of a log of the newest `limit` transactions, filtered by the parameters `only`.
+local function log_params(limit, only)
+  return vim.tbl_extend('force', { limit = limit }, only or {})
+end
+
+--- Show the newest `limit` transactions, filtered by the parameters `only`. <CR> shows one, u undoes it.
+function M.log(daemon, limit, only)
+  daemon:request('log', log_params(limit, only), wrap(daemon, function(result)
     local buf = M.show('log', log_lines(result, limit), 'editdlog')
-    live[buf] = { daemon = daemon, limit = limit, path = path }
+    live[buf] = { daemon = daemon, limit = limit, only = only }
     local function under_cursor(act)
       return function()
         local seq = tonumber(api.nvim_get_current_line():match('^%s*(%d+)'))
@@ -115,7 +121,7 @@ end
 
 --- Fill the log in `buf` again; the cursor stays on its transaction.
 local function follow(buf, log)
-  log.daemon:request('log', { limit = log.limit, path = log.path }, function(err, result)
+  log.daemon:request('log', log_params(log.limit, log.only), function(err, result)
     if err or not api.nvim_buf_is_loaded(buf) or live[buf] ~= log then
       return
     end
@@ -123,21 +129,6 @@ local function follow(buf, log)
     hunks.put(buf, log_lines(result, log.limit))
     vim.bo[buf].modifiable, vim.bo[buf].modified = false, false
   end)
-end
-
---- Let the user choose one of the newest transactions, only of `path` if given, and show it.
-function M.pick(daemon, path)
-  daemon:request('log', { limit = 200, path = path }, wrap(daemon, function(result)
-    vim.ui.select(result.transactions, {
-      prompt = 'Transactions:',
-      kind = 'editd_transaction',
-      format_item = log_line,
-    }, function(transaction)
-      if transaction then
-        M.transaction(daemon, transaction.seq)
-      end
-    end)
-  end))
 end
 
 connection.on_event(function(daemon, event)
@@ -157,7 +148,7 @@ end)
 function M.transaction(daemon, tx)
   daemon:request('show', { tx = tx }, wrap(daemon, function(result)
     local transaction = result.transaction
-    local lines = { log_line(transaction), '' }
+    local lines = { M.log_line(transaction), '' }
     vim.list_extend(lines, vim.split(present(result.diff) or '', '\n'))
     local buf = M.show('show/' .. transaction.seq, lines, 'diff')
     vim.b[buf].editd_root = daemon.root
