@@ -3,7 +3,7 @@
 ;;; Commentary:
 
 ;; Run by test_emacs.py, in one batch Emacs: each test is a claim.  The workspace is
-;; EDITD_TEST_ROOT, `editctl' is EDITD_TEST_PYTHON with -m editd_client.  `theirs' is
+;; EDITD_TEST_ROOT, and EDITD_TEST_OWN_ROOT one whose reviewers have a socket of their own.  `editctl' is EDITD_TEST_PYTHON with -m editd_client.  `theirs' is
 ;; another client of the same daemon, and `outside' a program that knows of none.
 
 ;;; Code:
@@ -897,6 +897,28 @@
       (should (string-match-p "^-b$" (buffer-string)))
       (editd-reject ""))
     (should (equal (car (state-of number)) "rejected"))))
+
+(ert-deftest proposals-are-decided-at-the-reviewers-own-socket ()
+  (let* ((tests-root (file-name-as-directory (getenv "EDITD_TEST_OWN_ROOT")))
+         (default-directory tests-root)
+         (tests-their-connection nil)
+         (file (tests-file "a\nb\nc\n"))
+         (number (proposed file '("b\n" . "B\n"))))
+    (unwind-protect
+        (progn
+          (should (plist-get (editd--refusal-data
+                              (should-error (editd--request 'proposal.reject (list :proposal number))
+                                            :type 'editd-refused))
+                             :review_socket))
+          (reviewing number (editd-approve "By the door for reviewers"))
+          (should (equal (holds file) "a\nB\nc\n"))
+          (should (equal (state-of number) '("landed" . "By the door for reviewers")))
+          (let ((decision (aref (plist-get (their 'proposal.get (list :proposal number)) :decisions) 0)))
+            (should (equal (plist-get (plist-get decision :by) :via) "review socket")))
+          (setq number (proposed file '("c\n" . "C\n")))
+          (reviewing number (editd-reject "Not this one"))
+          (should (equal (state-of number) '("rejected" . "Not this one"))))
+      (jsonrpc-shutdown tests-their-connection))))
 
 ;;; When the daemon does not play along
 

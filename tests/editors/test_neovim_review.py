@@ -223,8 +223,8 @@ def test_the_log_grows_a_transaction_can_be_picked_and_an_autocommand_runs(
     assert {"-line 1", "+one"} <= set(vim.lines)
 
 
-# Neither plugin can be installed here. These stand-ins have the documented functions that pickers.lua calls,
-# and answer as a user who previews the first entry and takes it. They do not show that the real plugins do so.
+# Neither plugin can be installed here. These stand-ins have the documented functions that pickers.lua calls.
+# They answer as a user who previews the first entry and takes it. What the real plugins do is not tested.
 TELESCOPE = """
 local chosen
 local default = { replace = function(self, act) self.act = act end }
