@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from crash_checks import child
 from editd_client.errors import EditdError, Unreachable
 from hosts import bare_repository, exchange, name_host
 from log_checker import Acknowledged, check_log, objects_of
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, BriefTransaction, Replace, Write
     from editd_client.client import Client
@@ -45,7 +46,7 @@ SECRET_FILE, SECRET = ".env", "this stays on its host"
 HOSTS = (3, 4, 3, 5, 3, 6)  # of the runs, in turn; copies come to them
 HOSTS_MAX = 8
 COPIES_MAX = 2  # of state folders, in a run
-DISTURBED_SHARE = 0.045  # of the requests
+DISTURBED_SHARE = 0.055  # of the requests
 DEEDS = {"kill": 12, "kill exchange": 3, "cut": 3, "pause": 2, "no server": 3, "copy": 1}
 REST_SECONDS_MAX = 0.01  # between two requests
 KILL_SECONDS_MAX = 0.06  # until a kill, while requests go on
@@ -175,7 +176,7 @@ class Run:
         if drawn.random() < 0.05:
             edits.append(write(SECRET_FILE, f"{SECRET}: {drawn.getrandbits(48):x}\n"))
         request_id = f"{drawn.getrandbits(64):x}"
-        made = self._sent(host, lambda: host.client.apply(edits, request_id=request_id))
+        made = self._sent(host, lambda: host.client.apply(edits, request_id=request_id, on_stale="merge"))
         if made is not None:
             self.acknowledged.append(Acknowledged(host.name, made.id, made.seq, added, removed))
 
@@ -268,19 +269,10 @@ class Run:
 
 def kill_exchange(host: Host) -> None:
     """Kill the process of the exchange with the git that it has called, if there is one."""
-    assert host.place.process is not None
-    for pid in children(host.place.process.pid):
-        with contextlib.suppress(OSError):
-            if b"exchange_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.killpg(pid, signal.SIGKILL)
-
-
-def children(pid: int) -> Iterator[int]:
-    """Yield the child processes of a process."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                yield int(stat.parent.name)
+    pid = child(host.place, "editd.remote.exchange_worker")
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def use_faulty_git(host: Host) -> None:
