@@ -93,6 +93,14 @@ def surveyor(place: Workplace) -> int:
     return found
 
 
+def is_over(pid: int) -> bool:
+    """Return whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def kill_child(place: Workplace, pid: int) -> None:
     """Kill a child of the daemon, and wait until the daemon has noticed it."""
     os.kill(pid, signal.SIGKILL)

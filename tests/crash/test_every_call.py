@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from crash_checks import PATIENCE_SECONDS, packer, wait_until
+from crash_checks import PATIENCE_SECONDS, is_over, packer, wait_until
 from editd.store.pack_worker import PACKS_MAX
 from injection import Call, attached
 from kill_chain import (
@@ -206,10 +206,3 @@ def kill_daemon_while_packing(chain: Chain, call: Call) -> None:
         verify_whole(chain, TEN, tag, expected, head)
         wait_until(lambda: is_over(pid), "the old packing process does not end")
     verify_whole(chain, TEN, tag, expected, head)
-
-
-def is_over(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
