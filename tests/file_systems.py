@@ -217,7 +217,7 @@ def serve(backing: str, where: str, kind: str) -> None:
         listxattr = getxattr = setxattr = removexattr = None  # pyright: ignore[reportAssignmentType]
 
     mfusepy.FUSE(
-        Folding(), where, foreground=True, nothreads=True, use_ino=True, allow_other=True,
+        Folding(), where, foreground=True, nothreads=True, use_ino=True, allow_other=True, hard_remove=True,
         entry_timeout=0, attr_timeout=0, negative_timeout=0, default_permissions=True,
     )  # fmt: skip
 

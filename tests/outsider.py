@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SIZE = 64
 KEPT_MAX = 16
+OPEN_TRIES = 100
 AT_FDCWD = -100
 rename = ctypes.CDLL(None).renameat2
 
@@ -58,7 +59,7 @@ class InPlace:
 
     def write(self, path: str, content: bytes) -> str:
         """Return the version that this replaced, if it was one of ours, else nothing."""
-        descriptor = os.open(path, self.flags)
+        descriptor = self.open(path)
         time.sleep(random.uniform(0, self.seconds))
         os.pwrite(descriptor, content, 0)
         os.ftruncate(descriptor, len(content))
@@ -71,6 +72,13 @@ class InPlace:
         if len(self.written) > KEPT_MAX:
             os.close(self.written.pop(next(iter(self.written)))[0])
         return replaced
+
+    def open(self, path: str) -> int:
+        """Open the file. FUSE says ENOENT if the file that it found has been removed by then."""
+        for _ in range(OPEN_TRIES):
+            with suppress(FileNotFoundError):
+                return os.open(path, self.flags)
+        return os.open(path, self.flags)
 
 
 KINDS = ("save", "truncate", "overwrite", "hold")

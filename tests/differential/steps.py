@@ -31,6 +31,7 @@ FILTERED = (*UNDOABLE, "outside")
 KILL_SECONDS_MAX = 0.006  # after a request is sent
 EDITS_MAX = 3
 BESIDE_SECONDS = 60.0
+RECENT_SECONDS = 500.0  # less than those in which another program's change makes a command's one doubtful
 
 Undone = dict[int, frozenset[str]]
 """Each transaction that is to be undone, newest first, with the paths of it that are."""
@@ -71,6 +72,7 @@ class Steps:
     draw: Drawing
     chance: Random
     staged: list[Staged] = field(default_factory=list)
+    recent_until: float = field(default_factory=lambda: time.monotonic() + RECENT_SECONDS)
 
     def take(self, kind: str, chance: Random) -> None:
         self.chance, self.draw = chance, Drawing(chance)
@@ -423,11 +425,42 @@ class Steps:
         head = self.world.history.head
         since = self.draw.one([None, max(0, head - 5), self.chance.randint(0, head)])
         force = self.draw.rarely()
-        self.world.note(f"{actor}: rollback {session} since {since}{' by force' if force else ''}")
+        is_all = time.monotonic() > self.recent_until or self.draw.rarely()
+        how = f"{' by force' if force else ''}{' with changes by time' if is_all else ''}"
+        self.world.note(f"{actor}: rollback {session} since {since}{how}")
+        choose = self.newest if is_all else self.without_doubtful
         self.take_back(
-            "rollback", actor, lambda: self.newest(ROLLED_BACK, session, None, since or 0),
-            lambda **more: actor.client.rollback(session, since=since, **more), force=force,
+            "rollback", actor, lambda: choose(ROLLED_BACK, session, None, since or 0),
+            lambda **more: actor.client.rollback(session, since=since, include_by_time=is_all, **more),
+            force=force,
         )  # fmt: skip
+
+    def without_doubtful(
+        self, kinds: Collection[str], session: str, count: int | None, since: int = 0
+    ) -> Undone:
+        """Return what `newest` does without the changes of commands that may be another program's."""
+        steps = self.world.history.steps
+        chosen: Undone = {}
+        for seq, paths in self.newest(kinds, session, count, since).items():
+            doubtful = {path for path in paths if self.may_be_anothers(seq, path)}
+            if doubtful & steps[seq].mingled:
+                raise Unforeseen
+            if paths - doubtful:
+                chosen[seq] = paths - doubtful
+        if not chosen:
+            raise No("nothing_to_undo")
+        return chosen
+
+    def may_be_anothers(self, seq: int, path: str) -> bool:
+        """Return whether it is a command's change of a file that only others had written so far."""
+        steps = self.world.history.steps
+        if steps[seq].kind != "exec":
+            return False
+        touching = {n: step for n, step in enumerate(steps) if n not in (0, seq) and path in step.after}
+        own = [step for step in touching.values() if step.session == steps[seq].session]
+        if any(step.kind != "exec" for step in own):
+            return False
+        return any(n < seq and step.session != steps[seq].session for n, step in touching.items())
 
     def take_back(
         self,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import unicodedata
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +18,8 @@ from editd.system.filesystem import open_folder
 from editd.system.folded_names import folding_of
 from editd.wire.messages import Delete, Move, Patch, Scope, Tool
 from editd_client.errors import EditdError, Unreachable
+from every_method import FOUND, METHODS
+from outside import asked
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form", "casefold":
 KINDS = pytest.mark.parametrize(
     "kind", ["exfat", "apfs", in_the_long_form("form"), in_the_long_form("casefold")]
 )
+SPELLINGS = 10
 NAME = "Readme é"  # it has another spelling on each of them
 
 
@@ -152,6 +158,45 @@ def test_protect_leases_and_scopes_hold_for_every_spelling(folded: Workplace, ki
         client.lease_release(lease.lease, force=True)
         client.apply([write(respelled(kind, "Fé"), "two\n")], session="bound")
         assert (place.root / "Fé").read_bytes() == b"two\n"
+
+
+def spelled_at_random(kind: str, text: str, chance: random.Random) -> str:
+    """Return one of the spellings that the file system takes for this path."""
+    if "form" in IGNORES[kind]:
+        text = unicodedata.normalize(chance.choice(["NFC", "NFD"]), text)
+    if "case" in IGNORES[kind]:
+        text = "".join(chance.choice([one, one.swapcase()]) for one in text)
+    if kind == "casefold" and chance.random() < 0.5:
+        at = chance.randrange(1, len(text))
+        text = f"{text[:at]}\u200b{text[at:]}"
+    return text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@KINDS
+def test_no_method_evades_protect_or_a_lease_by_a_spelling(folded: Workplace, kind: str) -> None:
+    place, chance = folded, random.Random(kind)
+    config = place.folder / "config/editd/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('protect = ["Secreté/**"]\n')
+    place.write({"Secreté/Fé": f"{FOUND}\n", "Leaséd/Fé": f"{FOUND}\n", "plain": f"{FOUND}\nplain\n"})
+    codes: Counter[str | None] = Counter()
+    with place.start() as client:
+        client.settle()
+        client.session_open("owner")
+        client.lease_acquire(["Leaséd/**"], 3600, session="owner")
+        before = place.files()
+        for path in [f"{folder}/{name}" for folder in ("Secreté", "Leaséd") for name in ("Fé", "newé")]:
+            for _ in range(SPELLINGS):
+                spelling = spelled_at_random(kind, path, chance)
+                for name, method in METHODS.items():
+                    code, told = asked(partial(method, client, str(place.root), spelling))
+                    codes[code] += 1
+                    assert place.files() == before, (name, spelling, told)
+        assert client.check().problems == []
+    print(f"{kind}: {sum(codes.values())} calls, {dict(codes)}")
+    assert min(codes["path_protected"], codes["leased"]) > SPELLINGS * len(METHODS) // 2
 
 
 @KINDS
