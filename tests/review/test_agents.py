@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,13 +60,42 @@ def test_each_session_says_what_it_does_and_the_one_that_waits_comes_first(
         assert totals(agents.rows) == (2, 1)
         asking.start()
         until = time.monotonic() + 5
-        while fetched(author).rows[0].doing != "review":
+        while (row := fetched(author).rows[0]).doing != "review":
             assert time.monotonic() < until, "it never waits"
+        created = author.proposal_get(1).created
+        assert (row.what, row.since) == ("P1", datetime.fromisoformat(created))
+        assert writer.since is not None
+        assert writer.since.isoformat() < created
         author.hello("ann")
         author.proposal_comment(1, "wait")
         second.proposal_withdraw(1)
         asking.join()
     assert not any(row.needs_reviewer for row in fetched(author).rows)
+
+
+def test_a_session_that_waits_for_a_lease_names_its_holder_and_the_time(
+    author: Client, place: Workplace
+) -> None:
+    author.session_open("holder")
+    author.lease_acquire(["src/**", "docs/**"], 60)
+    with place.client() as other, place.client() as waiting:
+        other.session_open("bystander")
+        other.lease_acquire(["web/**"], 60)
+        waiting.session_open("waiting")
+        before = author.log(limit=1).transactions[0].time
+        asking = threading.Thread(target=lambda: waiting.lease_acquire(["src/a", "c"], 60, wait=20))
+        asking.start()
+        until = time.monotonic() + 5
+        while (row := next(one for one in fetched(author).rows if one.name == "waiting")).doing != "lease":
+            assert time.monotonic() < until, "it never waits"
+        assert row.what == "src/a c of holder"
+        assert row.since is not None
+        assert row.since.isoformat() > before
+        for lease in author.lease_list().leases:
+            if lease.session == "holder":
+                author.lease_release(lease.lease)
+        asking.join()
+    assert next(one for one in fetched(author).rows if one.name == "waiting").since is None
 
 
 def test_the_cursor_stays_on_its_session_and_leases_have_their_holder(

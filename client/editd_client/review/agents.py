@@ -44,6 +44,7 @@ class AgentRow:
     actor: str
     doing: Doing
     what: str  # the command, the proposals or the leases that it is about
+    since: datetime | None  # when it began to wait, or the command to run
     last_seq: int | None
     last_time: datetime | None
     edits: int
@@ -66,6 +67,9 @@ class AgentRow:
             actor=entry.actor or "",
             doing=doing,
             what=what,
+            since=None
+            if activity is None or activity.since is None
+            else datetime.fromisoformat(activity.since),
             last_seq=None if last is None else last.seq,
             last_time=datetime.fromisoformat(entry.used if last is None else last.time),
             edits=0 if activity is None else activity.edits,
@@ -83,7 +87,7 @@ class AgentRow:
         """Return the row of the other programs, by the number of their transactions and the newest one."""
         last = result.transactions[0] if result.transactions else None
         return cls(
-            name=OUTSIDE, actor=OUTSIDE, doing="outside", what="other programs",
+            name=OUTSIDE, actor=OUTSIDE, doing="outside", what="other programs", since=None,
             last_seq=None if last is None else last.seq,
             last_time=None if last is None else datetime.fromisoformat(last.time),
             edits=count, undone=0, added=None, deleted=None, proposals=(), leases=(),
@@ -110,7 +114,8 @@ def _doing(entry: SessionEntry, activity: SessionActivity | None) -> tuple[Doing
     if activity is not None and activity.waits_for == "review":
         return "review", " ".join(f"P{number}" for number in activity.proposals)
     if activity is not None and activity.waits_for == "lease":
-        return "lease", ""
+        holders = f" of {', '.join(activity.holders)}" if activity.holders else ""
+        return "lease", " ".join(activity.wants) + holders
     if activity is not None and activity.running:
         return "command", activity.running[-1]
     return ("connected", "") if entry.connections else ("idle", "")

@@ -157,7 +157,7 @@ class AgentsView:
         sign, words, look = activity(row)
         actor = f" · {plain(row.actor)}" if row.actor not in ("", row.name) else ""
         yield Line((TextSpan(f" {plain(row.name)}", "title"), TextSpan(actor, "dim")))
-        yield Line((TextSpan(f"   {sign} {words}", look),))
+        yield Line((TextSpan(f"   {sign} {words} {self.desk.clock.age(row.since)}", look),))
         if row.proposals:
             names = ", ".join(f"P{number}" for number in row.proposals)
             yield Line((TextSpan(f"   open: {names}", "warning"),))

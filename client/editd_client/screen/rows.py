@@ -129,7 +129,7 @@ def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) ->
 
 DOES: dict[Doing, tuple[str, str, Look]] = {  # the sign, the words, and their look
     "review": ("◆", "waits for you: {}", "warning"),
-    "lease": ("⧗", "waits for a lease", "warning"),
+    "lease": ("⧗", "waits for the lease on {}", "warning"),
     "command": ("▶", "runs {}", "good"),
     "connected": ("·", "connected", ""),
     "idle": ("·", "not connected", "dim"),
@@ -150,6 +150,7 @@ def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     """Return the row of a session: its name, its activity, its newest transaction and its size."""
     width = drawing.width
     sign, what, look = activity(row)
+    what = f"{what} {drawing.clock.age(row.since)}".rstrip()
     spans = [_cursor(drawing), TextSpan(fitted(plain(row.name), 12 if width >= 40 else 11) + " ")]
     if drawing.has_second:
         return Line(tuple(cut((*spans, TextSpan(f"{sign} {what}", look)), width)))

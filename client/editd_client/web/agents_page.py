@@ -26,15 +26,15 @@ from editd_client.web.layout import (
 from editd_client.web.markup import Html, element, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import GrantEntry, LeaseEntry, PauseAction, PublishResult
     from editd_client.review.agents import AgentRow, Agents
     from editd_client.review.timeline import TimelineRow
 
 DOES = {
-    "review": "waits for you:", "lease": "waits for a lease", "command": "runs", "connected": "is connected",
-    "idle": "is idle", "closed": "is closed", "outside": "",
+    "review": "waits for you:", "lease": "waits for the lease on", "command": "runs",
+    "connected": "is connected", "idle": "is idle", "closed": "is closed", "outside": "",
 }  # fmt: skip
 NEWEST = 5  # transactions of the selected session
 FILES_MAX = 1000  # of a commit, in its preview
@@ -82,9 +82,7 @@ def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
         element("b", row.name, class_="undone" if row.is_closed else None),
         element(
             "span",
-            element(
-                "span", f"{DOES[row.doing]} {row.what}".strip(), class_="warn" if row.needs_reviewer else None
-            ),
+            element("span", *_doing(row), class_="warn" if row.needs_reviewer else None),
             meta(last, f" · {counted(row.edits, 'edit')}{undone} "),
             line_counts(row.added, row.deleted),
             element("span", " paused", class_="warn") if row.pause is not None else None,
@@ -92,6 +90,13 @@ def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
         ),
         is_selected=is_selected,
     )
+
+
+def _doing(row: AgentRow) -> Iterator[Html | str]:
+    """Yield what a session does, and since when."""
+    yield f"{DOES[row.doing]} {row.what}".strip()
+    if row.since is not None:
+        yield joined(" since ", moment(row.since.isoformat()))
 
 
 def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
@@ -103,7 +108,7 @@ def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
         element("h2", row.name),
         element(
             "p",
-            f"{row.actor} {DOES[row.doing]} {row.what} · " if not is_outside else None,
+            [f"{row.actor} ", *_doing(row), " · "] if not is_outside else None,
             f"{row.edits - row.undone} in force, {row.undone} undone · " if not is_outside else None,
             element("a", "its timeline", href=timeline_path(query)),
             [" · ", element("a", "unreviewed", href=timeline_path(replace(query, is_unreviewed=True)))]

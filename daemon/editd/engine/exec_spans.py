@@ -63,6 +63,7 @@ class ExecSpan(OpenItem):
     ends_us: int | None = None  # it ends by itself at this time
     process: tuple[int, int] | None = None  # it ends with this one: its pid and its start, from /proc
     head: int = 0  # the newest transaction at its beginning
+    since_us: int = 0  # the time of its beginning
     how: str = "still running"  # the result of the command, for the message
     seqs: list[int] = field(default_factory=list)  # the transactions that were attributed to it
 

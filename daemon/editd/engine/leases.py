@@ -42,6 +42,7 @@ class LeaseRequest(Struct, eq=False):
     ttl: float
     ended: Callable[[Lease | Refused], None]  # called with the lease or the refusal
     is_of_name: bool = False  # nobody opened the session
+    since_us: int = 0  # the time of the request
 
 
 class Leases:
@@ -72,10 +73,11 @@ class Leases:
         ended: Callable[[Lease | Refused], None],
         *,
         is_of_name: bool = False,
+        now_us: int = 0,
     ) -> LeaseRequest:
         """Queue a request. `grant_waiting` calls `ended` when the paths are free."""
         _check(paths, ttl)
-        wait = LeaseRequest(session, paths, ttl, ended, is_of_name)
+        wait = LeaseRequest(session, paths, ttl, ended, is_of_name, now_us)
         self._waiting.append(wait)
         return wait
 
@@ -86,9 +88,20 @@ class Leases:
         self._waiting.remove(wait)
         return True
 
-    def is_waiting(self, session: str) -> bool:
-        """Return whether a request of the session waits for a lease."""
-        return any(wait.session == session for wait in self._waiting)
+    def waiting_of(self, session: str) -> LeaseRequest | None:
+        """Return the oldest request of the session that waits for a lease."""
+        return next((wait for wait in self._waiting if wait.session == session), None)
+
+    def holders(self, wait: LeaseRequest) -> list[str]:
+        """Return the sessions with a lease in the way of a request."""
+        meter = Meter()
+        return sorted(
+            {
+                lease.session
+                for lease in self.held.values()
+                if lease.session != wait.session and exclude_each_other(lease.paths, wait.paths, meter)
+            }
+        )
 
     def grant_waiting(self, now_us: int) -> list[Lease]:
         """Grant queued requests whose paths are free, in order. Return the granted leases.

@@ -1224,6 +1224,9 @@ class SessionActivity(Result):
     leases: list[str]
     running: list[str]  # commands between `exec.begin` and `exec.end`
     waits_for: Literal["review", "lease"] | None
+    since: str | None = None  # of that, otherwise of the newest command
+    wants: list[str] = []  # the paths of the lease that it waits for
+    holders: list[str] = []  # the sessions that hold a lease of these
 
 
 class PauseEntry(Result):

@@ -115,9 +115,9 @@ class ExecMethods:
     def recorded(self, transaction: Transaction) -> None:
         self._spans.recorded(transaction)
 
-    def running(self, session: str) -> list[str]:
-        """Return the commands that run in a session."""
-        return [span.command for span in self._spans.open.values() if span.session == session]
+    def running(self, session: str) -> list[ExecSpan]:
+        """Return the commands that run in a session, the newest last."""
+        return [span for span in self._spans.open.values() if span.session == session]
 
     def agents(self) -> list[messages.AgentEntry]:
         """Return the agents that tell about themselves, the last heard first."""
@@ -140,7 +140,7 @@ class ExecMethods:
             raise InvalidParams("`whole` names a path that `paths` does not.", hint="Put it into both.")
         paths = None if params.paths is None else frozenset((*places, *places.values()))
         span = new_span(caller.number, reader, actor, session, params.command, paths, params.key)
-        span.ends_us = self._end_us(params)
+        span.since_us, span.ends_us = self._guard.clock.now_us(), self._end_us(params)
         span.process = None if params.pid is None else _process(params.pid)
         wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
         if params.key is not None:

@@ -260,7 +260,11 @@ def _activity(services: Services, entry: messages.SessionEntry) -> messages.Sess
     newest = index.log(LogQuery(sessions=(name,)), 1)
     edits = LogQuery(sessions=(name,), kinds=("edit", "exec"))
     proposals = services.proposals.open_of(name)
-    waits: Literal["review", "lease"] | None = "lease" if services.guard.leases.is_waiting(name) else None
+    running, wait = services.spans.running(name), services.guard.leases.waiting_of(name)
+    waits: Literal["review", "lease"] | None = None if wait is None else "lease"
+    since = running[-1].since_us if running else None
+    since = since if wait is None else wait.since_us
+    reviewed_since = services.proposals.waited_since(proposals)
     return messages.SessionActivity(
         last=_last(newest[0]) if newest else None,
         edits=index.count_matching(edits),
@@ -269,9 +273,16 @@ def _activity(services: Services, entry: messages.SessionEntry) -> messages.Sess
         deleted=entry.removed if isinstance(entry.removed, int) else None,
         proposals=proposals,
         leases=[lease.id for lease in services.guard.leases if lease.session == name],
-        running=services.spans.running(name),
-        waits_for="review" if services.proposals.is_waited_for(proposals) else waits,
+        running=[span.command for span in running],
+        waits_for=waits if reviewed_since is None else "review",
+        since=_time(since if reviewed_since is None else reviewed_since),
+        wants=[] if wait is None else [glob.text for glob in wait.paths],
+        holders=[] if wait is None else services.guard.leases.holders(wait),
     )
+
+
+def _time(time_us: int | None) -> str | None:
+    return None if time_us is None else rfc3339(time_us)
 
 
 def _last(newest: Transaction) -> messages.LastTransaction:

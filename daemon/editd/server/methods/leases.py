@@ -111,7 +111,8 @@ class LeaseMethods:
                 waiting.call.reply(self._granted(result))
 
         is_of_name = self._guard.sessions.get(session) is None
-        wait = self._leases.wait(session, paths, ttl, ended, is_of_name=is_of_name)
+        now_us = self._clock.now_us()
+        wait = self._leases.wait(session, paths, ttl, ended, is_of_name=is_of_name, now_us=now_us)
         timer = self._loop.call_later(seconds, lambda: self._queue.when_idle(lambda: self._give_up(wait)))
         waiting = self._waiting[wait] = WaitingLease(caller, timer)
         if not self._is_looking:

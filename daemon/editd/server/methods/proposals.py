@@ -187,9 +187,13 @@ class ProposalMethods:
             int(one.number) for one in self._proposals.waiting() if one.authorship.session == session
         )
 
-    def is_waited_for(self, numbers: Sequence[int]) -> bool:
-        """Return whether a request waits for the decision about one of them."""
-        return any(number in self._waiting for number in numbers)
+    def waited_since(self, numbers: Sequence[int]) -> int | None:
+        """Return the time of the oldest of them whose decision a request waits for; None if none is."""
+        waited = (number for number in numbers if number in self._waiting)
+        return min(
+            (self._proposals.get(convert.proposal_number(number)).created_us for number in waited),
+            default=None,
+        )
 
     def answer_of(self, outcome: Outcome, answer: messages.Message, caller: ClientState) -> messages.Message:
         """Add to the answer of an edit the proposal that it became."""
