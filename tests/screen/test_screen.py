@@ -502,7 +502,7 @@ def test_a_filter_has_the_refusals_that_match_it(place: Workplace, author: Clien
 
     async def steps(seen: Seen) -> None:
         def rows() -> list[str]:
-            return [line for line in seen.lines[1:8] if "kept" in line or "refused" in line]
+            return [line for line in seen.lines[1:8] if "kept" in line or "   ! " in line]
 
         async def filtered(text: str) -> None:
             await seen.press("2", "esc", "/")
@@ -518,6 +518,9 @@ def test_a_filter_has_the_refusals_that_match_it(place: Workplace, author: Clien
         with pytest.raises(EditdError):
             author.apply([replace("kept", "nothing like that", "x")])
         await seen.until(lambda: "no_match kept" in rows()[0])
+        await seen.pilot.resize_terminal(59, 24)
+        await seen.until(lambda: "lucky     no_match kept" in rows()[0])
+        await seen.pilot.resize_terminal(80, 24)
         await filtered("session:unlucky")  # which has no transaction
         await seen.until("apply of unlucky was refused")
         assert rows()[0].startswith("▌     !")

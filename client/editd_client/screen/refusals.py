@@ -8,7 +8,7 @@ from editd_client import requests
 from editd_client.review.refusal_rows import REFUSALS_MAX
 from editd_client.review.timeline import RefusalRow
 from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped
-from editd_client.screen.rows import CURSOR, Drawing
+from editd_client.screen.rows import CURSOR, TIME_COLUMNS_MIN, Drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def refusal_line(one: RefusalRow, drawing: Drawing) -> Line:
     """Return the row of a refusal in the timeline."""
     sign = CURSOR if drawing.is_cursor else " "
-    spans = [TextSpan(sign, "key"), *_spans(one, drawing.clock)]
+    is_narrow = drawing.width < TIME_COLUMNS_MIN
+    spans = [TextSpan(sign, "key"), *_spans(one, drawing.clock, is_narrow=is_narrow)]
     return Line(tuple(spans))
 
 
@@ -41,10 +42,12 @@ def refusal_lines(one: RefusalRow, clock: ScreenClock) -> Iterator[Line]:
     yield Line((TextSpan(f"     {plain(one.text)}", "dim"),))
 
 
-def _spans(one: RefusalRow, clock: ScreenClock) -> Iterator[TextSpan]:
+def _spans(one: RefusalRow, clock: ScreenClock, *, is_narrow: bool = False) -> Iterator[TextSpan]:
+    time = clock.time_of_day(one.time)
     yield TextSpan("     ! ", "bad")
-    yield TextSpan(f"{clock.time_of_day(one.time):<8} ", "dim")
-    yield TextSpan("refused  ", "bad")
+    yield TextSpan(f"{time[:5]} " if is_narrow else f"{time:<8} ", "dim")
+    if not is_narrow:
+        yield TextSpan("refused  ", "bad")
     yield TextSpan(fitted(plain(one.who), 9) + " ")
     yield TextSpan(f"{one.error} ", "bad")
     yield TextSpan(" ".join(map(plain, one.paths[:3])) + (" …" if len(one.paths) > 3 else ""))
