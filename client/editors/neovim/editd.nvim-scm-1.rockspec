@@ -2,7 +2,7 @@ rockspec_format = "3.0"
 package = "editd.nvim"
 version = "scm-1"
 source = {
-  url = "git+https://example.invalid/editd.nvim.git",
+  url = "git+https://example.invalid/editd.nvim",
 }
 description = {
   summary = "Saves through editd, and buffers that follow their files",
