@@ -180,7 +180,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 def test_in_vscode(name: str, results: dict[str, str]) -> None:
     assert results.get(name, "it did not run") == ""

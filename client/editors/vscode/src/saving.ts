@@ -54,6 +54,8 @@ interface Save {
   left: number
   /** VS Code makes the edits, however late. It drops those for an older text of the document. */
   readonly isSent: boolean
+  /** It is not a save of this extension, so that the document is to be saved with its own text. */
+  isWanted?: boolean
   /** The text after the edits: the file's, unless a key was pressed in the moment before. Undefined: they were not made. */
   applied?: string
   /** The selections in `sent`, as offsets, of each editor that shows the document. */
@@ -123,8 +125,10 @@ export class Saving implements vscode.Disposable {
     this.rebases.set(document, disk)
     const hasSaved = await this.saveOurselves(document)
     const isPending = this.rebases.delete(document)
-    // Otherwise another save has taken the edits, and VS Code has refused ours: the edits are still to come.
-    if (!hasSaved && !isPending && this.saves.get(document)?.applied !== undefined) await this.settle(document, false)
+    const save = this.saves.get(document)
+    if (hasSaved || isPending || save === undefined) return
+    if (save.applied !== undefined) await this.settle(document, false)
+    else save.isWanted = true // another save has taken the edits, which are still to come, and VS Code has refused ours
   }
 
   dispose(): void {
@@ -335,7 +339,8 @@ export class Saving implements vscode.Disposable {
     if (this.settlements.get(document) === settlement) this.settlements.delete(document)
     const isDone = save.applied !== undefined || hasSaved
     if (!document.isDirty) return
-    if (save.isAside) await (isDone ? this.follow(tracked) : this.repeat(document, save, () => this.follow(tracked)))
+    if (save.isWanted) await this.repeat(document, save, () => this.saveAgain(tracked))
+    else if (save.isAside) await (isDone ? this.follow(tracked) : this.repeat(document, save, () => this.follow(tracked)))
     else if (!hasSaved || save.applied !== save.file.text) await this.repeat(document, save, () => this.saveAgain(tracked))
   }
 

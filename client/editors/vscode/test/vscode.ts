@@ -256,11 +256,13 @@ test('a merge into an unsaved document leaves the cursor at its text, and loses 
 })
 
 test('a shell that writes just before the save is merged', async () => {
-  const [document, shown] = await opened('shell.txt')
-  await type(shown, 'mine\n')
-  writeFileSync(fileOf('shell.txt'), 'shell\n' + TEN)
-  assert.ok(await document.save())
-  assert.equal(contentOf('shell.txt'), 'shell\n' + TEN + 'mine\n')
+  await withSetting('editd.merge', 'ask', async () => {
+    const [document, shown] = await opened('shell.txt')
+    await type(shown, 'mine\n')
+    writeFileSync(fileOf('shell.txt'), 'shell\n' + TEN)
+    assert.ok(await document.save())
+    assert.equal(contentOf('shell.txt'), 'shell\n' + TEN + 'mine\n')
+  })
 })
 
 test('another extension that edits in its own onWillSave after this one is saved as well', async () => {
