@@ -123,9 +123,15 @@ def test_a_connection_starts_daemons_and_repeats_safe_requests(tmp_path: Path) -
     assert done.returncode == 0, done.stdout
 
 
+def chosen(session: pytest.Session) -> str:
+    """Return an expression that matches the chosen tests of `vscode.ts`."""
+    names = {item.callspec.params.get("name") for item in session.items if hasattr(item, "callspec")}
+    return "^(" + "|".join(re.escape(name) for name in NAMES if name in names) + ")$"
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the failure of each test in VS Code, or an empty text.
+def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the failure of each chosen test in VS Code, or an empty text.
 
     The extension is the packaged one. The first window does not trust its folder, the second has two
     repositories and a folder without one.
@@ -160,7 +166,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         set_pin(place)
         place.start().close()
         server = vscode.Server(
-            place.folder / "vscode", {**place.environment, "PATH": environment(place)["PATH"]}
+            place.folder / "vscode",
+            place.environment
+            | {"PATH": environment(place)["PATH"], "EDITD_TEST_ONLY": chosen(request.session)},
         )
         server.install(package(folder / "package"))
         try:

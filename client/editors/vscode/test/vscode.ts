@@ -556,6 +556,9 @@ test('a badge marks the files that others have changed, until they are seen', as
   await until(() => parts.badges.provideFileDecoration(uri) === undefined)
 })
 
+/** Give the PIN, which the daemon asks of a connection once. */
+const unlock = () => editor.request('review.unlock', { pin: '1234' })
+
 /** Have the agent propose an edit, and return its node and that of its file in the view. */
 async function proposed(edit: object, message: string): Promise<[ProposalNode, FileNode]> {
   const { proposal } = await agent.request<Outcome>('apply', { edits: [edit], message, propose: true })
@@ -588,6 +591,7 @@ test('a proposal is listed with its files and hunks, and decided hunk by hunk, w
 })
 
 test('the right side of a proposal is the reviewer’s to edit, and an approval lands that text', async () => {
+  await unlock()
   await agent.request('apply', { edits: [write('p/two.txt', TEN)] })
   const [node, file] = await proposed(write('p/two.txt', TEN.replace('line 0', 'theirs')), 'two')
   await command('proposal.diff', file)
@@ -607,6 +611,7 @@ test('the right side of a proposal is the reviewer’s to edit, and an approval 
 })
 
 test('comments stand beside the lines of a proposal, and its checks in the view', async () => {
+  await unlock()
   await agent.request('apply', { edits: [write('p/four.txt', TEN)] })
   const [node, file] = await proposed(write('p/four.txt', TEN.replace('line 4', 'theirs')), 'four')
   const { proposal, view } = node.proposal
@@ -640,6 +645,7 @@ test('comments stand beside the lines of a proposal, and its checks in the view'
 })
 
 test('a proposal of a new file and a rejected one', async () => {
+  await unlock()
   const [fresh, file] = await proposed(write('p/new.txt', 'new\n'), 'new')
   await command('proposal.diff', file)
   await command('proposal.approve', fresh)
@@ -653,6 +659,7 @@ test('a proposal of a new file and a rejected one', async () => {
 })
 
 test('an approval of a view that has changed lands nothing', async () => {
+  await unlock()
   await agent.request('apply', { edits: [write('p/three.txt', TEN)] })
   const [node, file] = await proposed(write('p/three.txt', TEN.replace('line 0', 'theirs')), 'three')
   await agentReplaces('p/three.txt', 'line 0', 'of another')
