@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
-SOURCES = "daemon/editd"
+SOURCES = (("daemon/editd", "*.py"), ("client/editors/vscode/src", "*.ts"))
 COPIED = ("daemon", "client", "tests", "docs", "systemd", "pyproject.toml", "README.md", "CHANGELOG.md")
 TEST_SECONDS = 600  # for the tests of one mutant, by default; if they take longer, the mistake has hung them
-FAILED, TIMED_OUT = 1, -1  # pytest's exit status where a test fails; ours where none came
+FAILED, TIMED_OUT, ALL_SKIPPED = 1, -1, -2  # pytest's exit status where a test fails; ours otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     survives: str | None = None  # why no test can notice it
+    long: bool = False  # its tests are of the long form
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -79,7 +80,7 @@ def load() -> list[Mutant]:
 
 def places(mutant: Mutant, top: Path) -> list[Path]:
     """Return the file of each place that the mistake fits; there should be exactly one."""
-    files = sorted((top / SOURCES).rglob("*.py"))
+    files = [file for folder, pattern in SOURCES for file in sorted((top / folder).rglob(pattern))]
     return [file for file in files for _ in mutant.pattern.finditer(file.read_text())]
 
 
@@ -124,7 +125,7 @@ def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
         file.write_text(mutant.apply(file.read_text()))
         paths = os.pathsep.join([str(copy / "daemon"), str(copy / "client")])
         argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        argv += [f"--basetemp={copy / 'tmp'}", *mutant.tests]
+        argv += [f"--basetemp={copy / 'tmp'}", *(["--long"] if mutant.long else []), *mutant.tests]
         began = time.monotonic()
         try:
             run = subprocess.run(
@@ -132,6 +133,8 @@ def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
             )  # fmt: skip
             status, output = run.returncode, run.stdout
+            if status == 0 and not re.search(r"^\d+ passed", output, re.MULTILINE):
+                status = ALL_SKIPPED
         except subprocess.TimeoutExpired:
             status, output = TIMED_OUT, ""
         return Verdict(mutant, str(file.relative_to(copy)), status, time.monotonic() - began, output)
@@ -149,7 +152,7 @@ def _scratch_folder() -> Iterator[Path]:
 
 def score(verdicts: Sequence[Verdict]) -> list[str]:
     """Return the lines of the score, by package; mutants that nothing can notice are not counted."""
-    counted = [verdict for verdict in verdicts if verdict.mutant.survives is None]
+    counted = [one for one in verdicts if one.mutant.survives is None and one.status != ALL_SKIPPED]
     packages: dict[str, list[Verdict]] = {}
     for verdict in counted:
         packages.setdefault(verdict.file.split("/")[2], []).append(verdict)
@@ -218,7 +221,11 @@ def main() -> int:
     finally:
         pool.shutdown(cancel_futures=True)
     print(*score(results.verdicts), sep="\n")
-    survivors = [one for one in results.verdicts if not one.is_noticed and one.mutant.survives is None]
+    survivors = [
+        one
+        for one in results.verdicts
+        if not one.is_noticed and one.mutant.survives is None and one.status != ALL_SKIPPED
+    ]
     print("survived:", *sorted(verdict.mutant.id for verdict in survivors))
     return bool(survivors)
 

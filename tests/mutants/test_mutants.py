@@ -14,12 +14,13 @@ def test_each_mutant_has_an_id_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.id for mutant in MUTANTS])
-def test_a_mutant_fits_one_place_of_the_code_and_is_python(mutant: Mutant) -> None:
+def test_a_mutant_fits_one_place_of_the_code_and_python_compiles(mutant: Mutant) -> None:
     (file,) = places(mutant, TOP)
     text = file.read_text()
     mistaken = mutant.apply(text)
     assert mistaken != text
-    compile(mistaken, str(file), "exec")
+    if file.suffix == ".py":
+        compile(mistaken, str(file), "exec")
 
 
 @pytest.mark.parametrize("test", sorted({test for mutant in MUTANTS for test in mutant.tests}))
