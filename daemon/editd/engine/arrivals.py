@@ -6,11 +6,13 @@ recorded only if its files are still the same; otherwise it is planned again.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.commands import ArrivalChain, Arrive
 from editd.engine.external_changes import recorded_state
-from editd.errors import Stale
+from editd.engine.undo_conflicts import NoRoom
+from editd.errors import FileExists, NotAFile, PathIgnored, PathOutside, PermissionDenied, Stale, TooLarge
 from editd.values.content import Change, Entry, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
@@ -18,7 +20,11 @@ from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from editd.errors import Refused
     from editd.store.history import History
+
+_FOR_GOOD = (FileExists, NotAFile, NoRoom, PathIgnored, PathOutside, PermissionDenied, TooLarge)
+_NAMES_REFUSED = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL}  # by a file system that cannot hold them
 
 
 def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None = None) -> Arrive:
@@ -83,6 +89,19 @@ def arriving(
         if now != after:
             changes.append(Change(path, now, after, request.sources.get(path)))
     return tuple(changes)
+
+
+def unwritable(refusal: Refused, step: Mapping[str, Any]) -> list[str]:
+    """Return the paths of a step that this host cannot have, by a refusal; none if a retry may succeed."""
+    if not isinstance(refusal, _FOR_GOOD) and refusal.data.get("errno") not in _NAMES_REFUSED:
+        return []
+    paths = [str(change[0]) for change in step["changes"]]
+    named = [refusal.data.get("path"), *(file["path"] for file in refusal.data.get("files", ()))]
+    return [
+        path
+        for path in paths
+        if any(f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/") for other in named)
+    ] or paths
 
 
 def _check_same(path: WorkspacePath, expected: Entry | None, now: FileState | None) -> None:

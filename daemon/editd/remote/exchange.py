@@ -46,6 +46,7 @@ from editd.store.history import store_of
 from editd.store.transaction_record import parse, transaction_of_commit
 from editd.system.files import replace_file_durably
 from editd.values.glob import Glob
+from editd.values.path import WorkspacePath
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from editd.remote.entries import Outcome
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
-    from editd.values.path import WorkspacePath
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 LANDED_MAX = 1000  # transactions of one push
@@ -100,6 +100,7 @@ class Place(Struct, frozen=True):
     host: str
     exclude: tuple[str, ...]
     sockets: str  # a folder for the connection that ssh keeps
+    held: tuple[tuple[str, int], ...] = ()  # paths that cannot be written here, since when
 
     @property
     def queues(self) -> str:
@@ -146,6 +147,7 @@ class Exchange:
             self._note(entry)
         self._head = entries[-1]
         self._replica = Replica(self.objects, place.host, self._head, place.chooser())
+        self._replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
         self._first = self._chain.get(oid_of(first), 0)  # the entry at which this host joined
@@ -170,7 +172,7 @@ class Exchange:
             else:  # it waits; that of another host only if the log has lost it: see `repair`
                 transaction = transaction_of_commit(self.objects.read, commit)[0]
                 if transaction.kind == "baseline":
-                    self._replica.held.update(touch.path for touch in transaction.touches)
+                    self._replica.hold(transaction)
                 else:
                     self._replica.wait_for(transaction)
         self._replica.merge_all()

@@ -30,10 +30,12 @@ class Worker:
         self._folder = folder
         self._sockets = sockets
         self._exchange: Exchange | None = None
+        self._place: Place | None = None  # with which it was opened
 
     def answer(self, asked: Frame) -> Frame:
         """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
-        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets)
+        held = tuple((path, seq) for path, seq in asked.get("held", ()))
+        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets, held)
         head = oid_of(asked["head"])
         try:
             match asked["do"]:
@@ -60,6 +62,9 @@ class Worker:
             return {"failed": f"The exchange failed: {type(error).__name__}: {error}.", "hint": ""}
 
     def _opened(self, place: Place, asked: Frame) -> Exchange:
+        if place != self._place:
+            self._forget()
+            self._place = place
         if self._exchange is None:
             self._exchange = Exchange(self._folder, place, asked["taken"], asked["through"], asked["head"])
         return self._exchange

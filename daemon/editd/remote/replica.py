@@ -72,7 +72,7 @@ class Replica:
         self.waiting = WaitingList()
         self.incoming: deque[LogEntry] = deque()
         self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
-        self.held: set[WorkspacePath] = set()  # another file is at this path, which is not to be sent
+        self.held: dict[WorkspacePath, int] = {}  # kept out of the exchange, from this transaction on
         self._origins: dict[int, CommitId] = {}
         self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
         self._objects = objects
@@ -81,6 +81,10 @@ class Replica:
 
     def is_shared(self, path: WorkspacePath) -> bool:
         return path not in self.held and self._is_chosen(path)
+
+    def hold(self, baseline: Transaction) -> None:
+        """Keep files out of the exchange that git ignores here, and that others have at the same paths."""
+        self.held |= {touch.path: int(baseline.seq) for touch in baseline.touches}
 
     # ── this host's history ──
 
@@ -112,7 +116,11 @@ class Replica:
         if arrival is not None and arrival.origin is not None:
             origin, host, time_us = arrival.origin, arrival.host, arrival.time_us
         self.name(transaction.seq, origin, transaction.undoes)
-        changes = tuple(change for change in transaction.touches if self.is_shared(change.path))
+        changes = tuple(
+            touch
+            for touch in transaction.touches
+            if transaction.seq <= self.held.get(touch.path, transaction.seq) and self._is_chosen(touch.path)
+        )
         if not changes:
             return None
         undone = tuple(self._origins[seq] for seq in transaction.undoes if seq in self._origins)
@@ -133,7 +141,7 @@ class Replica:
         """Take the next transaction of this host's history. Raises HistoryDamaged if it does not follow."""
         arrival = transaction.authorship.arrival
         if arrival is None and transaction.kind == "baseline":
-            self.held.update(touch.path for touch in transaction.touches)
+            self.hold(transaction)
             return
         if arrival is None:
             waiting = self.wait_for(transaction)
@@ -222,7 +230,9 @@ class Replica:
                 kept.insert(0, own)
         new = {path: self.files.entry(path) for path in paths}
         middle = self._without(entry, kept, paths) if lost else old
-        step = Step(entry, tuple(lost), _changes(old, middle, ()), _changes(middle, new, changes))
+        written = [path for path in sorted(paths) if self.is_shared(path)]
+        taken_back, made = _changes(written, old, middle, ()), _changes(written, middle, new, changes)
+        step = Step(entry, tuple(lost), taken_back, made)
         return step, replace(before, files=old, lost=marked)
 
     def _without(
@@ -301,10 +311,12 @@ def _landed_as_made(own: Tentative, changes: Iterable[Change[Entry]]) -> bool:
     )
 
 
-def _changes(before: Entries, after: Entries, known: Iterable[Change[Entry]]) -> tuple[Change[Entry], ...]:
+def _changes(
+    paths: Iterable[WorkspacePath], before: Entries, after: Entries, known: Iterable[Change[Entry]]
+) -> tuple[Change[Entry], ...]:
     """Return the differences, with the moves and permissions of the `known` changes as far as they fit."""
     by_path = {change.path: change for change in known}
-    differing = [path for path in sorted(before) if not is_equal(before[path], after[path])]
+    differing = [path for path in paths if not is_equal(before[path], after[path])]
     changes: list[Change[Entry]] = []
     for path in differing:
         old, new, like = before[path], after[path], by_path.get(path)

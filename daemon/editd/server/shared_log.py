@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.config.paths import socket_folder
-from editd.engine.arrivals import arrival_of, kept
+from editd.engine.arrivals import arrival_of, kept, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout
@@ -46,6 +46,7 @@ CHILD_NICE = 5
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
+HOLD_AFTER = 4  # refusals of the same paths while nothing is recorded
 DIFFERING_MAX = 20  # paths that a refusal lists
 INTERNAL = (
     "again",
@@ -89,6 +90,7 @@ class SharedLog:
         self._active_until = 0.0
         self._may_push_at = 0.0
         self._push_retry = RETRY_SECONDS  # after a push that the server refused
+        self._in_the_way: tuple[list[str], int, int] = [], 0, 0  # paths of a refused arrival, head, how often
         self._is_reached = False  # the last round has read the server
         self._rounds = 0
         self._round_over = asyncio.Event()  # a new one for each round
@@ -179,14 +181,31 @@ class SharedLog:
                     ),
                     data={"files": [{"path": path, "reason": "remote"} for path in differing]},
                 )
-            if answer["changes"]:
-                await self._queue.result_of(arrival_of(_joining(answer), seq))
+            held = await self._take_files(answer, seq)
             asked |= {"ref": answer["ref"]}
             claimed = await self._ask(asked | {"do": "claim"})
             if differing and keep is not None:
                 await self._queue.result_of(kept(answer["changes"], self._engine.history))
-            await self._settle(asked, answer | claimed, seq)
+            await self._settle(asked, answer | claimed, seq, held)
             return self.status()
+
+    async def _take_files(self, answer: Mapping[str, Any], seq: int) -> list[str]:
+        """Make the files those of the log, but for those that this host cannot have; return these.
+
+        Raises Refused.
+        """
+        step, held = _joining(answer), list[str]()
+        while step["changes"]:
+            try:
+                await self._queue.result_of(arrival_of(step, seq))
+                break
+            except Refused as refusal:
+                refused = unwritable(refusal, step)
+                if not refused:
+                    raise
+                held += refused
+                step["changes"] = [change for change in step["changes"] if change[0] not in refused]
+        return held
 
     async def leave(self) -> dict[str, Any]:
         """End the exchange. The files and the history stay. Raises InvalidParams."""
@@ -265,12 +284,15 @@ class SharedLog:
                 break
         return self.status()
 
-    async def _settle(self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int) -> None:
+    async def _settle(
+        self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int, held: Sequence[str] = ()
+    ) -> None:
         """Write down the place of this host in the log, and begin to exchange."""
         self._save(
             {
                 "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
                 "exclude": asked["exclude"], "taken": answer["taken"], "through": seq,
+                "held": [[path, seq] for path in held],
             }
         )  # fmt: skip
         log.info("this host is %s in the log %s of %s", answer["host"], answer["ref"],
@@ -426,12 +448,34 @@ class SharedLog:
             group = steps[first : first + ARRIVALS_MAX]
             made = [self._queue.result_of(arrival_of(step, seq, chain)) for step in group]
             for step, outcome in zip(group, await asyncio.gather(*made, return_exceptions=True), strict=True):
+                if isinstance(outcome, Refused) and self._hold(outcome, step):
+                    return
                 if isinstance(outcome, Stale):
                     return
                 if isinstance(outcome, BaseException):
                     raise outcome
                 if step["origin"] is None and outcome.transaction is not None:
                     await self._queue.run(partial(self._aside().propose_own, step["undoes"]))
+
+    def _hold(self, refusal: Refused, step: Mapping[str, Any]) -> bool:
+        """Keep the paths out of the exchange that this host cannot have; return whether there are any.
+
+        A refusal shows that when it comes again although nothing was recorded meanwhile. So does an arrival
+        that stays stale: on a disk that folds names, another file is found at its path.
+        """
+        head = int(self._engine.history.head)
+        paths = [str(refusal.data["path"])] if isinstance(refusal, Stale) else unwritable(refusal, step)
+        self._in_the_way = (
+            paths,
+            head,
+            self._in_the_way[2] + 1 if self._in_the_way[:2] == (paths, head) else 1,
+        )
+        if not paths or self._in_the_way[2] < HOLD_AFTER:
+            return False
+        log.warning("%s is not exchanged: %s", ", ".join(paths), refusal.message)
+        place = self._place_now()
+        self._save(place | {"held": [*place.get("held", ()), *([path, head] for path in paths)]})
+        return True
 
     def _plan_push(self, answer: dict[str, Any]) -> None:
         """Set the time of the next push. Until then, a refusal of the last one stays the state."""

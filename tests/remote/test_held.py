@@ -1,0 +1,70 @@
+"""Files that a host cannot have: they are held, nothing else waits for them, and they are never deletions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import folding_filesystem
+from hosts import exchange, hosts, name_host, until
+from workplace import FOLDING_VARIABLE, replace, workplace, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = "".join(f"line {number}\n" for number in range(1, 10))
+FILES = {"a.txt": LINES, "README": "upper\n"}
+
+
+def test_a_path_with_an_ignored_folder_in_the_way_is_held_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build\n", "build/log": "mine alone\n"})
+        one.apply([write("build", "theirs\n"), write("b.txt", "b\n")], message="both")
+        until(lambda: other.remote_status().held == ["build"], "it is not held")
+        mine = other.apply([replace("a.txt", "line 5\n", "five\n")]).transaction
+        assert mine is not None
+        one.apply([write("build", "theirs, again\n")])
+        exchange(one, other)
+        assert places[1].files() == {
+            "README": b"upper\n", "a.txt": LINES.replace("line 5", "five").encode(), "b.txt": b"b\n",
+            "build/log": b"mine alone\n",
+        }  # fmt: skip
+        assert places[0].files()["build"] == b"theirs, again\n"
+        other.close()
+        places[1].stop()
+        with places[1].start() as again:
+            again.apply([write("c.txt", "c\n")])
+            exchange(one, again)
+            assert again.remote_status().held == ["build"]
+            assert again.check().problems == []
+        assert places[0].files()["c.txt"] == b"c\n"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    folding_filesystem.missing("apfs") is not None, reason=f"{folding_filesystem.missing('apfs')}"
+)
+def test_two_names_that_a_disk_takes_for_one_are_no_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        one.apply([write("readme", "lower\n")])
+        exchange(one)
+        monkeypatch.setenv(FOLDING_VARIABLE, "apfs")
+        with workplace(tmp_path / "folding") as folding:
+            name_host(folding, "folding")
+            with folding.start() as client:
+                client.remote_join(str(server))
+                one.apply([write("A.TXT", "another\n"), write("b.txt", "b\n")])
+                client.apply([write("c.txt", "c\n")])
+                exchange(one, client)
+                names = {name.lower() for name in folding.files()}
+                assert names == {"a.txt", "readme", "b.txt", "c.txt"}
+                assert len(client.remote_status().held) == 2
+                client.settle()
+                exchange(one, client)
+        assert sorted(places[0].files()) == ["A.TXT", "README", "a.txt", "b.txt", "c.txt", "readme"]
+        assert places[0].files()["README"] == b"upper\n"
+        assert places[0].files()["readme"] == b"lower\n"
