@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import folding_filesystem
+import file_systems
 from hosts import exchange, hosts, name_host, until
-from workplace import FOLDING_VARIABLE, replace, workplace, write
+from workplace import FILE_SYSTEM_VARIABLE, replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,16 +43,14 @@ def test_a_path_with_an_ignored_folder_in_the_way_is_held_and_the_rest_goes_on(t
 
 
 @pytest.mark.long
-@pytest.mark.skipif(
-    folding_filesystem.missing("apfs") is not None, reason=f"{folding_filesystem.missing('apfs')}"
-)
+@pytest.mark.skipif(file_systems.missing("apfs") is not None, reason=f"{file_systems.missing('apfs')}")
 def test_two_names_that_a_disk_takes_for_one_are_no_deletion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with hosts(tmp_path, 1, FILES) as (places, (one,), server):
         one.apply([write("readme", "lower\n")])
         exchange(one)
-        monkeypatch.setenv(FOLDING_VARIABLE, "apfs")
+        monkeypatch.setenv(FILE_SYSTEM_VARIABLE, "apfs")
         with workplace(tmp_path / "folding") as folding:
             name_host(folding, "folding")
             with folding.start() as client:
