@@ -1,4 +1,4 @@
-"""Git servers for the exchange between hosts: a folder, a real sshd, and git http-backend behind lighttpd.
+"""Git servers for the exchange between hosts: a folder, sshd, gitolite, and git http-backend behind lighttpd.
 
 Each is on loopback, with keys and passwords of its own. `traffic` counts the bytes that pass.
 """
@@ -23,27 +23,36 @@ if TYPE_CHECKING:
 
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 BACKEND = "/usr/lib/git-core/git-http-backend"
+SSHD_FOLDER = "/run/sshd"  # Debian's service makes it, and sshd does not start without it
 WAIT_SECONDS = 10
 
 SSHD = """\
 Port {port}
 ListenAddress 127.0.0.1
 HostKey {folder}/host_key
-AuthorizedKeysFile {folder}/user_key.pub
+AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
 StrictModes no
 UsePAM no
 PasswordAuthentication no
 """
 SSH = """\
-Host work
+Host {host}
   HostName 127.0.0.1
   Port {port}
   User {user}
-  IdentityFile {folder}/user_key
+  IdentityFile {folder}/{key}
   IdentitiesOnly yes
   UserKnownHostsFile {folder}/known_hosts
   StrictHostKeyChecking accept-new
+"""
+KEYS = {"work": "user_key", "reader": "reader_key"}  # by the host of the configuration
+GITOLITE_SHELL = "/usr/share/gitolite3/gitolite-shell"
+GITOLITE = """\
+repo work
+    RW  refs/heads/editd/ = user_key
+    RW+ refs/editd/       = user_key
+    R                     = reader_key
 """
 LIGHTTPD = """\
 server.modules = ("mod_auth", "mod_authn_file", "mod_setenv", "mod_cgi", "mod_alias")
@@ -103,16 +112,22 @@ class Traffic:
 
 
 def missing(kind: str) -> str | None:
-    """Return the program that a kind of server needs and that is not here."""
-    program = {"folder": "git", "ssh": "sshd", "http": "lighttpd"}[kind]
+    """Return the program or folder that a kind of server needs and that is not here."""
+    program = {"folder": "git", "ssh": "sshd", "gitolite": "sshd", "http": "lighttpd"}[kind]
     if shutil.which(program, path=PATH) is None:
         return program
-    return BACKEND if kind == "http" and not os.path.exists(BACKEND) else None
+    needed = {"http": [BACKEND], "ssh": [SSHD_FOLDER], "gitolite": [GITOLITE_SHELL, SSHD_FOLDER]}.get(
+        kind, []
+    )
+    return next((path for path in needed if not os.path.exists(path)), None)
 
 
 @contextlib.contextmanager
 def git_server(folder: Path, kind: str) -> Iterator[GitServer]:
-    """Start a server of this kind, `folder`, `ssh` or `http`, with an empty repository."""
+    """Start a server of this kind, `folder`, `ssh`, `gitolite` or `http`, with an empty repository.
+
+    With gitolite, the host `reader` of the ssh configuration may only read.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     repository = bare_repository(folder / "work.git")
     if kind == "folder":
@@ -120,33 +135,56 @@ def git_server(folder: Path, kind: str) -> Iterator[GitServer]:
         return
     with contextlib.ExitStack() as stack:
         port = _free_port()
-        process = _start_sshd(folder, port) if kind == "ssh" else _start_lighttpd(folder, port)
+        process = _start_lighttpd(folder, port) if kind == "http" else _start_sshd(folder, port, kind)
         stack.callback(process.wait)
         stack.callback(process.terminate)
         _wait_for(port, process)
         traffic = Traffic(port)
         stack.callback(traffic.close)
-        if kind == "ssh":
-            (folder / "config").write_text(SSH.format(folder=folder, port=traffic.port, user=_user()))
+        if kind != "http":
+            known = {"folder": folder, "port": traffic.port, "user": _user()}
+            hosts = [SSH.format(host=host, key=key, **known) for host, key in KEYS.items()]
+            (folder / "config").write_text("".join(hosts))
             shim = folder / "bin" / "ssh"
             shim.parent.mkdir()
             shim.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
             shim.chmod(0o755)
             variables = {"PATH": f"{shim.parent}:{os.environ['PATH']}"}
-            yield GitServer(repository, f"work:{repository}", variables, traffic)
+            if kind == "gitolite":
+                repository = folder / "repositories" / "work.git"
+            yield GitServer(
+                repository, "work:work" if kind == "gitolite" else f"work:{repository}", variables, traffic
+            )
         else:
             url = f"http://ann:secret@127.0.0.1:{traffic.port}/git/work.git"
             yield GitServer(repository, url, {}, traffic)
 
 
-def _start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    for key in ("host_key", "user_key"):
+def _start_sshd(folder: Path, port: int, kind: str) -> subprocess.Popen[bytes]:
+    for key in ("host_key", *KEYS.values()):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    allowed = (folder / "user_key.pub").read_text()
+    if kind == "gitolite":
+        _set_up_gitolite(folder)
+        command = f'command="HOME={folder} {GITOLITE_SHELL} '
+        allowed = "".join(
+            f'{command}{key}" {(folder / key).with_suffix(".pub").read_text()}' for key in KEYS.values()
+        )
+    (folder / "authorized_keys").write_text(allowed)
     (folder / "sshd_config").write_text(SSHD.format(folder=folder, port=port))
     sshd = shutil.which("sshd", path=PATH)
     assert sshd is not None
     log = (folder / "sshd_log").open("wb")
     return subprocess.Popen([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
+
+
+def _set_up_gitolite(folder: Path) -> None:
+    """Make gitolite's repositories in the folder, with a rule for each key."""
+    environment = {**os.environ, "HOME": str(folder)}
+    rules = folder / ".gitolite" / "conf" / "gitolite.conf"
+    for argv in (["setup", "-pk", "user_key.pub"], ["compile"]):
+        subprocess.run(["gitolite", *argv], cwd=folder, env=environment, check=True, capture_output=True)
+        rules.write_text(GITOLITE)
 
 
 def _start_lighttpd(folder: Path, port: int) -> subprocess.Popen[bytes]:

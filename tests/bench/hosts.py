@@ -35,7 +35,7 @@ LATENCY_EDITS = 300
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kind", choices=["folder", "ssh", "http"], default="folder")
+    parser.add_argument("--kind", choices=["folder", "ssh", "gitolite", "http"], default="folder")
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 5])
     parser.add_argument("--edits", type=int, default=40)
     parser.add_argument("--pause", type=float, default=0.5)
