@@ -29,24 +29,25 @@ class ScreenHeader(NamedTuple):
 
 
 def header_line(header: ScreenHeader, width: int) -> Line:
-    """Return the line. If it is too long, the names of the other views are left out."""
+    """Return the line. If it is too long, the workspace is left out, then the names of the other views."""
     text, look = _end(header)
     right = Line((TextSpan(f"  {text} ", look),))
-    left = _tabs(header, has_words=True)
-    if left.width + right.width > width:
-        left = _tabs(header, has_words=False)
-    return right_aligned(left, right, width)
+    workspace = (TextSpan(" editd ", "bold"), TextSpan(f" {plain(header.folder)}  "))
+    named, numbered = _tabs(header, has_words=True), _tabs(header, has_words=False)
+    for left in (Line((*workspace, *named.spans)), named, numbered):
+        if left.width + right.width <= width:
+            return right_aligned(left, right, width)
+    return right_aligned(numbered, right, width)
 
 
 def _tabs(header: ScreenHeader, *, has_words: bool) -> Line:
-    """Return the workspace and the views, without words only the number of each."""
+    """Return the views, without words only the number of each but the open one."""
     spans: list[TextSpan] = []
-    if has_words:
-        spans += [TextSpan(" editd ", "bold"), TextSpan(f" {plain(header.folder)}  ")]
     for number, name in enumerate(EVERYWHERE, 1):
         is_open = name == header.view
         title = TITLES[name] if has_words or is_open else ""
-        text = " ".join(filter(None, (str(number), title, str(header.counts[name] or ""))))
+        count = str(header.counts[name] or "")
+        text = (" " if title else ":").join(filter(None, (str(number), title, count)))
         spans.append(TextSpan(f"[{text}]" if is_open else f" {text} ", "tab" if is_open else "", str(number)))
     return Line(tuple(spans))
 
