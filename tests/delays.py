@@ -2,6 +2,7 @@
 
 Linux counts the time in which a thread could run and had to wait for a processor. A delay is measured without
 that of the processes that it goes through, so a bound on it holds beside other tests, too.
+Elsewhere it is the whole time.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Delays:
 
 
 def waited_seconds(pid: int) -> float:
-    """Return the time that the threads of a process have waited for a processor."""
-    waited = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
+    """Return the time that the threads of a process have waited for a processor, 0 if nothing counts it."""
+    waited, threads = 0, Path(f"/proc/{pid}/task")
+    for thread in threads.iterdir() if threads.exists() else ():
         try:
             waited += int((thread / "schedstat").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):  # it has ended
