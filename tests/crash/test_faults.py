@@ -232,6 +232,7 @@ def fail_packing_at(chain: Chain, call: Call, error: str, tally: Tally) -> None:
 SYNC_FAILS = "inject=syncfs:error=EIO:when=1"
 
 
+@pytest.mark.needs("syncfs")
 def test_what_a_failed_sync_may_have_dropped_is_written_anew_by_the_next_daemon(chain: Chain) -> None:
     client, tag, expected, head = chain.begin(TEN)
     place = chain.place

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from drawing import LINKS, PATHS, THROUGH, Drawing, text_of
+from editd.system.native import NATIVE
 from editd.wire.messages import AnyEdit, ApplyResult, Filter, Write
 from editd_client.errors import EditdError, Unreachable
 from workspace_model import Held, No, Sheet, Unforeseen, differences, is_below, merge, merged_with, version_at
@@ -768,11 +769,12 @@ class Steps:
         time.sleep(self.chance.choice([0, 0, 0.01, 0.05]))  # a random moment
         self.world.note("SIGKILL")
         self.world.kill()
-        self.come_back()
+        # Without a boot id, recovery takes what another program did meanwhile for the work of a power cut.
+        self.come_back(may_change=NATIVE.system != "portable")
 
-    def come_back(self) -> None:
+    def come_back(self, *, may_change: bool = True) -> None:
         self.staged.clear()
-        if self.chance.random() < 0.5:
+        if self.chance.random() < 0.5 and may_change:
             self.change_outside()
         self.world.note("start")
         self.world.start()

@@ -77,6 +77,7 @@ def as_nobody(place: Workplace, stream: socket.socket | None = None) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.needs("peer credentials")
 def test_another_user_is_dropped_before_a_byte_is_read_also_where_the_modes_were_loosened(
     place: Workplace,
 ) -> None:

@@ -155,6 +155,13 @@ def test_damage_is_named_and_made_no_worse_and_mended(prepared: Prepared, what: 
         assert is_kept(place, file, spoilt)
 
 
+def test_a_missing_journal_is_mended_where_two_folders_cannot_be_exchanged(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.system.filesystem._renameat2", None)
+    test_damage_is_named_and_made_no_worse_and_mended(prepared, "the journal, gone")
+
+
 def is_kept(place: Workplace, file: Path, spoilt: bytes | None) -> bool:
     """Does the damaged file lie aside, with every byte?"""
     kept = [path for path in (place.state / "damaged").rglob(file.name) if path.is_file()]

@@ -28,8 +28,9 @@ FEW = (
     "tests/hostile/test_paths.py::test_no_method_gets_out_by_any_path", "tests/system/test_filesystem.py",
 )  # fmt: skip
 ALL = (
-    "tests/workspace", "tests/engine", "tests/system", "tests/race", "tests/hostile/test_flip.py",
-    "tests/hostile/test_paths.py", "tests/crash/test_kill.py",
+    "tests/workspace", "tests/engine", "tests/system", "tests/race",
+    "tests/hostile", "tests/crash/test_kill.py", "tests/crash/test_faults.py", "tests/crash/test_full.py",
+    "tests/store/test_damage.py",
 )  # fmt: skip
 
 

@@ -472,7 +472,8 @@ def _put_in_place(source: str, target: str, name: bytes) -> None:
             if error.errno not in NO_SUCH_VERB:
                 raise
             # A crash between these moves leaves `target` without a journal, but both of them in `source`.
-            other.move(name, own, name + b".damaged")
+            with contextlib.suppress(FileNotFoundError):
+                other.move(name, own, name + b".damaged")
             own.move(name, other, name)
         for folder in (own, other):
             descriptor = folder.open_itself()

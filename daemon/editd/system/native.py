@@ -35,7 +35,8 @@ class NativeCalls(Struct, frozen=True, kw_only=True):
     """The flags that open a folder for the names in it."""
     path_flags: int | None = None
     """The flags that open any name, a socket too, without reading it."""
-    has_fdatasync: bool = False
+    has_fdatasync: bool = hasattr(os, "fdatasync")
+    """Whether os.fdatasync exists: it is POSIX, but an option, which macOS lacks."""
     proc: str = NOWHERE
     """The folder of proc(5), or a path at which nothing can be."""
     has_leases: bool = False
@@ -77,7 +78,6 @@ def _linux() -> NativeCalls:
         system="linux",
         folder_flags=os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC,
         path_flags=os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC,
-        has_fdatasync=True,
         proc="/proc",
         has_leases=True,
         has_inotify=True,
