@@ -158,7 +158,7 @@ class Run:
         added: dict[str, str] = {}
         removed: dict[str, str] = {}
         for path in drawn.sample(sorted(FILES), drawn.choice((1, 1, 2, 3))):
-            lines = (host.place.root / path).read_text().splitlines()
+            lines = self._read(host, path)
             line, token = drawn.choice(lines), f"{host.name} {drawn.getrandbits(48):x}"
             is_replaced = drawn.random() < 0.5
             new = token if is_replaced else f"{line}\n{token}"
@@ -176,7 +176,7 @@ class Run:
         if drawn.random() < 0.05:
             edits.append(write(SECRET_FILE, f"{SECRET}: {drawn.getrandbits(48):x}\n"))
         request_id = f"{drawn.getrandbits(64):x}"
-        made = self._sent(host, lambda: host.client.apply(edits, request_id=request_id, on_stale="merge"))
+        made = self._sent(host, lambda: host.client.apply(edits, request_id=request_id))
         if made is not None:
             self.acknowledged.append(Acknowledged(host.name, made.id, made.seq, added, removed))
 
@@ -188,6 +188,13 @@ class Run:
         if made is not None:
             back = Acknowledged(host.name, made.id, made.seq, dict(undone.removed), dict(undone.added))
             self.acknowledged.append(back)
+
+    def _read(self, host: Host, path: str) -> list[str]:
+        """Read a file, so that the daemon knows what the edit was made for."""
+        with contextlib.suppress(Unreachable):
+            return host.client.read(path).content.splitlines()
+        host.kill()
+        return host.client.read(path).content.splitlines()
 
     def _sent(self, host: Host, request: Callable[[], ApplyResult]) -> BriefTransaction | None:
         """Send a request, again if a kill takes its answer; return its transaction if it is acknowledged."""
