@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from crash_checks import child, is_over, wait_until
+from crash_checks import PATIENCE_SECONDS, child, is_over, wait_until
 from editd_client.errors import EditdError, Unreachable
 from hosts import exchange, hosts
 from injection import Call, attached
@@ -82,7 +82,10 @@ class Exchanges:
 
     def verify(self, before: int) -> list[Entry]:
         """Let the hosts exchange, and check what the round has made of the log and of the files."""
-        if self.place.process is None or self.place.process.poll() is not None:
+        process = self.place.process
+        assert process is not None
+        if is_over(process.pid):
+            process.wait(PATIENCE_SECONDS)
             self.client.close()
             self.client = self.place.start()
         self.client.remote_resume()
@@ -194,7 +197,8 @@ def joined(two: Exchanges, folder: Path, who: str, call: Call | None) -> list[Ca
                 is_joined = True
             calls = trace.calls()
         assert is_joined == (call is None or not is_over(pid)), call
-        if place.process.poll() is not None:
+        if is_over(place.process.pid):
+            place.process.wait(PATIENCE_SECONDS)
             client.close()
             client = stack.enter_context(place.start())
         if client.remote_status().state == "none":
