@@ -234,7 +234,7 @@ def test_an_undo_with_a_conflict_names_what_to_undo_first(page: WebPage, author:
     author.apply([replace("a", "#5\n", "#V\n"), write("new", "x\n")])
     author.apply([replace("a", "#V\n", "#five\n")])
     asked = page.post("/undo", {"seq": "1", "do": "preview"})
-    assert "in the way: 2, line 5" in asked.text
+    assert "in the way: 2 by agent, line 5" in asked.text
     assert "undone first" in asked.text
     assert "Do it" not in asked.text
     assert page.post("/undo", {"seq": "1", "do": "make"}).status == 409

@@ -120,11 +120,12 @@ class TimelineView:
         self._refusal = refusal if row > 0 or not self.timeline.count else None
         self._step = 0
 
-    def second(self, _number: int, _width: int) -> Line | None:
+    def second(self, number: int, width: int) -> Line | None:
+        del number, width  # a transaction has one line
         return None
 
     def row(self, number: int, width: int, *, has_second: bool = False) -> Line | None:
-        del has_second  # a transaction has one line
+        del has_second
         if not self.timeline.feed.is_counted:
             return Line((TextSpan(" …", "dim"),)) if number == 0 else None
         if number >= self.count:
