@@ -23,7 +23,8 @@ const SAVE_MILLISECONDS = 1200 // VS Code waits for 1500
 const SENT_MILLISECONDS = 1400
 const SAVED_MILLISECONDS = 500
 const EDITS_WAITS_MAX = 5
-const OVERWRITE_MILLISECONDS = 10000
+const WRITE_MILLISECONDS = 30000
+const NOTICE_MILLISECONDS = 3000 // from a write by VS Code to the event that reports it
 const RECORDED_MAX = 20
 const PAUSE_MILLISECONDS = 300 // in typing, before a merge into an unsaved document
 const PAUSES_MAX = 100
@@ -73,10 +74,10 @@ export class Saving implements vscode.Disposable {
   private readonly follows = new Map<vscode.TextDocument, boolean>()
   /** The ends of the saves that are under way. */
   private readonly settlements = new Map<vscode.TextDocument, Promise<void>>()
-  /** The version that VS Code was last to write for each document, and the time. */
-  private readonly written = new WeakMap<vscode.TextDocument, { version: string; time: number }>()
+  /** The version that VS Code was last to write for each document, and the latest time for a report of that. */
+  private readonly written = new WeakMap<vscode.TextDocument, { version: string; end: number }>()
   /** The newest versions of each document's file that transactions have made. */
-  private readonly recorded = new WeakMap<vscode.TextDocument, string[]>()
+  private readonly recorded = new WeakMap<vscode.TextDocument, { version: string; kind: string }[]>()
   private readonly changed = new WeakMap<vscode.TextDocument, number>()
   private readonly subscriptions: vscode.Disposable[]
   private readonly collisions = new vscode.EventEmitter<Tracked>()
@@ -208,6 +209,7 @@ export class Saving implements vscode.Disposable {
     const sent = document.getText()
     const bytes = await encode(sent, document)
     const edit = { op: 'write', path, content: contentOf(bytes), base: base.version }
+    this.written.set(document, { version: versionOf(bytes), end: Date.now() + WRITE_MILLISECONDS }) // if the answer is late
     try {
       const request = connection.request<Outcome>('apply', {
         edits: [edit], message: `Save ${path}`, on_stale: 'merge', on_unsaved: 'ignore',
@@ -238,8 +240,9 @@ export class Saving implements vscode.Disposable {
   }
 
   /**
-   * Note the versions of a transaction. If VS Code has overwritten another's change, undo that: it was to write what the
-   * file held, and it looks for a change by another only if the file has another size than VS Code knows.
+   * Note the versions of a transaction. If VS Code has overwritten another's edit, undo that: it was to write what the
+   * file held, and it looks for a change by another only if the file has another size than VS Code knows. Such a write
+   * comes in the moment of a save, makes a version anew, and follows an edit. Other programs that do so are left alone.
    */
   private record(connection: Connection, { seq, kind, files }: Transaction): void {
     for (const { document, path } of this.documents.of(connection)) {
@@ -247,9 +250,10 @@ export class Saving implements vscode.Disposable {
       if (version === undefined || version === null) continue
       const recorded = this.recorded.get(document) ?? []
       const written = this.written.get(document)
-      this.recorded.set(document, [...recorded.slice(-RECORDED_MAX), version])
-      const isOurs = written?.version === version && Date.now() - written.time < OVERWRITE_MILLISECONDS
-      if (kind !== 'outside' || !isOurs || !recorded.includes(version)) continue
+      this.recorded.set(document, [...recorded.slice(-RECORDED_MAX), { version, kind }])
+      const isOurs = kind === 'outside' && written?.version === version && Date.now() < written.end
+      const isAnew = recorded.some(one => one.version === version) && recorded.at(-1)!.kind !== 'outside'
+      if (!isOurs || !isAnew) continue
       const undo = { tx: seq, paths: [path], request_id: requestId() }
       void connection.request('undo', undo).catch((error: Error) => warn(`${path} was overwritten by VS Code: ${error.message}`))
     }
@@ -301,7 +305,7 @@ export class Saving implements vscode.Disposable {
       }, limit)
     }
     wait(0)
-    this.written.set(document, { version: file.version, time: Date.now() })
+    this.written.set(document, { version: file.version, end: Date.now() + WRITE_MILLISECONDS })
     this.saves.set(document, save)
     const edits = textEdits(sent, spans)
     return file.eol === document.eol ? edits : [...edits, vscode.TextEdit.setEndOfLine(file.eol)]
@@ -320,6 +324,8 @@ export class Saving implements vscode.Disposable {
   }
 
   private async didSave(document: vscode.TextDocument): Promise<void> {
+    const written = this.written.get(document)
+    if (written !== undefined) written.end = Date.now() + NOTICE_MILLISECONDS
     await this.settle(document, true)
     this.repeats.delete(document)
     const tracked = this.documents.get(document)
