@@ -310,7 +310,7 @@ def recover(
 ) -> dict[WorkspacePath, FileState | None]:
     """Bring the files to their last state in the journal. Return other programs' content, to be adopted.
 
-    Raises IoError or PublishFailed if a file cannot be written.
+    Raises IoError or Broken if a file cannot be written.
     """
     strangers: dict[WorkspacePath, FileState | None] = {}
     same_boot = bool(boot) and all(record.boot == boot for record in history.unsynced)

@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from editd.errors import Refused
+from editd.errors import Broken, Refused
 from editd.values.content import Change
 from editd.values.path import WorkspacePath, split_path
 from editd.workspace.publish import ConcurrentWrite, Publisher, PublishFailed, UnexpectedContent
@@ -391,8 +391,8 @@ class WorkspaceWriter:
 
         Returns False, with nothing changed, if `path` has other content. A folder with only empty folders in
         it counts as no file, and is replaced by one. Put a file that replaces a folder after the deletions in
-        that folder. Raises ConcurrentWrite only with orphans, for the history. Raises IoError,
-        PermissionDenied and PublishFailed as `stage` and `publish` do.
+        that folder. Raises ConcurrentWrite only with orphans, for the history. Raises IoError and
+        PermissionDenied as `stage` and `publish` do, and Broken if the file could not be put back.
         """
         if has_state(self._disk, path, after):
             if after is None:
@@ -466,6 +466,11 @@ class WorkspaceWriter:
                 raise
             self.discard(staging)
             return False
+        except PublishFailed as error:
+            raise Broken(
+                f"A file could neither be recovered nor put back: {error}.",
+                hint="Start the daemon again: it recovers from its journal.",
+            ) from error
         except Refused:
             self.discard(staging)
             raise
