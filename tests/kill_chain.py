@@ -227,6 +227,6 @@ def worth_killing_at(calls: Sequence[Call], count: int, *, is_long: bool) -> lis
 
 
 def of_the_engine(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of the thread that publishes."""
-    thread = next(call.thread for call in calls if call.name.startswith("rename"))
+    """Return the calls of the thread that publishes. Others rename, too: they check replaced files."""
+    thread = next(call.thread for call in calls if "RENAME_EXCHANGE" in call.text)
     return [call for call in calls if call.thread == thread]
