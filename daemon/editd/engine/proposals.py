@@ -422,8 +422,9 @@ class Proposals(Grants):
         Raises UnknownProposal, Decided, InvalidParams and IoError.
         """
         proposal = self._waiting(number)
+        files = self.store.files(number, proposal.revision) if hunks else ()
         for hunk in hunks:
-            _check_has(proposal, self.store.files(number, proposal.revision), hunk)
+            _check_has(proposal, files, hunk)
         after = replace(proposal, changed_us=self._clock.now_us())
         end = output[-OUTPUT_CHARACTERS_MAX:]
         result = TrialResult(after.changed_us, by, name, view, exit, seconds, end, command, tuple(hunks))
