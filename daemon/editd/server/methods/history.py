@@ -261,10 +261,12 @@ def _activity(services: Services, entry: messages.SessionEntry) -> messages.Sess
     edits = LogQuery(sessions=(name,), kinds=("edit", "exec"))
     proposals = services.proposals.open_of(name)
     running, wait = services.spans.running(name), services.guard.leases.waiting_of(name)
-    waits: Literal["review", "lease"] | None = None if wait is None else "lease"
+    waits: Literal["review", "lease"] | None = None
     since = running[-1].since_us if running else None
-    since = since if wait is None else wait.since_us
-    reviewed_since = services.proposals.waited_since(proposals)
+    if wait is not None:
+        waits, since = "lease", wait.since_us
+    if (reviewed_since := services.proposals.waited_since(proposals)) is not None:
+        waits, since = "review", reviewed_since
     return messages.SessionActivity(
         last=_last(newest[0]) if newest else None,
         edits=index.count_matching(edits),
@@ -274,15 +276,11 @@ def _activity(services: Services, entry: messages.SessionEntry) -> messages.Sess
         proposals=proposals,
         leases=[lease.id for lease in services.guard.leases if lease.session == name],
         running=[span.command for span in running],
-        waits_for=waits if reviewed_since is None else "review",
-        since=_time(since if reviewed_since is None else reviewed_since),
+        waits_for=waits,
+        since=None if since is None else rfc3339(since),
         wants=[] if wait is None else [glob.text for glob in wait.paths],
         holders=[] if wait is None else services.guard.leases.holders(wait),
     )
-
-
-def _time(time_us: int | None) -> str | None:
-    return None if time_us is None else rfc3339(time_us)
 
 
 def _last(newest: Transaction) -> messages.LastTransaction:
