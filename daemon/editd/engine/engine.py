@@ -552,9 +552,9 @@ class Engine(Recorder):
     def _stage_arrival(self, batch: Batch, index: int, request: Arrive) -> Result | None:
         """Stage what another host has landed. No rule of this host applies to it, because it has landed."""
         chain = request.chain
-        stopped_by, chain.stopped_by = chain.stopped_by, chain.stopped_by or request
-        if stopped_by is not None and stopped_by is not request:
+        if chain.stopped_by is not None and chain.stopped_by is not request:
             raise Stale(next(iter(request.after)).text, None, None)
+        chain.stopped_by = request  # until it is staged
         outcome = Outcome(arriving(request, self.history, batch.view.file_at))
         for change in outcome.changes:
             self.hidden.refuse(change.path)
