@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
+from crash_checks import packer, wait_until
 from editd.wire.messages import Write
 from editd_client.errors import EditdError
 from workplace import replace, write
@@ -185,10 +188,15 @@ def test_a_claim_outlives_the_daemon_and_its_index(place: Workplace, client: Cli
 
 def test_claims_are_rebuilt_from_the_index_by_a_repair(place: Workplace, client: Client) -> None:
     """The index has the claimed change as the session's, and its commit has it as nobody's."""
+    written(place, client, b="y\n")
+    packing = packer(place)
+    wait_until(lambda: client.status().journal["unpacked"] == 0, "the first change is not packed")
+    os.kill(packing, signal.SIGSTOP)  # what is packed already needs no index
     seq = written(place, client, a="x\n")
     claim(client)
     commit = found(client, seq).id
     place.kill()
+    os.kill(packing, signal.SIGKILL)
     for segment in (place.state / "journal").glob("*.segment"):
         segment.unlink()
     with place.start() as damaged:
