@@ -172,10 +172,14 @@ class Tab:
 
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse."""
+        self.press(selector)()
+
+    def press(self, selector: str) -> Callable[[], None]:
+        """Press the button of the mouse on the middle of an element, and return what lets it go."""
         place = self.run(MIDDLE % selector.replace("'", '"'))
         mouse = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", {"type": "mousePressed", **mouse})
-        self.call("Input.dispatchMouseEvent", {"type": "mouseReleased", **mouse})
+        return lambda: self.call("Input.dispatchMouseEvent", {"type": "mouseReleased", **mouse})
 
     def text(self, selector: str = "body") -> str:
         return str(self.run(f"document.querySelector({selector!r})?.innerText ?? ''"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -182,6 +183,33 @@ def test_another_reviewer_s_decision_is_seen(tab: Tab, author: Client, place: Wo
     with reviewer_of(place) as reviewer:
         reviewer.proposal_reject(1, comment="use the helper")
     tab.until_text("Nothing waits", "#list")
+
+
+def test_a_click_is_not_lost_to_a_part_that_comes_in_the_middle_of_it(
+    browser: Chromium, page: WebPage, tab: Tab, author: Client
+) -> None:
+    """A link that is replaced between the two halves of a click gets none of it."""
+    with closing(Tab(browser)) as other:  # sees when the part has come
+        other.go(f"{page.address}/?t={page.token}")
+        author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
+        tab.until_text("Timeline 1", "#views")
+        release = tab.press("#views a[href='/timeline']")
+        author.apply([replace("a.py", "x6 = 6\n", "x6 = VI\n")], message="Six")
+        other.until_text("Timeline 2", "#views")
+        release()
+    tab.until_text("2 Six", "#list")
+
+
+def test_what_came_while_the_mouse_was_down_is_shown_afterwards(
+    browser: Chromium, page: WebPage, tab: Tab, author: Client
+) -> None:
+    with closing(Tab(browser)) as other:
+        other.go(f"{page.address}/?t={page.token}")
+        release = tab.press("h1")
+        author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
+        other.until_text("Timeline 1", "#views")
+        release()
+    tab.until_text("Timeline 1", "#views")
 
 
 def test_a_transaction_is_undone_after_its_preview(tab: Tab, author: Client, place: Workplace) -> None:

@@ -12,6 +12,8 @@ let heldView = null;       // the view before other hunks came: the daemon refus
 let hunk = null;           // the id of the current hunk
 let stream = null;
 let newest = 0;            // the number of the last request
+let isPressed = false;     // the first button of the mouse, or a finger
+const arrived = [];        // parts that wait for its end: what is replaced in the middle of a click is not clicked
 
 // ── Parts ──
 
@@ -118,6 +120,7 @@ const say = (text, isRefusal) => {
 
 const show = (answer, isRefusal, isNew) => {
   heldView = null;
+  arrived.length = 0;   // they are of the page before
   if (isNew) { touched = new Map(); unseen = new Set(); hunk = null; }
   for (const [id, html] of Object.entries(answer.parts)) put(id, html);
   document.title = answer.title;
@@ -133,12 +136,15 @@ const follow = (page, version) => {
   stream = new EventSource(`/events?${new URLSearchParams({ page, version })}`);
   stream.addEventListener('part', event => {
     isAway(false);
-    const part = JSON.parse(event.data);
-    put(part.id, part.html, true);
+    arrived.push(JSON.parse(event.data));
+    if (!isPressed) putArrived();
   });
   stream.addEventListener('gone', () => isAway(true));
   stream.onerror = () => isAway(true);
   stream.onopen = () => isAway(false);
+};
+const putArrived = () => {
+  for (const { id, html } of arrived.splice(0)) put(id, html, true);
 };
 const AWAY = 'No answer: this is the last state.';
 const isAway = is => {
@@ -278,6 +284,13 @@ document.addEventListener('click', event => {
   event.preventDefault();
   go(link.getAttribute('href'));
 });
+
+document.addEventListener('pointerdown', event => { isPressed = !event.button; });
+for (const kind of ['pointerup', 'pointercancel'])
+  document.addEventListener(kind, () => {
+    isPressed = false;
+    setTimeout(putArrived);   // after the click itself
+  });
 
 for (const kind of ['input', 'change'])
   document.addEventListener(kind, event => {
