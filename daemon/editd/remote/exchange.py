@@ -117,7 +117,10 @@ class Exchange:
     """One host's exchange, from the first look at its history to the last."""
 
     def __init__(self, folder: str, place: Place, first: str, through: int, head: str) -> None:
-        """`first` and `through` are the entry and the transaction at which the host joined."""
+        """`first` and `through` are the entry and the transaction at which the host joined.
+
+        Raises Offline if the log's repository is missing, and cannot be fetched.
+        """
         self._place = place
         self._path = os.path.join(folder, "remote", "taken.json")
         self.objects = LogObjects(shared_of(folder), store_of(folder))
@@ -142,6 +145,8 @@ class Exchange:
                 saved = json.load(file)
             taken, through = saved["taken"], saved["through"]
         self._saved = (taken, through)
+        if not self.objects.has(oid_of(taken)):
+            self._fetch()  # the log's repository was deleted (L7)
         entries = self._entries_back(oid_of(taken), None)
         for entry in entries:
             self._note(entry)

@@ -54,6 +54,10 @@ class LogObjects:
         self._history = open_store(self._store)
         return self._history.odb.read(pygit2.Oid(raw=oid))[1]
 
+    def has(self, oid: Oid) -> bool:
+        """Return whether the log's repository has an object."""
+        return pygit2.Oid(raw=oid) in self._log.odb
+
     def point(self, ref: str, commit: Oid) -> None:
         """Let a ref of the log's repository name a commit. Raises pygit2.GitError."""
         self._log.references.create(ref, pygit2.Oid(raw=commit), force=True)
@@ -84,7 +88,7 @@ class LogObjects:
     def share(self, version: Version) -> None:
         """Have the log hold a content that may be in this host's history alone."""
         oid = oid_of(version)
-        if oid not in self._new and pygit2.Oid(raw=oid) not in self._log.odb:
+        if oid not in self._new and not self.has(oid):
             self._new[oid] = "blob", self.read(oid)
 
     def share_all(self, root: Oid) -> None:
