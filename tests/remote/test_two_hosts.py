@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,3 +101,20 @@ def test_an_excluded_file_never_leaves_its_host(two: Two) -> None:
             check=False,
         )
         assert known.returncode != 0, "the server has it"
+
+
+def test_now_does_not_wait_for_the_next_look_at_the_server(tmp_path: Path) -> None:
+    poll_seconds = 20.0
+    with hosts(tmp_path, 1, FILES) as (places, (one,), _):
+        one.close()
+        places[0].stop()
+        config = places[0].folder / "config" / "editd" / "config.toml"
+        config.write_text(f"[remote]\npoll = {poll_seconds}\n")
+        with places[0].start() as client:
+            client.remote_now(timeout=60)  # the first looks of a daemon come at once
+            seconds = []
+            for _ in range(3):
+                begun = time.monotonic()
+                assert client.remote_now(timeout=60).state == "current"
+                seconds.append(time.monotonic() - begun)
+        assert min(seconds) < poll_seconds / 2, "it waits for a look at the server, which comes later"

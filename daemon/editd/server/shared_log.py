@@ -274,8 +274,8 @@ class SharedLog:
             self._may_push_at = 0.0
         while loop.time() < until and self._place is not None and not self._place["paused"]:
             begun = self._rounds
-            self._wake.set()
             while self._rounds < begun + 2 and loop.time() < until:  # one of them began now
+                self._wake.set()
                 await wait_event(self._round_over, until - loop.time())
             is_done = self._answer["state"] == "current" and not self._answer.get("again")
             if is_done and not self._answer.get("tentative") and self._engine.history.head >= head:
