@@ -120,3 +120,17 @@ def test_hosts_of_the_same_name_get_names_of_their_own(tmp_path: Path) -> None:
             exchange(one, client)
             (arrived,) = one.log(limit=1).transactions
             assert (arrived.host, arrived.actor) == ("host0-2", "ann")
+
+
+def test_a_file_that_git_ignores_is_held_by_a_host_that_joins(tmp_path: Path) -> None:
+    files = {"a.txt": "a\n", "build.log": "theirs\n", "other.log": "theirs\n"}
+    with hosts(tmp_path, 2, files, join=False) as (places, (one, other), server):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "*.log\n", "build.log": "mine\n"})
+        other.remote_join(str(server))
+        one.apply([write("build.log", "theirs again\n"), write("c.txt", "c\n")])
+        exchange(one, other)
+        assert other.remote_status().held == ["build.log"]
+        assert places[1].files() == {
+            "a.txt": b"a\n", "build.log": b"mine\n", "c.txt": b"c\n", "other.log": b"theirs\n"
+        }  # fmt: skip

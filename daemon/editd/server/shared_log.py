@@ -26,6 +26,7 @@ from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeo
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
+from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -201,11 +202,20 @@ class SharedLog:
                 break
             except Refused as refusal:
                 refused = unwritable(refusal, step)
+                if isinstance(refusal, Stale):
+                    refused = await self._queue.run(partial(self._found_first, refusal, seq))
                 if not refused:
                     raise
                 held += refused
                 step["changes"] = [change for change in step["changes"] if change[0] not in refused]
         return held
+
+    def _found_first(self, refusal: Stale, seq: int) -> list[str]:
+        """Return the path of a refusal if git ignores the file there: it was recorded only now, as found."""
+        index, path = self._engine.history.index, str(refusal.data["path"])
+        touch = index.touch_after(WorkspacePath.parse(path), seq)
+        is_found = touch is not None and index.kind_of(touch[0]) == "baseline"
+        return [path] if is_found and not self._engine.is_first_scan else []
 
     async def leave(self) -> dict[str, Any]:
         """End the exchange. The files and the history stay. Raises InvalidParams."""
