@@ -58,6 +58,7 @@ class Step:
         default_factory=list
     )  # transaction, file, its present file
     undone: dict[FileId, int] = field(default_factory=dict)  # undone file → the undo
+    absent: dict[FileId, tuple[Held, set[str]]] = field(default_factory=dict)  # of files that it brought back
 
     @property
     def in_force(self) -> frozenset[FileId]:
@@ -128,7 +129,8 @@ class Lineages:
             for file in self.files.keys() | files.keys()
             if self.files.get(file) != files.get(file)
         }
-        self.steps[seq] = Step(session, changed, undoes)
+        absent = {file: (self.last[file], self.vacant[file]) for file in files.keys() & self.vacant.keys()}
+        self.steps[seq] = Step(session, changed, undoes, absent=absent)
         self._become(files)
         for below, file, _ in undoes:
             self._mark(below, {file}, seq)
@@ -202,10 +204,20 @@ class Lineages:
                 step.undone.pop(file, None)
             else:
                 step.undone[file] = by
+                self._forget_return(seq, file)
         is_all = not (step.undone if by is None else step.in_force)
         for below, file, found_as in step.undoes:
             if found_as in files or (is_all and found_as not in step.changes):
                 self._mark(below, {file}, seq if by is None else None)
+
+    def _forget_return(self, seq: int, file: FileId) -> None:
+        """Have a deleted file end where it did before a transaction that brought it back and is undone."""
+        step = self.steps[seq]
+        if file in step.absent and file not in self.files:
+            self.last[file], vacant = step.absent[file]
+            later = [one for number, one in self.steps.items() if number >= seq]
+            touched = {path for one in later for other in one.changes for path in one.paths_of(other)}
+            self.vacant[file] = vacant - touched
 
     # ── undoing ──
 

@@ -250,6 +250,23 @@ def test_a_file_is_looked_for_where_the_same_undo_has_moved_it(place: Workplace)
         check(place, client, {"b": LINES})
 
 
+def test_a_rollback_that_is_undone_leaves_no_trace_in_the_place_of_a_conflict(place: Workplace) -> None:
+    """Before and after, the work in force is the same: `a` was moved to `b`, and overwritten there."""
+    with begin(place, {"a": "A", "c": "C"}, Chmod(path="a", executable=True)) as client:
+        client.apply([move("a", "b")], session="s")
+        client.apply([move("c", "b", overwrite=True)], session="s")
+        client.apply([delete("b")], session="s")
+        before = refused(client, 1)
+        client.rollback("s")
+        check(place, client, {"a": "A", "c": "C"})
+        client.undo(5)
+        check(place, client, {})
+        assert refused(client, 1) == before == {"b": [2, 3, 4]}
+        client.undo(1, on_conflict="force")
+        check(place, client, {"b": "A"})
+        assert not (place.root / "b").stat().st_mode & 0o100
+
+
 def test_what_was_deleted_and_restored_is_followed_on(place: Workplace) -> None:
     with begin(place, {}, write("a", "A"), delete("a")) as client:
         client.restore(1)

@@ -3,6 +3,7 @@
 Random histories of several sessions: files are written, copied, moved, swapped, deleted, made again and made
 executable. Undone are transactions, some paths of them, sessions, what fits a filter, and undos.
 Each is shown first, as a dry run, and then made if it is clean. The long form has 3,000 histories.
+`pytest --history N` plays one of them again.
 Two more tests need no oracle: they follow what a conflict needs, and undo all of a history.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -28,7 +30,7 @@ from lineages import Collision, Files, Held, Lineages, NoOpinion
 from workplace import FILE_SYSTEM_VARIABLE, files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from editd.engine.engine import Engine
@@ -204,6 +206,13 @@ class Run:
     chance: random.Random
     counts: Counter[str]
     told: list[str] = field(default_factory=list)
+
+    def play(self) -> None:
+        """Take all the steps: changes, and undos of some of them."""
+        for _ in range(CHANGES):
+            self.change()
+            if self.chance.random() < 0.6:
+                self.undo()
 
     def change(self) -> None:
         """Commit one or two changes as a transaction of a session."""
@@ -397,8 +406,9 @@ class Run:
                 assert (held and (held.version, held.mode)) == (before and (before.version, before.mode)), seq
 
 
-def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], None]) -> None:
-    """Play one history, as far as the model follows it, and then its end."""
+@contextlib.contextmanager
+def a_history(folder: Path, name: str, counts: Counter[str]) -> Iterator[Run]:
+    """Begin the history of this name. A failure in it has its story, and leaves its folders."""
     chance = random.Random(name)
     place = Harness(folder / name, root=folder / "disk" / name)
     texts = {path: a_text(chance) for path in PATHS[:5]}
@@ -408,62 +418,76 @@ def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], Non
     with place.engine() as engine:
         history = Run(name, place, engine, Lineages.of(folder, texts), chance, counts)
         try:
-            with contextlib.suppress(NoOpinion, Collision, AssertionError):  # which the test above is about
-                for _ in range(CHANGES):
-                    history.change()
-                    if chance.random() < 0.6:
-                        history.undo()
-            end(history)
+            yield history
         except AssertionError as error:
             told = "\n".join(history.told)
-            raise AssertionError(f"history {name}:\n{told}\n{error}") from error
+            again = f"pytest tests/undo/test_oracle.py --history {name[1:]}"
+            raise AssertionError(f"history {name} ({again}):\n{told}\n{error}") from error
+    for made in (place.folder, place.root):  # 8 MB each, mostly the journal
+        shutil.rmtree(made)
+
+
+def play(folder: Path, name: str, counts: Counter[str], end: Callable[[Run], None]) -> None:
+    """Play one history, as far as the model follows it, and then its end."""
+    with a_history(folder, name, counts) as history:
+        # A failure before the end is the business of the first test.
+        with contextlib.suppress(NoOpinion, Collision, AssertionError):
+            history.play()
+        end(history)
 
 
 def run(folder: Path, name: str, counts: Counter[str]) -> None:
-    """Play one history."""
-    chance = random.Random(name)
-    place = Harness(folder / name, root=folder / "disk" / name)
-    texts = {path: a_text(chance) for path in PATHS[:5]}
-    for path, text in texts.items():
-        (place.root / path).write_bytes(text)
-    place.baseline()
-    with place.engine() as engine:
-        model = Lineages.of(folder, texts)
-        history = Run(name, place, engine, model, chance, counts)
+    """Play one history against the model."""
+    with a_history(folder, name, counts) as history:
         try:
-            for _ in range(CHANGES):
-                history.change()
-                if chance.random() < 0.6:
-                    history.undo()
+            history.play()
         except NoOpinion:
             counts["ended"] += 1
+
+
+@pytest.fixture
+def histories(request: pytest.FixtureRequest, is_long: bool) -> Sequence[int]:
+    """Return the numbers of the histories: those of this form, or the one of `--history`."""
+    one: int | None = request.config.getoption("--history")
+    return range(HISTORIES_LONG if is_long else HISTORIES) if one is None else [one]
+
+
+def none_is_wrong(histories: Iterable[int], play_one: Callable[[int], None]) -> None:
+    """Play these histories, and fail with the stories of those that fail."""
+    wrong: list[str] = []
+    for number in histories:
+        try:
+            play_one(number)
         except AssertionError as error:
-            told = "\n".join(history.told)
-            raise AssertionError(f"history {name}:\n{told}\n{error}") from error
+            wrong.append(str(error))
+    assert not wrong, f"{len(wrong)} histories are wrong:\n\n" + "\n\n".join(wrong)
 
 
 @pytest.mark.timeout(7200)  # the long form takes some minutes
-def test_any_undo_is_what_an_oracle_makes_of_it(tmp_path: Path, is_long: bool) -> None:
+def test_any_undo_is_what_an_oracle_makes_of_it(tmp_path: Path, histories: Sequence[int]) -> None:
     counts: Counter[str] = Counter()
-    for number in range(HISTORIES_LONG if is_long else HISTORIES):
-        run(tmp_path, f"h{number}", counts)
-    drawn = sum(counts.values()) - counts["changes"]
-    assert counts["conflicts"] > drawn / 10, "they have to be common for this to be a test"
-    assert counts["no opinion"] < drawn / 5
-    assert all(counts[scope.__name__] for scope in (ByTransaction, Latest, BySession, ByFilter)), counts
+    none_is_wrong(histories, lambda number: run(tmp_path, f"h{number}", counts))
+    print(*(f"{count} {what}" for what, count in counts.most_common()), sep=", ")
+    if len(histories) > 1:
+        drawn = sum(counts.values()) - counts["changes"]
+        assert counts["conflicts"] > drawn / 10, "they have to be common for this to be a test"
+        assert counts["no opinion"] < drawn / 5
+        assert all(counts[scope.__name__] for scope in (ByTransaction, Latest, BySession, ByFilter)), counts
 
 
 @pytest.mark.timeout(7200)
-def test_once_all_that_an_undo_needs_is_undone_it_is_clean(tmp_path: Path, is_long: bool) -> None:
+def test_once_all_that_an_undo_needs_is_undone_it_is_clean(tmp_path: Path, histories: Sequence[int]) -> None:
     counts: Counter[str] = Counter()
-    for number in {*range(HISTORIES_LONG if is_long else HISTORIES), A_WRONG_RECIPE}:
-        play(tmp_path, f"r{number}", counts, Run.follow_a_recipe)
-    assert counts["recipes"] > HISTORIES / 10
+    more = {A_WRONG_RECIPE} if len(histories) > 1 else set[int]()
+    none_is_wrong(
+        sorted({*histories} | more),
+        lambda number: play(tmp_path, f"r{number}", counts, Run.follow_a_recipe),
+    )
+    assert counts["recipes"] > HISTORIES / 10 or len(histories) == 1
 
 
 @pytest.mark.timeout(7200)
 def test_undone_newest_first_each_transaction_finds_the_files_as_it_left_them(
-    tmp_path: Path, is_long: bool
+    tmp_path: Path, histories: Sequence[int]
 ) -> None:
-    for number in range(HISTORIES_LONG if is_long else HISTORIES):
-        play(tmp_path, f"u{number}", Counter(), Run.unwind)
+    none_is_wrong(histories, lambda number: play(tmp_path, f"u{number}", Counter(), Run.unwind))
