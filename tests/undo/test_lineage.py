@@ -185,6 +185,15 @@ def test_another_file_that_took_a_deleted_ones_path_is_not_taken_for_it(place: W
         check(place, client, {"b": LINES.replace(*SWAP) + "another\n"})
 
 
+def test_a_later_file_at_a_path_that_it_had_left_is_not_taken_for_a_deleted_one(place: Workplace) -> None:
+    """`e` has been at `a`, and so has its content: only another file's change of it is new there."""
+    steps: list[AnyEdit] = [Chmod(path="a", executable=True), move("a", "b"), move("e", "a"), delete("b")]
+    with begin(place, {"a": "A", "e": "E"}, *steps, Chmod(path="a", executable=True)) as client:
+        assert refused(client, 1) == {"b": [2, 4]}
+        assert (place.root / "a").stat().st_mode & 0o100
+        check(place, client, {"a": "E"})
+
+
 @pytest.mark.parametrize("edits", [[write("a", LINES)], [write("a", "x\n"), replace("a", "x\n", LINES)]])
 def test_a_file_is_followed_through_a_restore(place: Workplace, edits: list[AnyEdit]) -> None:
     with begin(place, {}, *edits, move("a", "b"), replace("b", *SWAP)) as client:

@@ -165,9 +165,10 @@ class HistoryWalker:
 
         The effects of `targets`, which are about to be undone, are ignored.
         """
-        names = [(path, seq)]
+        stays: list[tuple[WorkspacePath, int, int]] = []
         while (left := self.left(path, seq)) is not None:
             since, seq = seq, left.at
+            stays.append((path, since, left.at))
             target = targets.get(seq)
             if target is not None and target.covers(path):
                 return path, True  # The undo returns the file to this path.
@@ -176,27 +177,26 @@ class HistoryWalker:
                 path, seq = back, left.undone_by
             elif left.to is not None:
                 path = left.to
-            elif (revival := self.revival(names, seq, targets)) is not None:
+            elif (revival := self.revival(stays, seq, targets)) is not None:
                 path, seq = revival
             else:
                 return path, False
-            names.append((path, seq))
         return path, True
 
     def revival(
         self,
-        names: Iterable[tuple[WorkspacePath, int]],
+        stays: Iterable[tuple[WorkspacePath, int, int]],
         deleted: int,
         targets: Mapping[int, UndoTarget] = MappingProxyType({}),
     ) -> tuple[WorkspacePath, int] | None:
         """Return the path and the transaction with which a file came back after `deleted`, or None.
 
-        `names` are the paths of the file, each with the transaction after which it had that path. The file
-        comes back if one of its paths gets a content that the file had there.
+        `stays` are the paths of the file, each with the transaction after which it had that path, and the one
+        with which it left. The file comes back if one of its paths gets a content that the file had there.
         """
         index = self.history.index
         revivals: list[tuple[int, WorkspacePath]] = []
-        for name, since in names:
+        for name, since, until in stays:
             at, touch = index.touch_after(name, deleted) or (0, None)
             if (
                 touch is None
@@ -208,7 +208,7 @@ class HistoryWalker:
             if at in targets and targets[at].covers(name):
                 continue
             entries = [self.history.entry_at(name, since)]
-            entries += [earlier.after for _, earlier in index.life(name, since, deleted)]
+            entries += [earlier.after for _, earlier in index.life(name, since, until)]
             if touch.after.version in {entry.version for entry in entries if entry is not None}:
                 revivals.append((at, name))
         if not revivals:

@@ -339,10 +339,11 @@ def _life(
     """Yield the changes of the file that had `path` after `seq`, under its later paths as well."""
     life = past.history.index.life
     after = seq
-    names = [(path, seq)]
+    stays: list[tuple[WorkspacePath, int, int]] = []
     while (left := past.left(path, seq)) is not None and left.at < until:
         yield from life(path, after, left.at)
         after, since, seq = left.at - 1, seq, left.at
+        stays.append((path, since, left.at))
         back = past.brought_back(path, left, since)
         if back is not None and left.undone_by is not None and left.undone_by < until:
             if left.to is not None:
@@ -350,13 +351,12 @@ def _life(
             path, after, seq = back, left.undone_by - 1, left.undone_by
         elif left.to is not None:
             path = left.to
-        elif (revival := past.revival(names, left.at)) is not None and revival[1] < until:
+        elif (revival := past.revival(stays, left.at)) is not None and revival[1] < until:
             yield from life(path, after, left.at + 1)
             path, seq = revival
             after = seq - 1
         else:
             break  # the file is gone, so its successor at the path is in the way
-        names.append((path, seq))
     yield from life(path, after, until)
 
 
