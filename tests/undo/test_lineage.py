@@ -494,6 +494,14 @@ def test_a_deleted_file_comes_back_to_where_another_of_the_same_transaction_is_b
         check(place, client, {"a": "A", "b": "B"})
 
 
+def test_a_deleted_file_comes_back_to_where_one_is_that_the_same_transaction_made(place: Workplace) -> None:
+    with begin(place, {"a": "A"}) as client:
+        client.apply([delete("a"), write("n", "N")])
+        client.apply([move("n", "a")])
+        client.undo(1)
+        check(place, client, {"a": "A"})
+
+
 def test_a_file_comes_back_to_where_one_is_that_the_same_transaction_made(place: Workplace) -> None:
     with begin(place, {"a": "A"}) as client:
         client.apply([move("a", "b"), write("n", "N")])

@@ -129,7 +129,8 @@ class UndoPlanner(Struct):
         self, changes: Iterable[tuple[ConflictSite, Change[Entry]]], reached: set[WorkspacePath]
     ) -> None:
         for place, touch in changes:
-            is_met = place.path in reached  # two files of the transaction have the same path now
+            # Two files of the transaction have the same path, and the first one is not removed by this undo.
+            is_met = place.path in reached and self._now(place.path) is not None
             reached.add(place.path)
             self._revert(place, touch, is_met=is_met)
 
