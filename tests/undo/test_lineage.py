@@ -138,6 +138,20 @@ def test_a_file_is_followed_back_through_moves_over_others_that_were_undone_at_o
         check(place, client, {"a": LINES, "c": "C", "e": "E"})
 
 
+def test_a_file_is_followed_back_to_where_another_one_gave_way_to_it(place: Workplace) -> None:
+    """One undo moves `a` back, and what was in its place, and what it had displaced."""
+    with begin(place, {"a": LINES, "f": "F"}) as client:
+        client.apply([move("f", "b"), move("a", "f")])
+        client.apply([move("b", "a")])
+        client.apply([Chmod(path="f", executable=True)])
+        client.undo(filter=Filter(until=2))
+        check(place, client, {"a": LINES, "f": "F"})
+        client.apply([Chmod(path="f", executable=True)])
+        client.undo(3)
+        assert [bool((place.root / path).stat().st_mode & 0o100) for path in ("a", "f")] == [False, True]
+        check(place, client, {"a": LINES, "f": "F"})
+
+
 def test_what_a_move_had_overwritten_comes_back_at_its_own_path(place: Workplace) -> None:
     steps: list[AnyEdit] = [move("a", "b", overwrite=True), move("b", "c")]
     with begin(place, {"a": "A", "b": "B"}, *steps) as client:

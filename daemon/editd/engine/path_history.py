@@ -148,9 +148,17 @@ class HistoryWalker:
                 continue
             name = move.source
             put = self.history.index.touch_in(name, at)
-            if put is not None and put.before is None and put.after is not None and put.source is None:
+            if put is None or put.after is None or put.source is not None:
+                continue
+            if put.before is None or self._has_undone(at, seq, name):
                 put_at = name
         return put_at
+
+    def _has_undone(self, at: int, seq: int, path: WorkspacePath) -> bool:
+        """Return whether the undo `at` undid the change of `path` by `seq`, not only others of `seq`."""
+        (undo,) = self.history.index.transactions([at])
+        parts = [part for part in undo.parts if part.seq == seq]
+        return not parts or any(part.path == path and not part.hunks for part in parts)
 
     def _moves_to(self, path: WorkspacePath) -> dict[int, Change[Entry]]:
         """Return the moves to `path` by their transactions."""
