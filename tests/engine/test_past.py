@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from editd.engine.path_history import HistoryWalker
+from editd.engine.path_history import HistoryWalker, PathNow
 from editd.store.index import Index
 from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
@@ -48,7 +48,7 @@ def test_what_a_transaction_undid_is_read_once_for_all_its_files(tmp_path: Path)
     asked: list[str] = []
     index.flush()
     index._database.set_trace_callback(asked.append)
-    assert [past.follow_path(path, 1) for path in FORMER] == [(path, True) for path in PATHS]
+    assert [past.follow_path(path, 1) for path in FORMER] == [PathNow(path, exists=True) for path in PATHS]
     index._database.set_trace_callback(None)
     assert past.undoes(4) == (3,)
     lists = [query for query in asked if "undoes" in query]

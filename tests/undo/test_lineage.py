@@ -547,6 +547,23 @@ def test_a_deleted_file_is_not_taken_for_the_one_that_the_same_undo_moves_away_f
         check(place, client, {"c": "A"})
 
 
+def test_a_file_that_the_same_undo_takes_away_again_is_not_taken_for_another_that_was_there(
+    place: Workplace,
+) -> None:
+    """The file at `b` on the disk goes to `e`, and the one that was made there anew goes altogether."""
+    with begin(place, {"b": "B", "e": "E"}, Chmod(path="e", executable=True)) as client:
+        client.apply([Chmod(path="b", executable=True)], actor="ann")
+        client.apply([delete("b")])
+        client.apply([write("b", "B")], actor="ann")
+        client.apply([move("e", "b", overwrite=True)], actor="ann")
+        scope = Filter(actor="ann")
+        (conflict,) = client.undo(filter=scope, dry_run=True).conflicts  # type: ignore[misc]
+        assert (conflict.path, conflict.reason) == ("b", "deleted")
+        client.undo(filter=scope, on_conflict="skip")
+        assert (place.root / "e").stat().st_mode & 0o100
+        check(place, client, {"e": "E"})
+
+
 def test_a_deleted_file_is_not_taken_for_another_of_the_same_transaction(place: Workplace) -> None:
     with begin(place, {"a": "A", "b": "B"}) as client:
         client.apply([move("a", "c"), write("d", "A")])
@@ -554,6 +571,17 @@ def test_a_deleted_file_is_not_taken_for_another_of_the_same_transaction(place: 
         client.apply([move("d", "c")])
         assert refused(client, 1) == {"c": [2, 3]}
         check(place, client, {"b": "B", "c": "A"})
+
+
+def test_a_file_is_followed_where_the_same_undo_moves_it_more_than_once(place: Workplace) -> None:
+    with begin(place, {"a": LINES}) as client:
+        client.apply([replace("a", *SWAP)], actor="ann")
+        client.apply([move("a", "b")])
+        client.apply([move("b", "c")], actor="ann")
+        client.undo(2)
+        client.apply([move("a", "d")], actor="ann")
+        client.undo(filter=Filter(actor="ann", kind="edit"))
+        check(place, client, {"b": LINES})
 
 
 def test_a_file_that_was_brought_back_and_moved_back_at_once_is_followed(place: Workplace) -> None:

@@ -203,7 +203,7 @@ def _fitted(file: ProposedFile, at: int, current: Current, walker: HistoryWalker
         return rebase(file, Present(state, current(file.source)))
     if file.base is None:
         return rebase(file, Present(state))
-    path, _ = walker.follow_path(file.path, at)
+    path = walker.follow_path(file.path, at).path
     if path == file.path:
         return rebase(file, Present(state))
     return replace(rebase(file, Present(current(path))), path=path)

@@ -81,7 +81,8 @@ class UndoPlanner(Struct):
     targets: dict[int, UndoTarget]
     on_conflict: OnConflict
     made: dict[WorkspacePath, FileState | None] = field(default_factory=dict)
-    moved: dict[WorkspacePath, WorkspacePath] = field(default_factory=dict)  # new path → old path
+    # new path → old paths, that on the disk first
+    moved: dict[WorkspacePath, tuple[WorkspacePath, ...]] = field(default_factory=dict)
     places: list[ConflictSite] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
 
@@ -182,7 +183,7 @@ class UndoPlanner(Struct):
             self.targets[seq] = self.targets[seq].without(paths)
             # A staying file may occupy the path of another move: check the rest again.
             moves = [move for move in moves if move not in staying]
-        origins = {move.to: self.moved.pop(move.place.path, move.place.path) for move in moves}
+        trails = {move.to: (*self.moved.pop(move.place.path, ()), move.place.path) for move in moves}
         self.made |= {move.place.path: None for move in moves if move.state is not None}
         for move in moves:
             if move.touch.before is not None:  # the file that the move had overwritten
@@ -191,7 +192,7 @@ class UndoPlanner(Struct):
             is_taken = any(place.path == move.to for place in taken[move.to])
             if move.state is not None or not is_taken:  # a deletion must not delete another file
                 self.made[move.to] = move.state
-                self.moved[move.to] = origins[move.to]
+                self.moved[move.to] = trails[move.to]
 
     def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[ConflictSite]:
         """Return the files at the paths that a move back needs, except those that leave."""
@@ -324,10 +325,13 @@ class UndoPlanner(Struct):
 
     def _path_now(self, path: WorkspacePath, seq: int) -> tuple[WorkspacePath, bool]:
         """Return the present or last path of the file that had `path` after `seq`, and whether it exists."""
-        here, exists = self.past.follow_path(path, seq, self.targets)
-        if exists and here in self.made and self.made[here] is None:  # this undo may have moved it
-            here = next((to for to, origin in self.moved.items() if origin == here), here)
-        return here, exists
+        now = self.past.follow_path(path, seq, self.targets)
+        if now.exists and now.path in self.made and self.made[now.path] is None:
+            # This undo may have moved it, from its path on the disk or from a later one.
+            places = slice(1, None) if now.is_planned else slice(1)
+            found = [to for to, trail in self.moved.items() if now.path in trail[places]]
+            return found[0] if len(found) == 1 else now.path, True
+        return now.path, now.exists
 
     def _now(self, path: WorkspacePath) -> FileState | None:
         return self.made[path] if path in self.made else self.current(path)
@@ -448,7 +452,7 @@ def _is(state: FileState | None, entry: Entry | None) -> bool:
 
 
 def _source(work: UndoPlanner, path: WorkspacePath, after: FileState | None) -> WorkspacePath | None:
-    source = work.moved.get(path)
+    source, *_ = work.moved.get(path, (None,))
     if source is None or source == path or after is None or work.made.get(source) is not None:
         return None
     return source if work.current(source) is not None else None
