@@ -59,6 +59,7 @@ class Step:
     )  # transaction, file, its present file
     undone: dict[FileId, int] = field(default_factory=dict)  # undone file → the undo
     absent: dict[FileId, tuple[Held, set[str]]] = field(default_factory=dict)  # of files that it brought back
+    has_untold_moves: bool = False  # an undo of moves onto a file, or its undo: the history has no move back
 
     @property
     def in_force(self) -> frozenset[FileId]:
@@ -68,11 +69,20 @@ class Step:
         return {held.path for held in self.changes[file] if held is not None}
 
     def joined(self, paths: Iterable[str]) -> frozenset[FileId]:
-        """Return the files in force at these paths, and those that share a path: undone together."""
+        """Return the files in force at these paths, and those that share a path: undone together.
+
+        Raises NoOpinion if they share it by a move that the history does not have.
+        """
         wanted, chosen = set(paths), set[FileId]()
         while more := {file for file in self.in_force - chosen if self.paths_of(file) & wanted}:
             chosen |= more
             wanted |= {path for file in more for path in self.paths_of(file)}
+        if (
+            self.has_untold_moves
+            and wanted > set(paths)
+            and any(len(self.paths_of(file)) > 1 for file in chosen)
+        ):
+            raise NoOpinion
         return frozenset(chosen)
 
 
@@ -90,6 +100,8 @@ class Lineages:
     held: dict[FileId, set[tuple[str, bytes]]] = field(default_factory=dict)  # its contents at each path
     vacant: dict[FileId, set[str]] = field(default_factory=dict)  # of deleted files: paths free since
     put_back: set[int] = field(default_factory=set)  # undos of moves onto a file, their undos, and so on
+    ends: dict[FileId, tuple[int, Held]] = field(default_factory=dict)  # for transactions before this one
+    doubtful: dict[FileId, int] = field(default_factory=dict)  # which file is which is a guess since then
     texts: dict[tuple[bytes, bytes, bytes], bytes | None] = field(default_factory=dict)
 
     @classmethod
@@ -123,20 +135,23 @@ class Lineages:
         is_put_back = any(self._is_put_back(file, held.path, undoes) for file, held in files.items())
         if is_put_back or any(below in self.put_back for below, _, _ in undoes):
             self.put_back.add(seq)
-        files, undoes = self._as_told(files, undoes)
+        files, undoes = self._as_told(seq, files, undoes)
         changed = {
             file: (self.files.get(file), files.get(file))
             for file in self.files.keys() | files.keys()
             if self.files.get(file) != files.get(file)
         }
-        absent = {file: (self.last[file], self.vacant[file]) for file in files.keys() & self.vacant.keys()}
-        self.steps[seq] = Step(session, changed, undoes, absent=absent)
+        self._note_doubts(seq, files)
+        absent = {file: (self._end(file, 0), self.vacant[file]) for file in files.keys() & self.vacant.keys()}
+        self.steps[seq] = Step(session, changed, undoes, absent=absent, has_untold_moves=seq in self.put_back)
         self._become(files)
         for below, file, _ in undoes:
+            if file in changed and file not in files:
+                self._forget_return(below, file)
             self._mark(below, {file}, seq)
 
     def _as_told(
-        self, files: Files, undoes: list[tuple[int, FileId, FileId]]
+        self, seq: int, files: Files, undoes: list[tuple[int, FileId, FileId]]
     ) -> tuple[Files, list[tuple[int, FileId, FileId]]]:
         """Renumber files whose moves the history does not record, because another file has their old path.
 
@@ -165,7 +180,9 @@ class Lineages:
                 raise NoOpinion
             told[number] = held
             renumbered[file] = number
-        return told, [(seq, file, renumbered.get(found, found)) for seq, file, found in undoes]
+            if undoes and number != file:
+                self.doubtful |= {file: seq, number: seq}
+        return told, [(below, file, renumbered.get(found, found)) for below, file, found in undoes]
 
     def _is_put_back(self, file: FileId, path: str, undoes: list[tuple[int, FileId, FileId]]) -> bool:
         """Return whether an undo moves a file back to its old path, over another one."""
@@ -189,9 +206,22 @@ class Lineages:
             self.vacant[file] = {path for path, _ in self.held[file]}
         for file, held in files.items():
             self.vacant.pop(file, None)
+            self.ends.pop(file, None)
             self.last[file] = held
             self.held.setdefault(file, set()).add((held.path, held.content))
         self.files = files
+
+    def _end(self, file: FileId, seq: int) -> Held:
+        """Return a deleted file as it was last, for a transaction that changed it."""
+        before, end = self.ends.get(file, (0, self.last[file]))
+        return end if seq < before else self.last[file]
+
+    def _note_doubts(self, seq: int, files: Files) -> None:
+        """Note the deleted files whose content a file at their path gets: is it the other or the same?"""
+        for file, held in files.items():
+            if file in self.files and self.files[file].content != held.content:
+                gone = [other for other in self.vacant if (held.path, held.content) in self.held[other]]
+                self.doubtful |= dict.fromkeys(gone, seq)
 
     def _mark(self, seq: int, files: set[FileId], by: int | None) -> None:
         """Mark files of a transaction as undone or in force, and mark its undone files the opposite way.
@@ -204,18 +234,18 @@ class Lineages:
                 step.undone.pop(file, None)
             else:
                 step.undone[file] = by
-                self._forget_return(seq, file)
         is_all = not (step.undone if by is None else step.in_force)
         for below, file, found_as in step.undoes:
             if found_as in files or (is_all and found_as not in step.changes):
                 self._mark(below, {file}, seq if by is None else None)
 
-    def _forget_return(self, seq: int, file: FileId) -> None:
-        """Have a deleted file end where it did before a transaction that brought it back and is undone."""
-        step = self.steps[seq]
-        if file in step.absent and file not in self.files:
-            self.last[file], vacant = step.absent[file]
-            later = [one for number, one in self.steps.items() if number >= seq]
+    def _forget_return(self, below: int, file: FileId) -> None:
+        """Have a file that is gone again end where it did before the undo that brought it back."""
+        step = self.steps[below]
+        if step.undoes and file in step.absent:
+            end, vacant = step.absent[file]
+            self.ends[file] = below, end
+            later = [one for seq, one in self.steps.items() if seq >= below]
             touched = {path for one in later for other in one.changes for path in one.paths_of(other)}
             self.vacant[file] = vacant - touched
 
@@ -237,8 +267,11 @@ class Lineages:
             if seq in self.put_back and (chosen != step.changes.keys() or not is_as_left):
                 raise NoOpinion  # the history does not record it as a move
             for file in chosen:
+                if seq < self.doubtful.get(file, 0):
+                    raise NoOpinion
                 before, after = self.steps[seq].changes[file]
-                found = file if file in files else _stand_in(files, last[file] if after else before, chosen)
+                end = self._end(file, seq) if last[file] is self.last[file] else last[file]
+                found = file if file in files else _stand_in(files, end if after else before, chosen)
                 if found is None:
                     found = file
                 elif found != file and before is not None and after is not None and before.path != after.path:
@@ -247,7 +280,7 @@ class Lineages:
                     raise NoOpinion
                 undoes.append((seq, file, found))
                 try:
-                    back[found] = self._back(files.get(found), last[file], before, after)
+                    back[found] = self._back(files.get(found), end, before, after)
                 except Collision as collision:
                     collisions |= collision.paths
                     if before is not None and (after is None or before.path != after.path):
