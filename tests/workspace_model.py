@@ -75,12 +75,14 @@ class Step:
     parts: dict[int, frozenset[str]] = field(default_factory=dict)  # partly undone ones: these paths
     undone: dict[str, int] = field(default_factory=dict)  # undone path → the transaction that undid it
     ways: dict[str, str] = field(init=False)  # old path → new path, also for a move onto a file
+    recorded: dict[str, str] = field(init=False)  # those of the ways that do not rest on a guess
     mingled: set[str] = field(default_factory=set)  # paths at the ends of moves, also those onto a file
 
     def __post_init__(self) -> None:
         """Find the moves. A move onto a file is recorded as a deletion and a change: compare contents."""
         self.mingled |= {*self.moves, *self.moves.values()}
         self.ways = {source: to for to, source in self.moves.items()}
+        self.recorded = dict(self.ways)
         for source, held in self.before.items():
             for to, now in self.after.items():
                 if source != to and held is not None and now is not None and held.content == now.content:
@@ -497,10 +499,28 @@ class History:
         return len(self.steps) - 1
 
     def add(self, step: Step) -> None:
+        self._add_ways_back(step)
         self.steps.append(step)
         self.states.append(merged_with(self.states[-1], step.after))
         if step.undoes:
             self._mark()
+
+    def _add_ways_back(self, undo: Step) -> None:
+        """Have the files that an undo puts back come from where the undone transactions had moved them.
+
+        The log has no move back if the undone move was onto a file: that file is back, too.
+        """
+        back = [path for path, held in undo.before.items() if held is None]
+        for source in back:
+            way = recorded = source
+            for seq in sorted(undo.undoes):
+                step = self.steps[seq]
+                chosen = undo.parts.get(seq, step.after.keys())
+                way = step.ways.get(way, way) if way in chosen else way
+                recorded = step.recorded.get(recorded, recorded) if recorded in chosen else recorded
+            for ways, to in ((undo.ways, way), (undo.recorded, recorded)):
+                if to != source and to in undo.after and source not in ways.values():
+                    ways.setdefault(to, source)
 
     def trust(self, marks: Mapping[tuple[int, str], int]) -> None:
         """Replace the unsure marks by the daemon's, given by step and path. Work out anew what follows."""
@@ -536,10 +556,24 @@ class History:
                         self.unsure.add((seq, path))
 
     def _moved(self, path: str, after: int, before: int, *, is_guessed: bool = True) -> str:
-        """Return the path, before one transaction, of the file that has `path` after another."""
-        for step in self.steps[after + 1 : before]:
-            to = step.ways.get(path, path)
-            path = to if is_guessed or step.moves.get(to) == path else path
+        """Return the path, before one transaction, of the file that has `path` after another.
+
+        A file that is deleted or overwritten keeps its last path. It is there again once that path gets one
+        of its contents. Until then it does not go the way of another file that has its path.
+        """
+        contents, is_there = set[bytes](), True
+        for number in range(after, before):
+            step = self.steps[number]
+            ways = step.ways if is_guessed else step.recorded
+            is_taken = path in ways.values()
+            if number > after and is_there:
+                is_there = path in ways or not is_taken
+                path = ways.get(path, path)
+            held = self.states[number].get(path)
+            is_back = path in step.after and not is_taken and held is not None and held.content in contents
+            is_there = held is not None and (is_there or is_back)
+            if held is not None and is_there:
+                contents.add(held.content)
         return path
 
     def newest(self, kind: str, count: int = 1) -> list[int]:
