@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from editd.wire.messages import RemoteResult
     from editd_client.client import Client
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 WAIT_SECONDS = 30
+MEMORY = Path("/dev/shm")
+CLOCK_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
 def bare_repository(folder: Path) -> Path:
@@ -63,6 +65,23 @@ def name_host(place: Workplace, name: str, more: str = "") -> None:
     config = place.folder / "config" / "editd"
     config.mkdir(parents=True, exist_ok=True)
     (config / "config.toml").write_text(f'[remote]\nhost = "{name}"\npoll = 0.2\n{more}')
+
+
+def set_clock(place: Workplace, days: int) -> None:
+    """Have the clock of a host be so many days ahead, from the next start of its daemon on."""
+    place.is_forked = False
+    place.variables |= {
+        "LD_PRELOAD": str(CLOCK_LIBRARY), "FAKETIME": f"{days:+d}d", "DONT_FAKE_MONOTONIC": "1"
+    }  # fmt: skip
+
+
+def forget_clocks() -> None:
+    """Remove what libfaketime leaves in memory if a process with it is killed: another may get its number."""
+    for left in MEMORY.glob("faketime_shm_*"):
+        number = left.name.rpartition("_")[2]
+        if not Path("/proc", number).exists():
+            left.unlink(missing_ok=True)
+            (MEMORY / f"sem.faketime_sem_{number}").unlink(missing_ok=True)
 
 
 def until(claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:

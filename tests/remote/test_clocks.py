@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts import exchange, hosts
+from hosts import CLOCK_LIBRARY, exchange, forget_clocks, hosts, set_clock
 from log_checker import log_of
 from workplace import replace
 
-LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 DAYS = {0: 0, 1: 1, 2: -1}  # of each host's clock
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not LIBRARY.exists(), reason="libfaketime is not installed")
+@pytest.mark.skipif(not CLOCK_LIBRARY.exists(), reason="libfaketime is not installed")
 def test_clocks_that_are_a_day_apart_change_no_order_and_no_outcome(tmp_path: Path) -> None:
     with hosts(tmp_path, 3, {"a.txt": LINES}) as (places, clients, server):
         for number, place in enumerate(places):
             if DAYS[number]:
                 clients[number].close()
                 place.stop()
-                place.is_forked = False
-                place.variables |= {
-                    "LD_PRELOAD": str(LIBRARY), "FAKETIME": f"{DAYS[number]:+d}d", "DONT_FAKE_MONOTONIC": "1"
-                }  # fmt: skip
+                set_clock(place, DAYS[number])
                 clients[number] = place.start()
         made = []
         lines = {line: f"line {line}" for line in (2, 5, 8)}
@@ -56,3 +55,4 @@ def test_clocks_that_are_a_day_apart_change_no_order_and_no_outcome(tmp_path: Pa
         for client in clients:
             assert client.check().problems == []
             client.close()
+    forget_clocks()
