@@ -1,19 +1,24 @@
-"""A walk over the log on the server, which is compared with what the clients were told (L1 to L6).
+"""A walk over the log on the server, which is compared with what the clients were told (L1 to L6 and L9).
 
 It reads the log with pygit2 and by its trailers alone, without the code that writes it.
+
+L5 is checked for each host, as docs/hosts.md has it: the transactions of one host land in its order. One
+that the server refuses is kept back, with those of its files, and later ones go on. So an entry may be late
+only if it is connected by its files to one that may have been kept back. The caller names those: each was
+alone in two pushes that the server refused.
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pygit2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -26,6 +31,14 @@ class Acknowledged:
     seq: int
     added: dict[str, str]
     removed: dict[str, str] = field(default_factory=dict)
+    copies: set[str] = field(default_factory=set)  # the hosts that have it since a state folder was copied
+
+    @property
+    def paths(self) -> set[str]:
+        return {*self.added, *self.removed}
+
+    def is_of(self, host: str) -> bool:
+        return host == self.host or host in self.copies
 
 
 @dataclass
@@ -48,15 +61,24 @@ class Entry:
         return self.trailers["Outcome"] == "decided"
 
 
+@dataclass(frozen=True)
+class Exempt:
+    """The transactions that may be late in the log, or not in it yet."""
+
+    kept_back: Collection[str] = ()  # may have been kept back, as the server refused them
+    gone: Collection[str] = ()  # hosts that have not come back
+
+
+NOTHING = Exempt()
+
+
 def log_of(server: Path) -> list[Entry]:
     """Read the log, the oldest entry first. Its only branch has it."""
     repository = pygit2.Repository(str(server))
-    (name,) = [name for name in repository.references if name.startswith("refs/heads/editd/")]
-    commit = repository.references[name].peel(pygit2.Commit)
+    commit = repository.references[_name_of(repository)].peel(pygit2.Commit)
     entries: list[Entry] = []
     while True:
-        block = commit.message.rstrip("\n").rpartition("\n\n")[2]
-        trailers = dict(line.split(": ", 1) for line in block.split("\n"))
+        trailers = _trailers(commit)
         parents = commit.parents
         before = parents[0].tree if parents else None
         entries.append(Entry(int(trailers["Number"]), commit, before, trailers))
@@ -67,29 +89,83 @@ def log_of(server: Path) -> list[Entry]:
     return entries
 
 
+def queued(server: Path) -> set[str]:
+    """Return the origins in the queues of all hosts."""
+    repository = pygit2.Repository(str(server))
+    origins: set[str] = set()
+    for name in repository.references:
+        if name.startswith("refs/editd/"):
+            commit = repository.references[name].peel(pygit2.Commit)
+            while commit.parents:
+                origins.add(_trailers(commit)["Origin"])
+                commit = commit.parents[0]
+    return origins
+
+
+def _name_of(repository: pygit2.Repository) -> str:
+    (name,) = [name for name in repository.references if name.startswith("refs/heads/editd/")]
+    return name
+
+
+def _trailers(commit: pygit2.Commit) -> dict[str, str]:
+    block = commit.message.rstrip("\n").rpartition("\n\n")[2]
+    return dict(line.split(": ", 1) for line in block.split("\n"))
+
+
 def check_log(
     server: Path,
     acknowledged: Sequence[Acknowledged],
     baseline: Mapping[str, bytes],
     files: Iterable[Mapping[str, bytes]],
+    exempt: Exempt = NOTHING,
 ) -> list[Entry]:
     """Compare the log with all that was acknowledged, and with the files of all hosts; return the log."""
-    entries = log_of(server)
-    assert [entry.number for entry in entries] == list(range(len(entries))), "L1: the numbers have a gap"
-    assert entries[0].trailers["Outcome"] == "baseline"
-    origins = [entry.origin for entry in entries[1:]]
-    assert len(origins) == len(set(origins)), "L2: an origin is twice in the log"
-    lost = {one.id for one in acknowledged} - set(origins)
-    assert not lost, f"L3: acknowledged and not in the log: {lost}"
+    entries = check_chain(server, acknowledged)
     known = {one.id: one for one in acknowledged}
-    for entry in entries[1:]:
-        _check_entry(entry, known.get(entry.origin))
-    _check_order(entries, known)
+    landed = {entry.origin: entry.number for entry in entries[1:]}
+    _check_order(acknowledged, landed, exempt)
+    awaited = {one.id for one in acknowledged if not {one.host, *one.copies} <= {*exempt.gone}}
+    lost = awaited - landed.keys()
+    assert not lost, f"L3: acknowledged and not in the log: {lost}"
     final = blobs(entries[-1].commit.tree)
     for found in files:
         assert found == final, f"L6: the files differ from the log: {differing(found, final)}"
     _check_lines(entries, known, baseline, final)
     return entries
+
+
+def check_chain(server: Path, acknowledged: Sequence[Acknowledged]) -> list[Entry]:
+    """Check what holds of a log at any time, also while hosts exchange (L1, L2, L4); return the log."""
+    entries = log_of(server)
+    _check_moves(server, entries)
+    assert [entry.number for entry in entries] == list(range(len(entries))), "L1: the numbers have a gap"
+    assert entries[0].trailers["Outcome"] == "baseline"
+    origins = [entry.origin for entry in entries[1:]]
+    assert len(origins) == len(set(origins)), "L2: an origin is twice in the log"
+    known = {one.id: one for one in acknowledged}
+    for entry in entries[1:]:
+        _check_entry(entry, known.get(entry.origin))
+    return entries
+
+
+def keep_moves(server: Path) -> None:
+    """Have the server note each move of the log, for `check_chain`."""
+    pygit2.Repository(str(server)).config["core.logAllRefUpdates"] = "always"
+
+
+def _check_moves(server: Path, entries: Sequence[Entry]) -> None:
+    """Each move of the log's ref that the server has noted goes from an entry to a later one."""
+    repository = pygit2.Repository(str(server))
+    numbers = {str(entry.commit.id): entry.number for entry in entries}
+    newest_first = [str(move.oid_new) for move in repository.references[_name_of(repository)].log()]
+    head = str(entries[-1].commit.id)
+    before = -1
+    # Moves after that to the head came after `entries` were read.
+    for commit in reversed(newest_first[newest_first.index(head) :] if head in newest_first else []):
+        number = numbers.get(commit)
+        assert number is not None, f"L1: {commit} was landed, and is not in the log"
+        assert number > before, f"L1: the log was moved back to entry {number}"
+        before = number
 
 
 def _check_entry(entry: Entry, known: Acknowledged | None) -> None:
@@ -119,14 +195,36 @@ def _check_entry(entry: Entry, known: Acknowledged | None) -> None:
         assert line not in lines_of(after.get(path, b"")), f"L4: entry {entry.number} removed only a part"
 
 
-def _check_order(entries: Sequence[Entry], known: Mapping[str, Acknowledged]) -> None:
-    """Each host's transactions are in its order, but for one that was kept back: others of its files wait."""
-    newest: dict[tuple[str, str], int] = defaultdict(int)
-    for entry in entries[1:]:
-        if (one := known.get(entry.origin)) is not None:
-            for path in one.added.keys() | one.removed.keys():
-                assert one.seq > newest[one.host, path], f"L5: entry {entry.number} is too late"
-                newest[one.host, path] = one.seq
+def _check_order(acknowledged: Sequence[Acknowledged], landed: Mapping[str, float], exempt: Exempt) -> None:
+    """Each host's transactions are in its order, but for those that are kept back (L5).
+
+    One of a host that is gone, and that is not in the log yet, comes after all others.
+    """
+    for host in {host for one in acknowledged for host in (one.host, *one.copies)}:
+        awaited = [
+            one for one in acknowledged if one.is_of(host) and (one.id in landed or host in exempt.gone)
+        ]
+        chain = sorted(awaited, key=lambda one: one.seq)
+        first_later = math.inf  # the first entry among the later transactions
+        for one in reversed(chain):
+            number = landed.get(one.id, math.inf)
+            if number > first_later:
+                waiting = [other for other in chain if landed.get(other.id, math.inf) > first_later]
+                is_excused = one.id in _connected(waiting, exempt.kept_back)
+                assert is_excused, f"L5: entry {number} is too late"
+            first_later = min(first_later, number)
+
+
+def _connected(waiting: Iterable[Acknowledged], kept_back: Collection[str]) -> set[str]:
+    """Return those that are kept back, and those that have a file in common with one of them, and so on."""
+    left = list(waiting)
+    reached = [one for one in left if one.id in kept_back]
+    paths = {path for one in reached for path in one.paths}
+    excused = {one.id for one in reached}
+    while more := [one for one in left if one.id not in excused and one.paths & paths]:
+        excused |= {one.id for one in more}
+        paths |= {path for one in more for path in one.paths}
+    return excused
 
 
 def _check_lines(
@@ -155,6 +253,16 @@ def objects_of(server: Path) -> bytes:
         ["git", "--git-dir", server, "cat-file", "--batch", "--batch-all-objects", "--unordered"],
         capture_output=True, check=True,
     ).stdout  # fmt: skip
+
+
+def unknown_lines(server: Path, known: Collection[str]) -> set[str]:
+    """Return the lines on the server that are not known, also of files that no ref needs (L9)."""
+    repository = pygit2.Repository(str(server))
+    found: set[str] = set()
+    for oid in repository:
+        if isinstance(content := repository[oid], pygit2.Blob):
+            found.update(lines_of(content.data))
+    return found.difference(known)
 
 
 def blobs(tree: pygit2.Tree, prefix: str = "") -> dict[str, bytes]:

@@ -6,7 +6,7 @@ L2  A host builds only on a head whose every entry it has read, and adds no orig
 L3  A transaction stops to wait only when its origin is read in the log.
 L4  An entry changes only the paths of its transaction, all of them or none. A transaction that is set aside
     is whole in the second parent of its entry.
-L5  The transactions of one host land in that host's order.
+L5  The transactions of one host land in that host's order, but for what is kept back.
 L7  Nothing is written but the repository of the log, which a fetch makes again, and the place in it.
 L8  No decision depends on a clock, on the words of a server, or on another host.
 """
