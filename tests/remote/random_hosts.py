@@ -4,8 +4,10 @@
     python tests/remote/random_hosts.py --first 17 --seeds 1            # one run again
 
 Each edit has lines of its own in files that all hosts edit. At the end of a run, the log is walked and
-compared with what the clients were told: L1 to L6 and L9 of docs/hosts.md. A seed gives the requests of a
-run and their order, but not what the daemons do meanwhile. The exit status is 1 if a run fails.
+compared with what the clients were told: L1 to L9 of docs/hosts.md. The clock of one host is a day off, git
+says the opposite of what happened on another one, the server refuses some transactions, and one host does not
+come back before the others have ended. A seed gives the requests of a run and their order, but not what the
+daemons do meanwhile. The exit status is 1 if a run fails.
 """
 
 from __future__ import annotations
@@ -28,69 +30,55 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from crash_checks import child
 from editd_client.errors import EditdError, Unreachable
-from hosts import bare_repository, exchange, name_host
-from log_checker import Acknowledged, check_log, objects_of
+from hosts import CLOCK_LIBRARY, bare_repository, forget_clocks, name_host, set_clock
+from log_checker import (
+    Acknowledged,
+    Exempt,
+    blobs,
+    check_chain,
+    check_log,
+    keep_moves,
+    log_of,
+    objects_of,
+    queued,
+    unknown_lines,
+)
+from random_host import IGNORED_FILE, SECRET, SECRET_FILE, Host
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, BriefTransaction, Replace, Write
-    from editd_client.client import Client
+    from log_checker import Entry
     from workplace import Workplace
 
-FILES = {f"f{number}": "".join(f"base {number} {line}\n" for line in range(30)) for number in range(60)}
-SECRET_FILE, SECRET = ".env", "this stays on its host"
+SHARED = [f"f{number}" for number in range(60)]
+FILES = {path: "".join(f"base {path} {line}\n" for line in range(30)) for path in (*SHARED, IGNORED_FILE)}
 HOSTS = (3, 4, 3, 5, 3, 6)  # of the runs, in turn; copies come to them
 HOSTS_MAX = 8
+CLOCK_HOST = 2  # the number of the host whose clock is a day off
 COPIES_MAX = 2  # of state folders, in a run
+EDITS_APART, FILES_APART = 6, 3  # of each host, at the beginning of a run
+REFUSED_MAX = 2  # transactions that the server does not take, in a run
 DISTURBED_SHARE = 0.055  # of the requests
-DEEDS = {"kill": 12, "kill exchange": 3, "cut": 3, "pause": 2, "no server": 3, "copy": 1}
+DEEDS = {
+    "kill": 12, "kill exchange": 3, "cut": 3, "pause": 2, "no server": 3, "copy": 1, "alone": 1,
+    "no copy of the log": 1, "refused": 1, "gone": 1,
+}  # fmt: skip
 REST_SECONDS_MAX = 0.01  # between two requests
 KILL_SECONDS_MAX = 0.06  # until a kill, while requests go on
-EXCHANGE_SECONDS_MAX = 300.0  # at the end of a run
+PATIENCE_SECONDS = 300.0  # at the end of a run, until all hosts agree
 SERVER_SECONDS_MAX = 0.5  # without a server
-# A git that is cut off while there is a file beside it. Of its calls one in 30 fails, of its pushes one in 10
-# succeeds without an answer, and one in 20 is killed.
-GIT = """#!/bin/sh
-drawn=$(od -An -N1 -tu1 /dev/urandom)
-[ ! -e {cut} ] || exit 1
-[ $drawn -gt 8 ] || exit 1
-case "$*" in *" push "*)
-  if [ $drawn -le 32 ]; then {git} "$@"; exit 1; fi
-  [ $drawn -gt 44 ] || exec timeout -s KILL 0.0$((drawn % 8 + 1)) {git} "$@";;
-esac
-exec {git} "$@"
+REFUSED = "refuse this"
+# The server refuses a push with such a line until there is a file beside it.
+HOOK = f"""#!/bin/sh
+read old new ref
+[ -e taken ] || ! git log -p "$old..$new" | grep -q "{REFUSED}" && exit
+echo "Everything up-to-date" >&2
+exit 1
 """
-
-
-@dataclass
-class Host:
-    """One daemon of a run, and its client."""
-
-    name: str
-    place: Workplace
-    client: Client
-
-    @property
-    def cut(self) -> Path:
-        """The file that cuts this host off."""
-        return self.place.folder / "cut"
-
-    def files(self) -> dict[str, bytes]:
-        """Return the files of this host, without the one that it shares with nobody."""
-        files = self.place.files()
-        files.pop(SECRET_FILE, None)
-        return files
-
-    def kill(self) -> None:
-        """Kill the daemon, and start it again."""
-        self.client.close()
-        if self.place.process is not None and self.place.process.poll() is None:
-            self.place.kill()
-        self.client = self.place.start()
 
 
 @dataclass
@@ -101,37 +89,51 @@ class Run:
     server: Path
     drawn: random.Random
     stack: contextlib.ExitStack
+    patience_seconds: float = PATIENCE_SECONDS
+    has_clocks: bool = False  # the clock of a host is a day off
     hosts: list[Host] = field(default_factory=list)
+    gone: list[Host] = field(default_factory=list)  # that do not come back before the others have ended
+    lines: set[str] = field(default_factory=set)  # that were in any request
     acknowledged: list[Acknowledged] = field(default_factory=list)
     repeated: int = 0  # requests that were sent again, because a kill took their answer
     deeds: Counter[str] = field(default_factory=Counter)
 
     def add_host(self, files: Mapping[str, str] | None = None) -> None:
         """Start one more host, which begins the log or joins it."""
-        name = f"host{len(self.hosts)}"
+        number = len(self.hosts)
+        name, has_ignored = f"host{number}", number == 1
         place = self._workplace(name, files)
-        host = Host(name, place, place.start())
+        if has_ignored:
+            place.git("init", "-q")
+            place.write({".git/info/exclude": f"{IGNORED_FILE}\n", IGNORED_FILE: f"{SECRET}\n"})
+        host = Host(name, place, place.start(), files or {}, has_ignored)
         if files is None:
             host.client.remote_join(str(self.server))
         else:
             host.client.remote_init(str(self.server))
         self.hosts.append(host)
-        use_faulty_git(host)
+        host.use_faulty_git(self.server, has_words=number == 0)
+        if self.has_clocks and number == CLOCK_HOST:
+            host.end()
+            set_clock(place, self.drawn.choice((-1, 1)))
+            host.client = place.start()
 
     def copy_host(self, host: Host) -> None:
         """Copy the files and the state of a host that was killed: both go on under the same name."""
-        name = f"host{len(self.hosts)}"
+        name = f"host{len(self.hosts) + len(self.gone)}"
         twin = self._workplace(name, None)
-        host.client.close()
-        host.place.kill()
+        host.end()
         name_host(twin, host.name)
         for source, target in ((host.place.root, twin.root), (host.place.state, twin.state)):
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(source, target)
         host.client = host.place.start()
-        made = Host(name, twin, twin.start())
+        made = Host(name, twin, twin.start(), host.begun_with, host.has_ignored)
         self.hosts.append(made)
-        use_faulty_git(made)
+        for one in self.acknowledged:
+            if one.is_of(host.name):
+                one.copies.add(name)
+        made.use_faulty_git(self.server, has_words=False)
         made.kill()
 
     def _workplace(self, name: str, files: Mapping[str, str] | None) -> Workplace:
@@ -151,13 +153,24 @@ class Run:
         else:
             self.edit(host)
 
-    def edit(self, host: Host) -> None:
+    def edit_apart(self) -> None:
+        """Let each host edit the same few files while no other one sees it, so that much does not merge."""
+        for host in self.hosts:
+            host.client.remote_pause()
+        for host in self.hosts:
+            for _ in range(EDITS_APART):
+                self.edit(host, SHARED[:FILES_APART])
+        for host in self.hosts:
+            host.client.remote_resume()
+
+    def edit(self, host: Host, paths: Sequence[str] | None = None) -> None:
         """Replace or add a line in some files, as one transaction."""
         drawn = self.drawn
         edits: list[Replace | Write] = []
         added: dict[str, str] = {}
         removed: dict[str, str] = {}
-        for path in drawn.sample(sorted(FILES), drawn.choice((1, 1, 2, 3))):
+        paths = paths or (SHARED if host.has_ignored else [*FILES])
+        for path in drawn.sample(paths, drawn.choice((1, 1, 2, 3))):
             lines = self._read(host, path)
             line, token = drawn.choice(lines), f"{host.name} {drawn.getrandbits(48):x}"
             is_replaced = drawn.random() < 0.5
@@ -175,7 +188,13 @@ class Run:
             added[path] = token
         if drawn.random() < 0.05:
             edits.append(write(SECRET_FILE, f"{SECRET}: {drawn.getrandbits(48):x}\n"))
-        request_id = f"{drawn.getrandbits(64):x}"
+        self._apply(host, edits, added, removed)
+
+    def _apply(
+        self, host: Host, edits: list[Replace | Write], added: dict[str, str], removed: dict[str, str]
+    ) -> None:
+        self.lines.update(added.values())
+        request_id = f"{self.drawn.getrandbits(64):x}"
         made = self._sent(host, lambda: host.client.apply(edits, request_id=request_id))
         if made is not None:
             self.acknowledged.append(Acknowledged(host.name, made.id, made.seq, added, removed))
@@ -183,6 +202,8 @@ class Run:
     def undo(self, host: Host) -> None:
         """Undo a transaction of any host, if it has arrived and nothing is in the way."""
         undone = self.drawn.choice(self.acknowledged[-100:])
+        if host.has_ignored and IGNORED_FILE in undone.paths:
+            return
         request_id = f"{self.drawn.getrandbits(64):x}"
         made = self._sent(host, lambda: host.client.undo(undone.id, request_id=request_id))
         if made is not None:
@@ -212,14 +233,14 @@ class Run:
 
     def disturb(self, host: Host) -> None:
         deed = self.drawn.choices([*DEEDS], [*DEEDS.values()])[0]
-        if deed == "copy" and (len(self.hosts) >= HOSTS_MAX or self.deeds["copy"] >= COPIES_MAX):
+        if not self._may(deed):
             deed = "kill"
         self.deeds[deed] += 1
         match deed:
             case "kill":
                 self.kill_amid_requests(host)
             case "kill exchange":
-                kill_exchange(host)
+                host.kill_exchange()
             case "cut":
                 if host.cut.exists():
                     host.cut.unlink()
@@ -235,8 +256,29 @@ class Run:
                 os.rename(self.server, gone)
                 time.sleep(self.drawn.random() * SERVER_SECONDS_MAX)
                 os.rename(gone, self.server)
+            case "alone":
+                host.exchange_alone()
+            case "no copy of the log":
+                host.end()
+                shutil.rmtree(host.copy_of_log)
+                host.exchange_alone()
+            case "refused":
+                path, line = f"refused/{host.name}", f"{REFUSED}: {self.drawn.getrandbits(48):x}"
+                self._apply(host, [write(path, f"{line}\n", force=False)], {path: line}, {})
+            case "gone":
+                host.end()
+                self.hosts.remove(host)
+                self.gone.append(host)
             case _:
                 self.copy_host(host)
+
+    def _may(self, deed: str) -> bool:
+        number = len(self.hosts) + len(self.gone)
+        return {
+            "copy": number < HOSTS_MAX and self.deeds["copy"] < COPIES_MAX,
+            "gone": len(self.hosts) > 2 and not self.gone,
+            "refused": self.deeds["refused"] < REFUSED_MAX,
+        }.get(deed, True)
 
     def kill_amid_requests(self, host: Host) -> None:
         """Kill a daemon a moment later, while its client goes on with requests."""
@@ -256,48 +298,83 @@ class Run:
 
     def verify(self) -> str:
         """Let all hosts exchange, check what they have, and return a line about the run."""
-        for host in self.hosts:
+        (self.server / "taken").touch()
+        for host in (*self.hosts, *self.gone):
             host.cut.unlink(missing_ok=True)
-            host.client.remote_resume()
-        exchange(*(host.client for host in self.hosts), seconds=EXCHANGE_SECONDS_MAX)
-        baseline = {path: content.encode() for path, content in FILES.items()}
-        files = [host.files() for host in self.hosts]
-        entries = check_log(self.server, self.acknowledged, baseline, files)
-        assert SECRET.encode() not in objects_of(self.server), "L9: the server has what stays on a host"
         for host in self.hosts:
-            assert host.client.check().problems == []
-            host.client.close()
+            host.client.remote_resume()
+            host.kill_exchange()  # the next one asks the server again to take what it had refused
+        self._exchange_all()
+        if self.gone:
+            self._check_log()  # all others have ended without these
+            for host in self.gone:
+                host.client = host.place.start()
+                host.client.remote_resume()
+            self.hosts += self.gone
+            self.gone.clear()
+            self._exchange_all()
+        entries = self._check_log()
+        assert SECRET.encode() not in objects_of(self.server), "L9: the server has what stays on a host"
+        known = {line for content in FILES.values() for line in content.splitlines()} | self.lines
+        assert not unknown_lines(self.server, known), "L9: the server has lines that are from no request"
+        for host in self.hosts:
+            host.check()
+            host.end()
         aside = sum(not entry.is_applied for entry in entries[1:])
         return (
             f"{len(self.hosts)} hosts, {len(self.acknowledged)} acknowledged, {self.repeated} repeated, "
             f"{len(entries) - 1} entries, {aside} set aside, {dict(self.deeds)}"
         )
 
+    def _exchange_all(self) -> None:
+        """Exchange until no transaction waits, also none in a queue of a host that is gone."""
+        until_time = time.monotonic() + self.patience_seconds
+        while not self._is_exchanged():
+            if time.monotonic() > until_time:
+                self._check_log()  # it may know why
+                raise AssertionError("the hosts do not agree")
 
-def kill_exchange(host: Host) -> None:
-    """Kill the process of the exchange with the git that it has called, if there is one."""
-    pid = child(host.place, "editd.remote.exchange_worker")
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+    def _is_exchanged(self) -> bool:
+        states = [host.client.remote_now(timeout=10) for host in self.hosts]
+        if any(state.state == "forked" for state in states):
+            check_chain(self.server, self.acknowledged)  # it may know why
+            raise AssertionError(f"L1: the log is forked: {[state.error for state in states]}")
+        if len({state.number for state in states}) > 1 or any(state.tentative for state in states):
+            return False
+        return queued(self.server) <= {entry.origin for entry in log_of(self.server)[1:]}
+
+    def _check_log(self) -> list[Entry]:
+        baseline = {path: content.encode() for path, content in FILES.items()}
+        ignored = blobs(log_of(self.server)[-1].commit.tree)[IGNORED_FILE]
+        files = [host.files() | ({IGNORED_FILE: ignored} if host.has_ignored else {}) for host in self.hosts]
+        kept_back = {origin for host in (*self.hosts, *self.gone) for origin in host.kept_back()}
+        exempt = Exempt(kept_back, {host.name for host in self.gone})
+        return check_log(self.server, self.acknowledged, baseline, files, exempt)
 
 
-def use_faulty_git(host: Host) -> None:
-    """Use the git with faults from the next start of the daemon on."""
-    program = host.place.folder / "bin" / "git"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(GIT.format(git=shutil.which("git"), cut=host.cut))
-    program.chmod(0o755)
-    host.place.variables["PATH"] = f"{program.parent}:{os.environ['PATH']}"
-
-
-def play(folder: Path, seed: int, number: int, is_enough: Callable[[Run], bool]) -> Run:
+def play(
+    folder: Path,
+    seed: int,
+    number: int,
+    is_enough: Callable[[Run], bool],
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+    has_clocks: bool = False,
+) -> Run:
     """Make a run with `number` hosts until there is enough of it, and verify it."""
+    has_clocks = has_clocks and CLOCK_LIBRARY.exists()
     with contextlib.ExitStack() as stack:
-        made = Run(folder, bare_repository(folder / "server.git"), random.Random(seed), stack)
+        server = bare_repository(folder / "server.git")
+        keep_moves(server)
+        hook = server / "hooks" / "pre-receive"
+        hook.write_text(HOOK)
+        hook.chmod(0o755)
+        made = Run(folder, server, random.Random(seed), stack, patience_seconds, has_clocks)
+        stack.callback(forget_clocks)
         made.add_host(FILES)
         while len(made.hosts) < number:
             made.add_host()
+        made.edit_apart()
         while not is_enough(made):
             made.request()
             time.sleep(made.drawn.random() * REST_SECONDS_MAX)
@@ -310,6 +387,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--transactions", type=int, default=800, help="to be acknowledged in each run")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_SECONDS, metavar="SECONDS",
+        help="until all hosts agree at the end of a run (default: %(default)g)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     begun, acknowledged, failed = time.monotonic(), 0, 0
     deeds: Counter[str] = Counter()
@@ -321,6 +402,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 seed,
                 HOSTS[seed % len(HOSTS)],
                 lambda run: len(run.acknowledged) >= options.transactions,
+                patience_seconds=options.patience,
+                has_clocks=True,
             )
         except Exception:  # noqa: BLE001  # the report has it, and other runs go on
             failed += 1
