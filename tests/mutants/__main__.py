@@ -114,6 +114,26 @@ class Verdict:
 
 def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
     """Make the mistake in a copy of the project, and run the tests that should notice for up to `seconds`."""
+    with mistaken_copy(mutant) as (copy, file, environment):
+        argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        argv += [f"--basetemp={copy / 'tmp'}", *(["--long"] if mutant.long else []), *mutant.tests]
+        began = time.monotonic()
+        try:
+            run = subprocess.run(
+                argv, cwd=copy, env=environment, timeout=seconds,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+            )  # fmt: skip
+            status, output = run.returncode, run.stdout
+            if status == 0 and not re.search(r"^\d+ passed", output, re.MULTILINE):
+                status = ALL_SKIPPED
+        except subprocess.TimeoutExpired:
+            status, output = TIMED_OUT, ""
+        return Verdict(mutant, str(file.relative_to(copy)), status, time.monotonic() - began, output)
+
+
+@contextlib.contextmanager
+def mistaken_copy(mutant: Mutant) -> Iterator[tuple[Path, Path, dict[str, str]]]:
+    """Yield a copy of the project with the mistake, the file with it, and the environment to run it in."""
     with _scratch_folder() as copy:
         for name in COPIED:
             source = TOP / name
@@ -124,20 +144,7 @@ def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
         (file,) = places(mutant, copy)
         file.write_text(mutant.apply(file.read_text()))
         paths = os.pathsep.join([str(copy / "daemon"), str(copy / "client")])
-        argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        argv += [f"--basetemp={copy / 'tmp'}", *(["--long"] if mutant.long else []), *mutant.tests]
-        began = time.monotonic()
-        try:
-            run = subprocess.run(
-                argv, cwd=copy, env={**os.environ, "PYTHONPATH": paths}, timeout=seconds,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-            )  # fmt: skip
-            status, output = run.returncode, run.stdout
-            if status == 0 and not re.search(r"^\d+ passed", output, re.MULTILINE):
-                status = ALL_SKIPPED
-        except subprocess.TimeoutExpired:
-            status, output = TIMED_OUT, ""
-        return Verdict(mutant, str(file.relative_to(copy)), status, time.monotonic() - began, output)
+        yield copy, file, {**os.environ, "PYTHONPATH": paths}
 
 
 @contextlib.contextmanager
