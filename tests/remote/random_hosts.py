@@ -331,17 +331,19 @@ class Run:
         until_time = time.monotonic() + self.patience_seconds
         while not self._is_exchanged():
             if time.monotonic() > until_time:
+                print(*(host.client.remote_status() for host in self.hosts), sep="\n")
                 self._check_log()  # it may know why
                 raise AssertionError("the hosts do not agree")
 
     def _is_exchanged(self) -> bool:
+        # Read first: afterwards nothing is left to land, if no host has a transaction that waits.
+        is_landed = queued(self.server) <= {entry.origin for entry in log_of(self.server)[1:]}
         states = [host.client.remote_now(timeout=10) for host in self.hosts]
         if any(state.state == "forked" for state in states):
             check_chain(self.server, self.acknowledged)  # it may know why
             raise AssertionError(f"L1: the log is forked: {[state.error for state in states]}")
-        if len({state.number for state in states}) > 1 or any(state.tentative for state in states):
-            return False
-        return queued(self.server) <= {entry.origin for entry in log_of(self.server)[1:]}
+        is_one = len({state.number for state in states}) == 1
+        return is_landed and is_one and not any(state.tentative for state in states)
 
     def _check_log(self) -> list[Entry]:
         baseline = {path: content.encode() for path, content in FILES.items()}
