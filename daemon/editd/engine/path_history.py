@@ -36,7 +36,6 @@ class PathLeft(Struct, frozen=True):
     at: int
     to: WorkspacePath | None  # None: deleted or overwritten
     undone_by: int | None  # the undo that brought it back, if that is in force
-    made_again_by: int | None = None  # the next transaction at the path, if it has the same content again
 
 
 class PathNow(Struct, frozen=True):
@@ -76,16 +75,8 @@ class HistoryWalker:
             self._undoes[seq] = self.history.index.undoes(seq)
         return self._undoes[seq]
 
-    def left(
-        self,
-        path: WorkspacePath,
-        seq: int,
-        targets: Mapping[int, UndoTarget] = MappingProxyType({}),
-    ) -> PathLeft | None:
-        """Return when the file that has `path` after `seq` first leaves it, or None.
-
-        A deleted file that the next transaction makes again has not left, unless `targets` has that one.
-        """
+    def left(self, path: WorkspacePath, seq: int) -> PathLeft | None:
+        """Return when the file that has `path` after `seq` first leaves it, or None."""
         if self._leaving is not None and seq >= self._leaving_after and path.raw not in self._leaving:
             return None
         if self.history.index.has_stayed(path, seq):
@@ -96,11 +87,8 @@ class HistoryWalker:
             before = None if known_after is None else known_after + 1
             departures[:0] = self._departures_in(path, seq, before)
             self._known_after[path] = seq
-        for index in range(bisect_right(departures, seq, key=attrgetter("at")), len(departures)):
-            back = departures[index].made_again_by
-            if back is None or (back in targets and targets[back].covers(path)):
-                return departures[index]
-        return None
+        index = bisect_right(departures, seq, key=attrgetter("at"))
+        return departures[index] if index < len(departures) else None
 
     def _departures_in(self, path: WorkspacePath, after: int, before: int | None) -> Iterator[PathLeft]:
         index = self.history.index
@@ -112,10 +100,10 @@ class HistoryWalker:
             to = self._moves_from[path].get(at)
             if to is None and touch.after is not None:
                 to = self._put_back(touch, at)
+            if to is None and touch.after is None and self._comes_back(touch, at):
+                continue
             if to is not None or touch.after is None or touch.source is not None:
-                is_deleted = to is None and touch.after is None
-                back = self._made_again_by(touch, at) if is_deleted else None
-                yield PathLeft(at, to, touch.undone_by, back)
+                yield PathLeft(at, to, touch.undone_by)
 
     def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
         """Return the path to which an undo returned the file that left `path`, or None.
@@ -147,14 +135,13 @@ class HistoryWalker:
         put = index.touch_in(restored, left.undone_by)
         return restored if put is not None and put.after is not None else None
 
-    def _made_again_by(self, touch: Change[Entry], at: int) -> int | None:
-        """Return the next transaction at the path of a deleted file if it makes that file again."""
+    def _comes_back(self, touch: Change[Entry], at: int) -> bool:
+        """Return whether a deleted file is the next one at its path again, as after a `restore`."""
         later = self.history.index.touch_after(touch.path, at)
         if later is None or touch.before is None:
-            return None
+            return False
         after, source = later[1].after, later[1].source
-        is_made = source is None and after is not None and after.version == touch.before.version
-        return int(later[0]) if is_made else None
+        return source is None and after is not None and after.version == touch.before.version
 
     def _put_back(self, touch: Change[Entry], at: int) -> WorkspacePath | None:
         """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
@@ -195,7 +182,7 @@ class HistoryWalker:
         The effects of `targets`, which are about to be undone, are ignored.
         """
         stays: list[tuple[WorkspacePath, int, int]] = []
-        while (left := self.left(path, seq, targets)) is not None:
+        while (left := self.left(path, seq)) is not None:
             since, seq = seq, left.at
             stays.append((path, since, left.at))
             target = targets.get(seq)
