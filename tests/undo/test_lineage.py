@@ -208,6 +208,13 @@ def test_a_later_file_at_a_path_that_it_had_left_is_not_taken_for_a_deleted_one(
         check(place, client, {"a": "E"})
 
 
+def test_a_copy_that_takes_the_path_of_a_deleted_file_is_not_that_file(place: Workplace) -> None:
+    steps: list[AnyEdit] = [replace("a", "A", "B"), move("a", "b"), move("x", "a"), delete("b")]
+    with begin(place, {"a": "A", "x": "B"}, *steps, Chmod(path="a", executable=True)) as client:
+        assert refused(client, 1) == {"b": [2, 4]}
+        check(place, client, {"a": "B"})
+
+
 @pytest.mark.parametrize("edits", [[write("a", LINES)], [write("a", "x\n"), replace("a", "x\n", LINES)]])
 def test_a_file_is_followed_through_a_restore(place: Workplace, edits: list[AnyEdit]) -> None:
     with begin(place, {}, *edits, move("a", "b"), replace("b", *SWAP)) as client:

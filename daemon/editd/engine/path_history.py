@@ -223,6 +223,8 @@ class HistoryWalker:
                 continue
             if at in targets and targets[at].covers(name):
                 continue
+            if touch.before is not None and touch.before.version == touch.after.version:
+                continue  # a change of mode alone: the path had this content
             entries = [self.history.entry_at(name, since)]
             entries += [earlier.after for _, earlier in index.life(name, since, until)]
             if touch.after.version in {entry.version for entry in entries if entry is not None}:
