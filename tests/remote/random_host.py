@@ -12,17 +12,17 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pygit2
 
-from crash_checks import child, held, replayed, transactions, versions
+from crash_checks import child, held, replayed, transactions, versions, wait_until
 from editd.system.process import read_frame, write_frame
 from hosts import forget_clocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
@@ -111,6 +111,18 @@ class Host:
             self.place.kill()
         if not self.place.is_forked:
             forget_clocks()
+
+    def end_with_git(self) -> None:
+        """Kill the daemon, and wait for the git that has outlived it."""
+        self.end()
+        wait_until(lambda: not self._is_git_running(), "a git does not end")
+
+    def _is_git_running(self) -> bool:
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # it has ended
+                if os.fsencode(self.copy_of_log) in process.read_bytes():
+                    return True
+        return False
 
     def kill_exchange(self) -> None:
         """Kill the process of the exchange with the git that it has called, if there is one."""
