@@ -58,6 +58,7 @@ SHARED = [f"f{number}" for number in range(60)]
 FILES = {path: "".join(f"base {path} {line}\n" for line in range(30)) for path in (*SHARED, IGNORED_FILE)}
 HOSTS = (3, 4, 3, 5, 3, 6)  # of the runs, in turn; copies come to them
 HOSTS_MAX = 8
+SCHEMES = ("", "", "", "file://")  # of the runs, in turn: with a scheme, a host reads the refs by git, too
 CLOCK_HOST = 2  # the number of the host whose clock is a day off
 COPIES_MAX = 2  # of state folders, in a run
 EDITS_APART, FILES_APART = 6, 3  # of each host, at the beginning of a run
@@ -87,6 +88,7 @@ class Run:
 
     folder: Path
     server: Path
+    scheme: str
     drawn: random.Random
     stack: contextlib.ExitStack
     patience_seconds: float = PATIENCE_SECONDS
@@ -98,6 +100,10 @@ class Run:
     repeated: int = 0  # requests that were sent again, because a kill took their answer
     deeds: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}{self.server}"
+
     def add_host(self, files: Mapping[str, str] | None = None) -> None:
         """Start one more host, which begins the log or joins it."""
         number = len(self.hosts)
@@ -108,9 +114,9 @@ class Run:
             place.write({".git/info/exclude": f"{IGNORED_FILE}\n", IGNORED_FILE: f"{SECRET}\n"})
         host = Host(name, place, place.start(), files or {}, has_ignored)
         if files is None:
-            host.client.remote_join(str(self.server))
+            host.client.remote_join(self.url)
         else:
-            host.client.remote_init(str(self.server))
+            host.client.remote_init(self.url)
         self.hosts.append(host)
         host.use_faulty_git(self.server, has_words=number == 0)
         if self.has_clocks and number == CLOCK_HOST:
@@ -371,7 +377,8 @@ def play(
         hook = server / "hooks" / "pre-receive"
         hook.write_text(HOOK)
         hook.chmod(0o755)
-        made = Run(folder, server, random.Random(seed), stack, patience_seconds, has_clocks)
+        scheme = SCHEMES[seed % len(SCHEMES)]
+        made = Run(folder, server, scheme, random.Random(seed), stack, patience_seconds, has_clocks)
         stack.callback(forget_clocks)
         made.add_host(FILES)
         while len(made.hosts) < number:
