@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
-NAMES = ("rejected", "approved", "withdrawn", "killed")
+NAMES = ("rejected", "approved", "withdrawn", "killed", "redone")
 Three = tuple[list["Workplace"], list["Client"], "Path"]
 
 
@@ -94,6 +94,19 @@ def test_an_approval_on_another_host_lands_everywhere(three: Three) -> None:
         lambda: all(place.files()["approved.txt"] == text for place in places), "the approval does not arrive"
     )
     until(lambda: states(three, "approved") <= {"landed", "moot"}, "a proposal of it still waits")
+
+
+def test_a_redo_does_not_bring_back_what_was_set_aside(three: Three) -> None:
+    places, clients, _ = three
+    undone = clients[1].apply([replace("redone.txt", "line 1\n", "1\n")]).transaction
+    assert undone is not None
+    clients[1].undo(undone.seq)
+    set_aside(three, "redone")
+    clients[1].redo()
+    exchange(*clients)
+    expected = LINES.replace("line 5", "five").replace("line 1", "1").encode()
+    assert {place.files()["redone.txt"] for place in places} == {expected}
+    assert all(proposal_of(client, "redone") for client in clients)
 
 
 def test_a_proposal_that_a_kill_has_cost_is_made_by_the_next_round(three: Three) -> None:

@@ -160,9 +160,13 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
     before it, one by one, in case an undo of the first one has no effect.
     """
     match scope:
-        case Latest(last=1) | LastUndoOf():
+        case Latest(last=1):
             single = _matches((), newest_of(scope), history, 1)
-            nothing = "Nothing to redo." if isinstance(scope, LastUndoOf) else "Nothing to undo."
+            nothing = "Nothing to undo."
+        case LastUndoOf():
+            undos = _matches((), newest_of(scope), history, 1)
+            single = (target for target in undos if not _sets_aside(target.transaction))
+            nothing = "Nothing to redo."
         case ByFilter(last=1):
             single = _matches(scope.paths, _chosen(scope, history), history, QUERY_SIZE)
             nothing = NO_MATCH
@@ -175,6 +179,15 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
         yield [target]
     if is_empty:
         raise NothingToUndo(nothing, hint="Use `log` to see the history.")
+
+
+def _sets_aside(transaction: Transaction) -> bool:
+    """Return whether the exchange with other hosts took back work here that does not merge.
+
+    That work is a proposal now. A redo would land it beside the proposal.
+    """
+    arrival = transaction.authorship.arrival
+    return arrival is not None and arrival.origin is None
 
 
 def newest_of(scope: Latest | LastUndoOf) -> UndoQuery:
