@@ -1,4 +1,4 @@
-"""methods.blame and engine.queries: each line has the transaction that it came with."""
+"""methods.blame and store.line_blame: each line has the transaction that it came with."""
 
 from __future__ import annotations
 

@@ -125,7 +125,8 @@ def blame_verb(invocation: Invocation, *, path: str) -> None:
     """Show the author and transaction of each line of a file.
 
     Follows moves of the file. Transaction 0 is the baseline, the content when editd first scanned the
-    workspace. A line that an undo brings back keeps its first author.
+    workspace. A line that an undo brings back keeps its first author. If several hosts share the workspace,
+    @N is the entry of their log, which is the same on all of them.
 
     \b
     Examples:
@@ -152,10 +153,10 @@ def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:
 def _shown(result: BlameResult, texts: list[str]) -> Iterator[str]:
     who = [_who(line) for line in result.lines]
     name_width = min(max(map(len, who), default=0), WHO_CHARACTERS_MAX)
-    seq_width = max((len(str(line.seq)) for line in result.lines), default=0)
+    seq_width = max((len(_name(line)) for line in result.lines), default=0)
     number_width = len(str(len(result.lines)))
     for line, name, text in zip(result.lines, who, texts, strict=False):
-        seq = output.paint(f"{line.seq:>{seq_width}}", "yellow")
+        seq = output.paint(f"{_name(line):>{seq_width}}", "yellow")
         shown = output.paint(f"{name[:WHO_CHARACTERS_MAX]:<{name_width}}", "cyan")
         yield f"{seq} {shown} {_when(line.time)} {line.line:>{number_width}}) {_on_a_terminal(text)}"
 
@@ -164,10 +165,17 @@ def _on_a_terminal(text: str) -> str:
     return output.plain(text, but="\t") if sys.stdout.isatty() else text
 
 
+def _name(line: BlameLine) -> str:
+    """Return the name of a line's transaction: its entry in the log of several hosts, or its number here."""
+    return f"@{line.number}" if isinstance(line.number, int) else str(line.seq)
+
+
 def _who(line: BlameLine) -> str:
-    if line.seq == 0:
+    if (line.number if isinstance(line.number, int) else line.seq) == 0:
         return "baseline"
-    return output.plain(line.actor if line.session is None else f"{line.actor} in {line.session}")
+    if line.session is not None:  # it has the host
+        return output.plain(f"{line.actor} in {line.session}")
+    return output.plain(f"{line.actor} on {line.host}" if isinstance(line.host, str) else line.actor)
 
 
 def _when(time: str) -> str:

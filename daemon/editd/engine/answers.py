@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.external_changes import state_of
-from editd.engine.queries import LineBlame, changes_of
+from editd.engine.queries import changes_of
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale
+from editd.store.line_blame import LineBlame
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import FileReport, Outcome

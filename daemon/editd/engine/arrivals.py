@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from editd.engine.commands import ArrivalChain, Arrive
 from editd.engine.external_changes import recorded_state
 from editd.engine.undo_conflicts import NoRoom
@@ -52,6 +54,34 @@ def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None
         tuple(Part(Seq(seq), WorkspacePath.parse(path), tuple(hunks)) for seq, path, hunks in step["parts"]),
         chain or ArrivalChain(),
     )  # fmt: skip
+
+
+class LogAuthor(Struct, frozen=True):
+    """The origin of a line by the order of the log."""
+
+    number: int | None  # the entry; None while the transaction waits
+    seq: Seq | None  # on this host, if it has the transaction
+    host: str | None  # None if it is this host
+    actor: str
+    session: str | None
+    time_us: int  # by the clock of that host
+
+
+def log_author(frame: Sequence[Any], host: str, history: History) -> LogAuthor:
+    """Return the origin of lines, from the answer of the exchange's process."""
+    number, origin, at, actor, session, time_us = frame
+    is_own = at == host
+    seqs = [] if origin is None else history.index.by_id(origin) or history.index.by_origin(origin)
+    if session is not None and not is_own:
+        session = f"{session}@{at}"
+    return LogAuthor(number, Seq(seqs[0]) if seqs else None, None if is_own else at, actor, session, time_us)
+
+
+def change_of(frame: Sequence[Any]) -> Change[FileState]:
+    """Return a difference between two states of the log: a path, and mode and content of both sides."""
+    path, *sides = frame
+    before, after = (None if side is None else FileState(side[1], side[0]) for side in sides)
+    return Change(WorkspacePath.parse(path), before, after)
 
 
 def kept(changes: Sequence[Sequence[Any]], history: History) -> Arrive:

@@ -83,7 +83,8 @@ class Undo(Struct, frozen=True):
 class Restore(Struct, frozen=True):
     """Restore the workspace, or `paths` and everything below them, to its content right after `to`.
 
-    `to` is a transaction or a time.
+    `to` is a transaction or a time. If it is an entry of the log, `files` are those that it had and that
+    differ from this host's.
     """
 
     authorship: Authorship
@@ -95,6 +96,7 @@ class Restore(Struct, frozen=True):
     propose: Wish | None = None
     sender: Sender = Sender()
     unsaved: UnsavedRule = MERGE
+    files: Mapping[WorkspacePath, FileState | None] | None = None
 
 
 class ReviewedText(Struct, frozen=True):
@@ -141,7 +143,7 @@ class Arrive(Struct, frozen=True):
     """Record what another host has landed, if the files are still as they were when it was planned.
 
     `expected` are the states of the paths that change. No transaction after `through` may have touched
-    them, but for earlier arrivals.
+    them, but for earlier arrivals. An undo is recorded without changes, too, because it may be redone.
     """
 
     authorship: Authorship

@@ -553,19 +553,20 @@ class Engine(Recorder):
         """Stage what another host has landed. No rule of this host applies to it, because it has landed."""
         chain = request.chain
         if chain.stopped_by is not None and chain.stopped_by is not request:
-            raise Stale(next(iter(request.after)).text, None, None)
+            raise Stale(next((path.text for path in request.after), ""), None, None)
         chain.stopped_by = request  # until it is staged
         outcome = Outcome(arriving(request, self.history, batch.view.file_at))
         for change in outcome.changes:
             self.hidden.refuse(change.path)
         self._adopt_into(batch, request, changes=outcome.changes)
-        if outcome.changes:
+        is_recorded = bool(outcome.changes or (request.undoes and not request.after))
+        if is_recorded:
             batch.stage(
                 request.kind, request.authorship, self._now_us(), outcome, request=index,
                 undoes=request.undoes, parts=request.parts,
             )  # fmt: skip
         chain.stopped_by = None
-        return None if outcome.changes else outcome
+        return None if is_recorded else outcome
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""
@@ -724,7 +725,7 @@ class Engine(Recorder):
             return refusal
 
     def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
-        seq, changes = restore(request, self.history, batch.view.file_at)
+        name, changes = restore(request, self.history, batch.view.file_at)
         outcome = Outcome(changes)
         self._permit(request, outcome)
         ruling = self._judge(batch, request, outcome)
@@ -740,7 +741,7 @@ class Engine(Recorder):
             self.rules.check_room(self.history.disk_bytes)
         authorship = request.authorship
         if not authorship.message:
-            authorship = replace(authorship, message=f"Restore transaction {seq}")
+            authorship = replace(authorship, message=f"Restore {name}")
         if ruling.action == "ask":
             return self._propose(request, outcome, ruling, authorship)
         batch.stage(

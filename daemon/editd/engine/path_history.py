@@ -15,6 +15,7 @@ from editd.errors import FileMissing
 from editd.store.index_tables import LogQuery
 from editd.values.content import Change
 from editd.values.path import folders_of, is_among
+from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.transaction import Seq
 
 LOOKED_AHEAD_MIN = 1  # paths; for a single one its own queries are as fast
 LOOKED_AHEAD_SHARE = 4  # transactions to go through for each path
@@ -246,26 +246,56 @@ class HistoryWalker:
 
 def restore(
     request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[Seq, tuple[Change[FileState], ...]]:
-    """Return the transaction to restore, and the changes that lead back to it.
+) -> tuple[str, tuple[Change[FileState], ...]]:
+    """Return the name of what is restored, and the changes that lead back to it.
 
     Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
     the history.
     """
+    if request.files is not None:
+        return f"entry {request.to}", _to_entry(request, request.files, history, current)
     seq = history.find(seq_at(request.to, history)).seq
-    touched = list(history.index.changed_paths(seq, int(history.head)))
-    if request.paths is not None:
-        wanted = frozenset(request.paths)
-        touched = [path for path in touched if is_among(path, wanted)]
-        covered = {ancestor for path in touched for ancestor in (path, *folders_of(path))}
-        for path in request.paths:
-            if path not in covered:
-                touched += _unchanged(path, history)
+    touched = _chosen(request, history.index.changed_paths(seq, int(history.head)), history)
     changes = [
         Change(path, current(path), recorded_state(held_after(path, seq, history), history))
-        for path in sorted(set(touched))
+        for path in touched
     ]
-    return seq, _with_moves([change for change in changes if change.before != change.after], seq, history)
+    changes = [change for change in changes if change.before != change.after]
+    return f"transaction {seq}", _with_moves(changes, seq, history)
+
+
+def _to_entry(
+    request: Restore,
+    files: Mapping[WorkspacePath, FileState | None],
+    history: History,
+    current: Callable[[WorkspacePath], FileState | None],
+) -> tuple[Change[FileState], ...]:
+    """Return the changes that lead to an entry of the log, whose differing files are known."""
+    changes: list[Change[FileState]] = []
+    for path in _chosen(request, files, history):
+        now = current(path)
+        after = files[path] if path in files else recorded_state(history.entry(path), history)
+        if now is not None and after is not None and after.permissions is None:
+            after = now.with_mode(after.mode).with_content(after.content)
+        if now != after:
+            changes.append(Change(path, now, after))
+    number = str(request.to).removeprefix("@")
+    known = history.index.entry(int(number)) if number.isdigit() else None
+    seq = None if known is None else known[0]
+    return tuple(changes) if seq is None else _with_moves(changes, Seq(seq), history)
+
+
+def _chosen(request: Restore, touched: Iterable[WorkspacePath], history: History) -> list[WorkspacePath]:
+    """Return the touched paths that a restore is about, and those that it names. Raises FileMissing."""
+    chosen = list(touched)
+    if request.paths is not None:
+        wanted = frozenset(request.paths)
+        chosen = [path for path in chosen if is_among(path, wanted)]
+        covered = {ancestor for path in chosen for ancestor in (path, *folders_of(path))}
+        for path in request.paths:
+            if path not in covered:
+                chosen += _unchanged(path, history)
+    return sorted(set(chosen))
 
 
 def _with_moves(

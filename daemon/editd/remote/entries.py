@@ -13,6 +13,7 @@ them, and `after` as the author left them. An entry that is set aside has that c
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -176,16 +177,23 @@ def changes_of(
     """Yield the changes between two trees. A path that editd does not write is left out."""
     sources = {target: source for source, target in message.moves}
     bits = dict(message.permissions)
-    for raw, old, new in tree_changes(read, before, after):
-        text = os.fsdecode(raw)
-        source = sources.get(text)
+    for path, old, new in differences(read, before, after):
+        source = sources.get(path.text)
         try:
-            path = WorkspacePath.parse(text)
             moved_from = None if source is None else WorkspacePath.parse(source)
         except Refused:
             continue
-        after_state = None if new is None else replace(new, permissions=bits.get(text))
+        after_state = None if new is None else replace(new, permissions=bits.get(path.text))
         yield Change(path, old, after_state, moved_from)
+
+
+def differences(
+    read: Callable[[Oid], bytes], before: Oid, after: Oid
+) -> Iterator[tuple[WorkspacePath, Entry | None, Entry | None]]:
+    """Yield the paths at which two trees differ. A path that editd does not write is left out."""
+    for raw, old, new in tree_changes(read, before, after):
+        with contextlib.suppress(Refused):
+            yield WorkspacePath.parse(os.fsdecode(raw)), old, new
 
 
 def read_queue(read: Callable[[Oid], bytes], head: Oid) -> list[Tentative]:

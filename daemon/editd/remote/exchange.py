@@ -125,12 +125,13 @@ class Exchange:
         self._path = os.path.join(folder, "remote", "taken.json")
         self.objects = LogObjects(shared_of(folder), store_of(folder))
         self._transport = Transport(self.objects.shared, place.url, place.sockets)
-        self._landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
-        self._chain: dict[Oid, int] = {}  # all entries of the log
+        self.landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
+        self.chain: dict[Oid, int] = {}  # all entries of the log
         self._hosts: dict[str, int] = {}  # the last entry of each
         self._entries: list[tuple[CommitId | None, Outcome]] = []  # by their numbers
         self._aside: dict[CommitId, LogEntry] = {}  # without a decision
         self._settled: dict[CommitId, LogEntry] = {}  # the first decision about each
+        self._relisted: list[int] = []  # that have a transaction of their own here only now
         self._queues: dict[str, Oid] = {}
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
@@ -151,14 +152,14 @@ class Exchange:
         for entry in entries:
             self._note(entry)
         self._head = entries[-1]
-        self._replica = Replica(self.objects, place.host, self._head, place.chooser())
-        self._replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
+        self.replica = Replica(self.objects, place.host, self._head, place.chooser())
+        self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
-        self._first = self._chain.get(oid_of(first), 0)  # the entry at which this host joined
+        self._first = self.chain.get(oid_of(first), 0)  # the entry at which this host joined
         self._begin(oid_of(head), through)
         for entry in entries:
-            self._replica.name_second_undo(entry)
+            self.replica.name_second_undo(entry)
 
     def _begin(self, head: Oid, through: int) -> None:
         """Read this host's history since it joined, with the waiting transactions."""
@@ -171,16 +172,16 @@ class Exchange:
             arrival = written.authorship.arrival
             origin = CommitId(commit.hex()) if arrival is None else arrival.origin
             if origin is None:
-                self._replica.set_aside(written.undoes)
-            elif origin in self._landed:
-                self._replica.name(written.seq, origin, written.undoes)
+                self.replica.set_aside(written.undoes)
+            elif origin in self.landed:
+                self.replica.name(written.seq, origin, written.undoes)
             else:  # it waits; that of another host only if the log has lost it: see `repair`
                 transaction = transaction_of_commit(self.objects.read, commit)[0]
                 if transaction.kind == "baseline":
-                    self._replica.hold(transaction)
+                    self.replica.hold(transaction)
                 else:
-                    self._replica.wait_for(transaction)
-        self._replica.merge_all()
+                    self.replica.wait_for(transaction)
+        self.replica.merge_all()
 
     # ── one round ──
 
@@ -214,13 +215,13 @@ class Exchange:
             answer |= {"state": "offline", "error": refusal.message}
         if self._kept_back and answer["state"] == "current":
             answer |= {"state": "refused", "error": next(iter(self._kept_back.values()))}
-        answer["steps"] = frames_of_steps(self.objects, steps, self._replica.seqs)
+        answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
         answer |= self._news(known)
         answer["again"] = bool(answer["again"] or steps or len(answer["asides"]) == ASIDE_MAX)
         return answer | self._status()
 
     def _plan(self) -> list[Step]:
-        steps = self._replica.plan(STEPS_MAX)
+        steps = self.replica.plan(STEPS_MAX)
         self._save()
         return steps
 
@@ -238,32 +239,48 @@ class Exchange:
             return
         self._fetch()
         common: Oid | None = now
-        while common is not None and common not in self._chain:
+        while common is not None and common not in self.chain:
             try:
                 common = read_entry(self.objects.read, common)[1]
             except (ValueError, KeyError) as error:
                 raise _not_an_entry(error) from error
-        if common is None or self._chain[common] < self._first:
+        if common is None or self.chain[common] < self._first:
             raise Forked(
                 "The log on the server has no entry in common with the one that this host has, "
                 "since it joined.",
                 hint="Leave the log, and join this one.",
             )
-        if self._chain[common] < self._replica.taken.number:
+        if self.chain[common] < self.replica.taken.number:
             self._write_place(common.hex(), self._seen)
 
     def _follow(self, head: Oid) -> None:
         """Read this host's history up to `head`. Raises HistoryDamaged."""
         for commit in [*self._waiting_after, *self._commits_back(head, self._seen)]:
             transaction = transaction_of_commit(self.objects.read, commit)[0]
-            self._replica.follow(transaction)
+            arrival, taken = transaction.authorship.arrival, self.replica.taken.number
+            self.replica.follow(transaction)
+            if arrival is not None and arrival.origin is not None and arrival.number <= taken:
+                self._relisted.append(arrival.number)
             self._seen = int(transaction.seq)
         self._waiting_after.clear()
 
+    def catch_up(self, head: Oid) -> None:
+        """Follow this host's history to `head` without a server: its arrivals were fetched before.
+
+        Raises Forked, HistoryDamaged.
+        """
+        fetched = self.objects.pointed(INCOMING)
+        if fetched is not None and fetched not in self.chain:
+            with contextlib.suppress(Forked):  # then the history has nothing of it
+                self._take_over(fetched)
+        self._follow(head)
+        self.objects.forget()
+        self.replica.plan(1)  # takes in the entries of this host's own transactions
+
     def _status(self) -> Frame:
-        waiting, oldest = self._replica.waiting, self._replica.waiting.first
+        waiting, oldest = self.replica.waiting, self.replica.waiting.first
         return {
-            "number": self._replica.taken.number,
+            "number": self.replica.taken.number,
             "head": self._head.number,
             "tentative": len(waiting),
             "seen": self._seen,
@@ -271,37 +288,37 @@ class Exchange:
             "needed": self._seen if oldest is None else oldest.seq,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
             "kept_back": [one.seq for one in waiting if one.origin in self._kept_back],
-            "held": sorted(path.text for path in self._replica.held),
+            "held": sorted(path.text for path in self.replica.held),
             "hosts": self._hosts,
         }
 
     def _news(self, known: Known) -> Frame:
         """Return what the daemon does not know of the entries that are taken in."""
-        taken = self._replica.taken.number
+        taken = self.replica.taken.number
         decided = {one.about for one in known.settled}
         new = (one for one in self._open_asides() if one.arrival.origin not in known.proposed | decided)
         asides: list[Frame] = []
         for entry in islice(new, ASIDE_MAX):
             with contextlib.suppress(ValueError, KeyError):  # a damaged one has no proposal
                 aside = read_aside(self.objects.read, entry)
-                asides.append(frame_of_aside(self.objects, aside, entry.number, self._replica.is_shared))
+                asides.append(frame_of_aside(self.objects, aside, entry.number, self.replica.is_shared))
         settled = [self._settled_frame(about) for about in sorted(known.proposed | decided)]
         first = max(known.listed, self._first) + 1
-        listed = [
-            [number, None if origin is None else self._replica.seqs.get(origin), origin, outcome]
-            for number, (origin, outcome) in enumerate(
-                self._entries[first : min(taken + 1, first + LISTED_MAX)], first
-            )
-        ]
+        listed: list[list[object]] = []
+        for number in (*self._relisted, *range(first, min(taken + 1, first + LISTED_MAX))):
+            origin, outcome = self._entries[number]
+            seq = None if origin is None else self.replica.seqs.get(origin)
+            listed.append([number, seq, origin, outcome])
+        self._relisted.clear()
         return {"asides": asides, "settled": [one for one in settled if one is not None], "listed": listed}
 
     def _open_asides(self) -> list[LogEntry]:
         """Return the entries set aside, as far as taken in, about which no host has decided."""
-        return [one for one in self._aside.values() if one.number <= self._replica.taken.number]
+        return [one for one in self._aside.values() if one.number <= self.replica.taken.number]
 
     def _settled_frame(self, about: CommitId) -> Frame | None:
         """Return the decision about a transaction that was set aside here, once it is taken in."""
-        taken, entry = self._replica.taken.number, self._settled.get(about)
+        taken, entry = self.replica.taken.number, self._settled.get(about)
         if entry is not None and entry.number <= taken:
             author = entry.message.authorship
             session, host = author.session, entry.arrival.host
@@ -309,11 +326,11 @@ class Exchange:
                 "origin": about, "state": entry.state, "number": entry.number, "host": host,
                 "actor": author.actor, "session": session_at(session, host), "message": author.message,
             }  # fmt: skip
-        if about in self._aside or entry is not None or self._landed.get(about, taken + 1) > taken:
+        if about in self._aside or entry is not None or self.landed.get(about, taken + 1) > taken:
             return None
         # It was set aside on this host alone, and another one had landed it.
         return {
-            "origin": about, "state": "moot", "number": self._landed[about], "host": self._place.host,
+            "origin": about, "state": "moot", "number": self.landed[about], "host": self._place.host,
             "actor": "editd", "session": None, "message": "It has landed.",
         }  # fmt: skip
 
@@ -345,7 +362,7 @@ class Exchange:
                 f"The log {self._place.ref} is not on the server any more.",
                 hint="If the URL is right, `editctl remote repair` makes it again.",
             )
-        if head in self._chain and head != self._head.commit:
+        if head in self.chain and head != self._head.commit:
             self._transport.push(self._head.commit, self._place.ref, head)  # it was restored to an older one
             head = self._head.commit
         others = {name: oid for name, oid in queues.items() if name != self._place.host}
@@ -363,7 +380,7 @@ class Exchange:
         """Add the entries up to `head` to those that are to be taken in. Raises Forked."""
         for entry in self._entries_back(head, self._head):
             self._note(entry)
-            self._replica.incoming.append(entry)
+            self.replica.incoming.append(entry)
             self._head = entry
 
     def _entries_back(self, head: Oid, known: LogEntry | None) -> list[LogEntry]:
@@ -393,13 +410,13 @@ class Exchange:
         return entries
 
     def _note(self, entry: LogEntry) -> None:
-        self._chain[entry.commit] = entry.number
+        self.chain[entry.commit] = entry.number
         self._hosts[entry.arrival.host] = entry.number
         origin = entry.arrival.origin
         if origin is not None:
-            if origin in self._landed:
+            if origin in self.landed:
                 raise Forked(f"Transaction {origin} is twice in the log.")
-            self._landed[origin] = entry.number
+            self.landed[origin] = entry.number
         self._entries.append((origin, entry.outcome))
         if entry.outcome == "aside" and origin is not None:
             self._aside[origin] = entry
@@ -430,7 +447,7 @@ class Exchange:
 
     def _save(self) -> None:
         """Write down how far the log is taken in. All of it is in this host's history."""
-        place = (self._replica.taken.commit.hex(), self._seen)
+        place = (self.replica.taken.commit.hex(), self._seen)
         if place != self._saved:
             self._write_place(*place)
 
@@ -443,7 +460,7 @@ class Exchange:
 
     def _ready(self) -> list[Tentative]:
         """Return the waiting transactions without those that are kept back, and what depends on these."""
-        waiting = self._replica.waiting
+        waiting = self.replica.waiting
         if self._kept_back and time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
             self._kept_back.clear()
         if not self._kept_back:
@@ -471,9 +488,7 @@ class Exchange:
         queued: list[Tentative] = []
         for host in sorted(self._queues):
             with contextlib.suppress(ValueError, KeyError):  # only its own host lands a damaged queue
-                queued += [
-                    one for one in self._queue_at(self._queues[host]) if one.origin not in self._landed
-                ]
+                queued += [one for one in self._queue_at(self._queues[host]) if one.origin not in self.landed]
         return queued
 
     def _queue_at(self, head: Oid) -> list[Tentative]:
@@ -490,7 +505,7 @@ class Exchange:
         Raises Overtaken, NotLanded, Offline.
         """
         self._must_look = True
-        seen = {one.origin for one in self._replica.waiting}
+        seen = {one.origin for one in self.replica.waiting}
         queued: list[Tentative] = []
         for one in self._queued():
             if (

@@ -1,7 +1,8 @@
 """The process of the exchange: `python -m editd.remote.exchange_worker STATE_FOLDER SOCKET_FOLDER`.
 
 Framed messages on stdin and stdout (`system.process`). The daemon asks for one round at a time, and carries
-out the steps of the answer.
+out the steps of the answer. Another process of this kind answers questions about the log (`log_reader`), so
+that none of them waits for a server.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.errors import Refused
+from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
 from editd.remote.exchange import Exchange, Known, Place
+from editd.remote.log_reader import LogReader
 from editd.remote.membership import begin_log, claim_name, count_files, join_log
 from editd.store.git_objects import oid_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
+from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId
 
 if TYPE_CHECKING:
@@ -31,35 +34,45 @@ class Worker:
         self._sockets = sockets
         self._exchange: Exchange | None = None
         self._place: Place | None = None  # with which it was opened
+        self._reader: LogReader | None = None
 
     def answer(self, asked: Frame) -> Frame:
         """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
         held = tuple((path, seq) for path, seq in asked.get("held", ()))
         place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets, held)
-        head = oid_of(asked["head"])
         try:
-            match asked["do"]:
-                case "init":
-                    return begin_log(self._folder, place, head, asked["time_us"])
-                case "count":
-                    return count_files(self._folder, place, head)
-                case "join":
-                    return join_log(self._folder, place, head)
-                case "claim":
-                    return claim_name(self._folder, place)
-                case "repair":
-                    self._opened(place, asked).repair(head)
-                    self._forget()
-                    return {}
-                case _:
-                    known = _known(asked, place.host)
-                    return self._opened(place, asked).round(head, known, may_land=asked["may_land"])
+            return self._do(asked, place)
+        except UnknownTransaction as refusal:
+            return {"unknown": refusal.message, "hint": refusal.hint, "tx": refusal.data["tx"]}
         except Refused as refusal:
             self._forget()
             return {"failed": refusal.message, "hint": refusal.hint}
         except (OSError, KeyError, ValueError, pygit2.GitError) as error:
             self._forget()
             return {"failed": f"The exchange failed: {type(error).__name__}: {error}.", "hint": ""}
+
+    def _do(self, asked: Frame, place: Place) -> Frame:
+        head, answer = oid_of(asked["head"]), Frame()
+        match asked["do"]:
+            case "init":
+                answer = begin_log(self._folder, place, head, asked["time_us"])
+            case "count":
+                answer = count_files(self._folder, place, head)
+            case "join":
+                answer = join_log(self._folder, place, head)
+            case "claim":
+                answer = claim_name(self._folder, place)
+            case "repair":
+                self._opened(place, asked).repair(head)
+                self._forget()
+            case "blame":
+                answer = self._read(place, asked).blame(WorkspacePath.parse(asked["path"]))
+            case "changes":
+                answer = self._read(place, asked).changes_between(asked["start"], asked["end"])
+            case _:
+                known = _known(asked, place.host)
+                answer = self._opened(place, asked).round(head, known, may_land=asked["may_land"])
+        return answer
 
     def _opened(self, place: Place, asked: Frame) -> Exchange:
         if place != self._place:
@@ -69,7 +82,18 @@ class Worker:
             self._exchange = Exchange(self._folder, place, asked["taken"], asked["through"], asked["head"])
         return self._exchange
 
+    def _read(self, place: Place, asked: Frame) -> LogReader:
+        """Return the reader of the log, with this host's history up to `head`."""
+        exchange = self._opened(place, asked)
+        exchange.catch_up(oid_of(asked["head"]))
+        if self._reader is None:
+            self._reader = LogReader(self._folder, exchange)
+        return self._reader
+
     def _forget(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
         if self._exchange is not None:
             self._exchange.close()
             self._exchange = None

@@ -62,6 +62,11 @@ class LogObjects:
         """Let a ref of the log's repository name a commit. Raises pygit2.GitError."""
         self._log.references.create(ref, pygit2.Oid(raw=commit), force=True)
 
+    def pointed(self, ref: str) -> Oid | None:
+        """Return the commit that a ref of the log's repository names; None if there is no such ref."""
+        known = self._log.references.get(ref)
+        return None if known is None else oid_of(str(known.target))
+
     def size(self, oid: Oid) -> int:
         """Return the number of bytes of an object of this host's history."""
         return int(self._history.odb.read_header(pygit2.Oid(raw=oid))[1])

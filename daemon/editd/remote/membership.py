@@ -5,28 +5,25 @@ A host takes a name in the log that no other has. Its queue is the proof, so it 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.errors import Refused
-from editd.remote.entries import hold_trees, read_entry, write_baseline, write_empty_queue
+from editd.remote.entries import differences, hold_trees, read_entry, write_baseline, write_empty_queue
 from editd.remote.exchange import INCOMING, LOGS, Forked, Place, shared_of
 from editd.remote.log_objects import LogObjects
 from editd.remote.step_frames import change_frames
 from editd.remote.transport import Offline, Transport
-from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of, tree_changes
+from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
 from editd.store.history import store_of
-from editd.values.content import Change, Entry
-from editd.values.path import WorkspacePath
+from editd.values.content import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
+    from editd.values.path import WorkspacePath
 
 NAMES_MAX = 100  # hosts of the same name
 
@@ -56,7 +53,7 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
         root = CommitObject.decode(objects.read(head)).tree
         sizes = [
             objects.size(oid_of(entry.version))
-            for path, _, entry in _differences(objects, EMPTY_TREE, root)
+            for path, _, entry in differences(objects.read, EMPTY_TREE, root)
             if entry is not None and is_shared(path)
         ]
         return {"files": len(sizes), "bytes": sum(sizes)}
@@ -88,7 +85,7 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
         mine = CommitObject.decode(objects.read(head)).tree
         changes = [
             Change(path, old, new)
-            for path, old, new in _differences(objects, mine, entry.tree)
+            for path, old, new in differences(objects.read, mine, entry.tree)
             if is_shared(path)
         ]
         return {
@@ -132,16 +129,7 @@ def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
 def _shared_tree(objects: LogObjects, root: Oid, is_shared: Callable[[WorkspacePath], bool]) -> Oid:
     """Return the tree without the paths that must not leave this host."""
     trees = Trees(root, objects.read)
-    left_out = [path for path, _, _ in _differences(objects, EMPTY_TREE, root) if not is_shared(path)]
+    left_out = [path for path, _, _ in differences(objects.read, EMPTY_TREE, root) if not is_shared(path)]
     update = trees.update((path.raw, None) for path in left_out)
     hold_trees(objects, update.root, update.trees)
     return update.root
-
-
-def _differences(
-    objects: LogObjects, before: Oid, after: Oid
-) -> Iterator[tuple[WorkspacePath, Entry | None, Entry | None]]:
-    """Yield the paths at which two trees differ. A path that editd does not write is left out."""
-    for raw, old, new in tree_changes(objects.read, before, after):
-        with contextlib.suppress(Refused):
-            yield WorkspacePath.parse(os.fsdecode(raw)), old, new

@@ -34,17 +34,25 @@ class Step(Struct, frozen=True):
     """The effect of an entry on the files of this host, as up to two transactions of its history.
 
     The first takes back `lost`, the work of this host that does not merge with the entry. The second is the
-    entry itself.
+    entry itself. Both may be without changes: `lost` may have none together, and without each undo hosts
+    would differ in the undone transactions.
     """
 
     entry: LogEntry
     lost: tuple[Tentative, ...]
     taken_back: tuple[Change[Entry], ...]
     changes: tuple[Change[Entry], ...]
+    is_undo: bool = False  # of transactions that this host has, and not a second one
+    undos: tuple[LogEntry, ...] = ()  # that counted as an undo of this host, and do not any more
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the entry becomes a transaction of this host's history."""
+        return bool(self.changes) or self.is_undo
 
     @property
     def is_empty(self) -> bool:
-        return not self.taken_back and not self.changes
+        return not self.lost and not self.undos and not self.has_effect
 
 
 class _Before(Struct, frozen=True):
@@ -75,6 +83,7 @@ class Replica:
         self.held: dict[WorkspacePath, int] = {}  # kept out of the exchange, from this transaction on
         self._origins: dict[int, CommitId] = {}
         self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
+        self._second_undos: dict[int, list[LogEntry]] = {}  # by the seq of the undo as which they count
         self._objects = objects
         self._is_chosen = is_shared
         self.files = MergedTree(objects, taken.tree)
@@ -99,12 +108,28 @@ class Replica:
 
         Then a redo of either is one of both.
         """
-        origin = entry.arrival.origin
-        if origin is None or origin in self.seqs or entry.outcome != "applied":
-            return
-        undoers = {self._undoers.get(self.seqs.get(one, -1)) for one in entry.undone}
-        if len(undoers) == 1 and (only := undoers.pop()) is not None:
-            self.seqs[origin] = only
+        origin, first = entry.arrival.origin, self._first_undo(entry)
+        if origin is not None and origin not in self.seqs and first is not None:
+            self.seqs[origin] = first
+            self._second_undos.setdefault(first, []).append(entry)
+
+    def _first_undo(self, entry: LogEntry) -> int | None:
+        """Return the earlier undo of all that an entry undoes, if there is one in force."""
+        undoers = {self._undoer(self.seqs.get(one, -1)) for one in entry.undone}
+        return undoers.pop() if len(undoers) == 1 and entry.outcome == "applied" else None
+
+    def _undoer(self, seq: int) -> int | None:
+        """Return the last undo of a transaction, if that is not undone itself."""
+        undoers: list[int] = []
+        while (by := self._undoers.get(seq)) is not None:
+            undoers.append(by)
+            seq = by
+        return undoers[0] if len(undoers) % 2 else None
+
+    def _forget_second_undo(self, origin: CommitId) -> None:
+        """Take an undo, which counted as another one, as one of its own."""
+        for entries in self._second_undos.values():
+            entries[:] = [entry for entry in entries if entry.arrival.origin != origin]
 
     def wait_for(self, transaction: Transaction) -> Tentative | None:
         """Add a transaction to those that wait; return None if it has nothing to share.
@@ -154,6 +179,8 @@ class Replica:
             self._merge_again(change.path for one in lost for change in one.changes)
         else:
             self.name(transaction.seq, arrival.origin, transaction.undoes)
+            if arrival.number <= self.taken.number:
+                self._forget_second_undo(arrival.origin)
             while self.incoming and self.incoming[0].number <= arrival.number:
                 entry = self.incoming.popleft()
                 self._take(entry)
@@ -177,27 +204,31 @@ class Replica:
         """
         steps: list[Step] = []
         tried: list[_Before] = []
+        unnamed: set[CommitId | None] = set()  # origins that change their seq or their undo with the steps
+        has_second = False  # undos without an effect that are not named yet
         entries = list(self.incoming)
         for entry in entries:
-            if steps and (len(steps) >= steps_max or not self._knows(entry.undone, steps)):
+            if steps and (len(steps) >= steps_max or not unnamed.isdisjoint(entry.undone)):
                 break
             step, before = self._take(entry)
+            if has_second and (step.lost or step.undos):
+                tried.append(before)
+                break
+            has_second = has_second or (bool(entry.undone) and step.is_empty)
             if steps or not step.is_empty:
                 tried.append(before)
+                unnamed.update((entry.arrival.origin, *entry.undone))
+                unnamed.update(undo.arrival.origin for undo in step.undos)
                 if not step.is_empty:
                     steps.append(step)
             else:
+                has_second = False
                 self.incoming.popleft()
                 self.name_second_undo(entry)
         self._go_back(tried)
         if not self.waiting and not steps:
             self.merge_all()  # without the trees in memory
         return steps
-
-    def _knows(self, undone: Iterable[CommitId], steps: Iterable[Step]) -> bool:
-        """Return whether the seqs of all that an entry takes back are known before the steps are taken."""
-        made = {step.entry.arrival.origin for step in steps}
-        return not any(origin in made for origin in undone)
 
     def _take(self, entry: LogEntry) -> tuple[Step, _Before]:
         """Take in an entry, and return its effect."""
@@ -214,7 +245,7 @@ class Replica:
         paths = {change.path for change in (*changes, *(() if own is None else own.changes))}
         paths, dependent = self.waiting.connected(paths)
         if own is not None and self._is_as_merged(own, entry, changes, dependent):
-            return Step(entry, (), (), ()), before
+            return Step(entry, (), (), (), undos=self._separate_undos(own, changes)), before
         old = {path: self.files.entry(path) for path in paths}
         landed = Trees(entry.tree, self._objects.read)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(paths))
@@ -232,8 +263,17 @@ class Replica:
         middle = self._without(entry, kept, paths) if lost else old
         written = [path for path in sorted(paths) if self.is_shared(path)]
         taken_back, made = _changes(written, old, middle, ()), _changes(written, middle, new, changes)
-        step = Step(entry, tuple(lost), taken_back, made)
+        is_undo = own is None and entry.outcome == "applied" and self._first_undo(entry) is None
+        is_undo = is_undo and any(origin in self.seqs for origin in entry.undone)
+        undos = tuple(undo for one in lost for undo in self._second_undos.get(one.seq, ()))
+        if own is not None and own not in lost:
+            undos += self._separate_undos(own, changes)
+        step = Step(entry, tuple(lost), taken_back, made, is_undo, undos)
         return step, replace(before, files=old, lost=marked)
+
+    def _separate_undos(self, own: Tentative, changes: Sequence[Change[Entry]]) -> tuple[LogEntry, ...]:
+        """Return the earlier entries that counted as an undo which has landed with an effect of its own."""
+        return tuple(self._second_undos.get(own.seq, ())) if changes else ()
 
     def _without(
         self, entry: LogEntry, kept: Iterable[Tentative], paths: Iterable[WorkspacePath]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from editd.remote.replica import Step
 from editd.store.git_objects import oid_of
 
 if TYPE_CHECKING:
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
 
     from editd.remote.entries import Tentative
     from editd.remote.log_objects import LogObjects
-    from editd.remote.replica import Step
     from editd.system.process import Frame
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
@@ -25,7 +25,10 @@ def frames_of_steps(objects: LogObjects, steps: Sequence[Step], seqs: Mapping[Co
     frames: list[Frame] = []
     room = STEP_BYTES_MAX
     for step in steps:
-        made = _taken_back(objects, step) + _landed(objects, step, seqs)
+        made = _taken_back(objects, step)
+        for undo in step.undos:
+            made += _landed(objects, Step(undo, (), (), (), is_undo=True), seqs)
+        made += _landed(objects, step, seqs)
         room -= sum(len(change[3] or b"") for frame in made for change in frame["changes"])
         if room < 0 and frames:
             break
@@ -35,7 +38,7 @@ def frames_of_steps(objects: LogObjects, steps: Sequence[Step], seqs: Mapping[Co
 
 def _taken_back(objects: LogObjects, step: Step) -> list[Frame]:
     """Return the transaction that takes back work of this host, because it does not merge."""
-    if not step.taken_back:
+    if not step.lost:
         return []
     arrival = step.entry.arrival
     seqs = sorted(one.seq for one in step.lost)
@@ -53,7 +56,7 @@ def _taken_back(objects: LogObjects, step: Step) -> list[Frame]:
 
 def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> list[Frame]:
     """Return the transaction that an entry is on this host."""
-    if not step.changes:
+    if not step.has_effect:
         return []
     message, arrival = step.entry.message, step.entry.arrival
     evidence = message.authorship.attribution

@@ -19,10 +19,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.config.paths import socket_folder
-from editd.engine.arrivals import arrival_of, kept, unwritable
+from editd.engine.arrivals import arrival_of, change_of, kept, log_author, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
-from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout
+from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.config.schema import RemoteKeys
+    from editd.engine.arrivals import LogAuthor
     from editd.engine.engine import Engine
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
+    from editd.values.content import Change, FileState, Version
+    from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,8 @@ class SharedLog:
         self._path = os.path.join(folder, "remote.json")
         argv = [*PYTHON, "editd.remote.exchange_worker", folder, socket_folder()]
         self._child = RequestProcess(argv, nice=CHILD_NICE)
+        self._reader = RequestProcess(argv, nice=CHILD_NICE)  # it asks no server, so a question never waits
+        self._reading = asyncio.Lock()  # one question at a time
         self._place: dict[str, Any] | None = None
         self._keys: RemoteKeys | None = None
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
@@ -113,6 +118,10 @@ class SharedLog:
     @property
     def is_joined(self) -> bool:
         return self._place is not None
+
+    def has_entry(self, reference: int | str | None) -> bool:
+        """Return whether a reference is to an entry of the log that this host has joined: `@17`."""
+        return self._place is not None and isinstance(reference, str) and reference.startswith("@")
 
     def needed(self) -> int | None:
         """Return the oldest transaction that the exchange needs, which is not to be compacted."""
@@ -239,6 +248,7 @@ class SharedLog:
                 head, _ = await self._packed()
                 await self._ask({**self._place_now(), "do": "repair", "head": head})
                 await self._queue.run(self._engine.history.index.forget_landed)
+                await self._reader.close(CLOSE_SECONDS)
             self._wake.set()
         return await self.now(REPAIR_SECONDS)
 
@@ -349,6 +359,54 @@ class SharedLog:
                 "This workspace is on this host alone.", hint="`editctl remote join URL` joins a log."
             )
 
+    # ── questions about the log ──
+
+    async def changes_between(
+        self, start: int | str | None, end: int | str | None
+    ) -> tuple[tuple[Change[FileState], ...], int]:
+        """Return the changes between two states of the shared files, and the newest packed transaction.
+
+        `@17` is the state of an entry, the same on all hosts. Another reference is one of this host's
+        transactions, and None is the newest packed one. Raises UnknownTransaction.
+        """
+        head, seq = await self._packed()
+        first, last = [await self._queue.run(partial(self._state_named, one, head)) for one in (start, end)]
+        answer = await self._question({"do": "changes", "head": head, "start": first, "end": last})
+        return tuple(map(change_of, answer["changes"])), seq
+
+    def _state_named(self, reference: int | str | None, head: str) -> str:
+        """Return the name of a state for the reader of the log. Raises UnknownTransaction."""
+        if isinstance(reference, str) and reference.startswith("@"):
+            return reference
+        return head if reference is None else self._engine.history.find(reference).id
+
+    async def blame(self, path: WorkspacePath, version: Version) -> list[LogAuthor] | None:
+        """Return the origin of each line of a file by the order of the log.
+
+        None if this host does not share the file, or if that has another version now. Raises Refused.
+        """
+        head, _ = await self._packed()
+        answer = await self._question({"do": "blame", "head": head, "path": path.text})
+        if answer["version"] != version:
+            return None
+        host = self._place_now()["host"]
+        authors = await self._queue.run(
+            lambda: [log_author(one, host, self._engine.history) for one in answer["authors"]]
+        )
+        return [authors[place] for place in answer["lines"]]
+
+    async def _question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the reader of the log; once more if it has read another state. Raises Refused."""
+        async with self._reading:
+            try:
+                answer = await self._ask({**self._place_now(), **asked}, self._reader)
+            except Conflict as refusal:
+                log.info("the log is read anew: %s", refusal.message)
+                answer = await self._ask({**self._place_now(), **asked}, self._reader)
+        if "unknown" in answer:
+            raise UnknownTransaction(answer["unknown"], hint=answer["hint"], data={"tx": answer["tx"]})
+        return answer
+
     # ── the rounds ──
 
     def _begin(self) -> None:
@@ -364,6 +422,7 @@ class SharedLog:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         await self._child.close(CLOSE_SECONDS)
+        await self._reader.close(CLOSE_SECONDS)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -533,10 +592,10 @@ class SharedLog:
             raise Refused(f"Transaction {seq} is not in the index.")
         return found, seq
 
-    async def _ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Send one request to the child, started if needed. Raises Refused."""
+    async def _ask(self, asked: Mapping[str, Any], child: RequestProcess | None = None) -> dict[str, Any]:
+        """Send one request to a child, by default that of the exchange, started if needed. Raises Refused."""
         try:
-            answer = await self._child.ask(dict(asked))
+            answer = await (child or self._child).ask(dict(asked))
         except OSError as error:
             raise IoError(error, "The process of the exchange cannot be started") from error
         if answer is None:

@@ -1311,6 +1311,8 @@ class BlameLine(Result):
     actor: str
     session: str | None
     time: str
+    number: int | UnsetType = UNSET  # of the entry in the log of several hosts
+    host: str | UnsetType = UNSET  # if it came from another host
 
 
 class BlameResult(Result):

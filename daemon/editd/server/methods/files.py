@@ -145,6 +145,8 @@ def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answ
         return convert.diff_result(changes, None if paths is None else frozenset(paths))
     if params.changeset is not None:
         return _diff_staged(services, params, caller, None if paths is None else frozenset(paths))
+    if any(map(services.shared_log.has_entry, (params.from_, params.to))):
+        return _diff_by_the_log(services, params, paths)
     history = services.engine.history
     end = None if params.to is None else history.find(params.to).seq
     start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
@@ -158,6 +160,20 @@ async def _diff_between(
         await services.watching.settle()
     compare = partial(services.queries.changes_between, start, end, paths)
     return convert.diff_result(await services.queue.run(compare))
+
+
+async def _diff_by_the_log(
+    services: Services, params: messages.Diff, paths: list[WorkspacePath] | None
+) -> messages.DiffResult:
+    """Compare with the files of an entry of the log, which are the same on all hosts."""
+    if params.to is None:
+        await services.watching.settle()
+    start = services.engine.history.floor.seq if params.from_ is None else params.from_
+    changes, through = await services.shared_log.changes_between(start, params.to)
+    if params.to is None:
+        update = partial(services.queries.with_present_files, changes, through, paths)
+        changes = await services.queue.run(update)
+    return convert.diff_result(changes, None if paths is None else frozenset(paths))
 
 
 def _diff_staged(

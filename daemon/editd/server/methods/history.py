@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from editd.edits.diff import line_counts
 from editd.engine.commands import Restore, Undo
 from editd.engine.external_changes import recorded_state
-from editd.engine.queries import LineBlame, changes_of
+from editd.engine.queries import changes_of
 from editd.engine.undo import numbered_hunks
 from editd.engine.undo_selection import (
     ROLLED_BACK,
@@ -28,12 +28,14 @@ from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeo
 from editd.server import convert
 from editd.server.methods.oversight import know_marks
 from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
+from editd.store.line_blame import LineBlame
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
+    from editd.engine.arrivals import LogAuthor
     from editd.engine.commands import UndoKind
     from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
 SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
+BLAME_TRIES = 5  # while the file changes
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 LOT = 200  # transactions that are counted at once, so that other requests come in between
 LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
@@ -150,7 +153,10 @@ def blame(
 ) -> Awaitable[messages.BlameResult]:
     path = services.engine.tree.resolve(convert.path(params.path))
     version = _recorded(services, path)
-    return _blamed(services, path, version, LineBlame(services.engine.history, path, version))
+    search = LineBlame(services.engine.history, path, version)
+    if services.shared_log.is_joined:
+        return _blamed_by_the_log(services, path, version, search)
+    return _blamed(services, path, version, search)
 
 
 def _recorded(services: Services, path: WorkspacePath) -> Version:
@@ -188,6 +194,37 @@ async def _blamed(
         await asyncio.sleep(0)  # requests that wait for a turn go first
     return messages.BlameResult(
         version=version, lines=await services.queue.run(partial(_blame_lines, services, lines))
+    )
+
+
+async def _blamed_by_the_log(
+    services: Services, path: WorkspacePath, version: Version, search: LineBlame
+) -> messages.BlameResult:
+    """Return the author of each line by the order of the log, so that all hosts agree."""
+    found = await _blamed(services, path, version, search)
+    for _ in range(BLAME_TRIES):
+        authors = await services.shared_log.blame(path, version)
+        if authors is not None:
+            lines = [_as_in_log(*pair) for pair in zip(found.lines, authors, strict=True)]
+            return replace(found, lines=lines)
+        now = await services.queue.run(partial(_recorded, services, path))
+        if now == version:  # the file is not shared
+            return found
+        version, search = now, LineBlame(services.engine.history, path, now)
+        found = await _blamed(services, path, version, search)
+    return found
+
+
+def _as_in_log(line: messages.BlameLine, author: LogAuthor) -> messages.BlameLine:
+    """Return a line with its author in the log. It keeps its `seq` if that has no transaction here."""
+    return replace(
+        line,
+        seq=line.seq if author.seq is None else int(author.seq),
+        actor=author.actor,
+        session=author.session,
+        time=rfc3339(author.time_us),
+        number=UNSET if author.number is None else author.number,
+        host=author.host or UNSET,
     )
 
 
@@ -434,6 +471,9 @@ async def _settle_and_restore(
 ) -> Answer:
     # Record earlier outside writes first: a restore puts back recorded content only.
     await services.watching.settle()
+    if services.shared_log.has_entry(request.to):
+        changes, _ = await services.shared_log.changes_between(None, request.to)
+        request = replace(request, files={change.path: change.after for change in changes})
     render = partial(convert.outcome, diff=request.dry_run)
     return services.proposals.queued(request, render, params, caller)
 

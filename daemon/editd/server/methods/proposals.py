@@ -22,13 +22,13 @@ from editd.engine.commands import Apply, Land, Restore, Sender, Undo
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
-from editd.engine.queries import LineBlame
 from editd.engine.reviewers import PinTries, common_program
 from editd.engine.unsaved import UnsavedRule
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
 from editd.server import convert_proposals as wire
 from editd.server.proposal_summaries import ProposalSummaries
+from editd.store.line_blame import LineBlame
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
 from editd.system.process import line_above, process_at

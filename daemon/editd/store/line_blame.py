@@ -1,0 +1,170 @@
+"""Blame: the transaction that introduced each line of a file.
+
+The search starts at the newest version of the file and follows the index back, through moves. A line that
+the previous version has is passed on to that version. The other lines came with the current transaction.
+
+An undo brings back lines that are older than itself. They are searched in the file before the transactions
+that the undo takes back, so that they keep their author. If a file returns to an earlier version (by a
+checkout there and back, `git stash pop` or a restore), its lines keep the authors of that version.
+
+A file may have many versions, so `run_for` works for a limited time and can be called again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from editd.edits.line_changes import count_lines, unchanged_lines
+from editd.errors import HistoryDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.store.git_repository import HistoryStart
+    from editd.store.index import Index
+    from editd.values.content import Change, Entry, Version
+    from editd.values.path import WorkspacePath
+
+TAKEN_BACK_MAX = 50  # transactions of one undo that are searched; the undo gets the lines from others
+TAKING_BACK = ("undo", "redo", "rollback")
+CONTENTS_MAX = 8  # cached versions: the current one and its predecessors
+
+Lines = dict[int, int]  # line number in the file now → line number in the older version
+
+
+class LineHistory(Protocol):
+    """The parts of a history in which the lines of a file are searched."""
+
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def floor(self) -> HistoryStart: ...
+
+    @property
+    def head(self) -> int: ...
+
+    def entry_at(self, path: WorkspacePath, seq: int) -> Entry | None: ...
+
+    def content(self, version: Version) -> bytes | None: ...
+
+
+class LineBlame:
+    """A search for the transaction of each line, in steps. `seqs` has the result so far."""
+
+    def __init__(
+        self, history: LineHistory, path: WorkspacePath, version: Version, wanted: range | None = None
+    ) -> None:
+        """Blame the lines of `path`, which holds `version` after the newest transaction.
+
+        If `wanted` is given, blame only the lines with these indexes.
+        """
+        self._history = history
+        self._contents: dict[Version, bytes] = {}
+        lines = count_lines(self._content(version))
+        self.seqs = [history.floor.seq] * lines  # of each line; an untouched line is the baseline's
+        self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
+        self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
+        self._suspect(path, int(history.head), {line: line for line in (wanted or range(lines))})
+
+    def run_for(self, seconds: float) -> bool:
+        """Continue the search for about `seconds`. Return whether it is complete."""
+        until = time.monotonic() + seconds
+        while self._order:
+            negative, path = heapq.heappop(self._order)
+            touch, lines = self._suspects.pop((-negative, path))
+            self._attribute(-negative, touch, lines)
+            if time.monotonic() > until:
+                break
+        return not self._order
+
+    def _suspect(self, path: WorkspacePath, through: int, lines: Lines) -> None:
+        """Queue these lines for the newest transaction up to `through` that touched `path`, if any."""
+        latest = self._history.index.touch_at(path, through)
+        if latest is None or not lines:
+            return
+        seq, touch = latest
+        if (seq, path) in self._suspects:
+            self._suspects[seq, path][1].update(lines)
+            return
+        self._suspects[seq, path] = touch, lines
+        heapq.heappush(self._order, (-seq, path))
+
+    def _attribute(self, seq: int, touch: Change[Entry], lines: Lines) -> None:
+        """Pass on the lines that the parents have. Attribute the others to this transaction."""
+        assert touch.after is not None, "a file that is blamed was not deleted last"
+        # An edit that writes an earlier text again is its author. A checkout or a restore is not.
+        is_edit = self._history.index.made(seq).kind == "edit"
+        left = None if is_edit else self._left_by(touch.path, touch.after.version, seq)
+        if left is not None:
+            self._suspect(touch.path, left - 1, lines)
+            return
+        for path, before in self._parents(seq, touch):
+            entry = self._history.entry_at(path, before)
+            if entry is None or not lines:
+                continue
+            kept = self._kept(entry.version, touch.after.version, lines)
+            self._suspect(path, before, kept)
+            lines = {line: here for line, here in lines.items() if line not in kept}
+        for line in lines:
+            self.seqs[line] = seq
+
+    def _left_by(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
+        """Return the newest transaction before `seq` that replaced `version` at `path`.
+
+        Return None if there is none, or if that transaction moved the file away.
+        """
+        index = self._history.index
+        left = index.version_left_by(path, version, seq)
+        if left is None or left <= self._history.floor.seq:
+            return None
+        return None if any(at == left for at, _ in index.moves_from(path)) else left
+
+    def _kept(self, before: Version, after: Version, lines: Lines) -> Lines:
+        if before == after:
+            return lines
+        in_order = sorted(lines.items(), key=lambda pair: pair[1])
+        origins = unchanged_lines(self._content(before), self._content(after), [at for _, at in in_order])
+        return {line: origins[at] for line, at in in_order if at in origins}
+
+    def _parents(self, seq: int, touch: Change[Entry]) -> Iterator[tuple[WorkspacePath, int]]:
+        """Yield the previous homes of the lines: a path, and the transaction after which to read it."""
+        if touch.before is not None:
+            yield touch.path, seq - 1
+        if touch.source is not None:
+            yield touch.source, seq - 1
+        if self._history.index.made(seq).kind not in TAKING_BACK:
+            return
+        undoing = self._history.index.transaction(seq)
+        for undone in () if undoing is None else undoing.undoes[:TAKEN_BACK_MAX]:
+            if undone > self._history.floor.seq:  # the older ones are compacted
+                yield self._name_before(touch, seq, undone), undone - 1
+                moves = self._history.index.moves_from(touch.path)
+                yield from ((to, seq - 1) for at, to in moves if at == undone)  # its path until this undo
+
+    def _name_before(self, touch: Change[Entry], seq: int, undone: int) -> WorkspacePath:
+        """Return the path, before transaction `undone`, of the file that `seq` touched. `seq` undoes it."""
+        index, path = self._history.index, touch.source or touch.path
+        if index.touch_in(touch.path, undone) is not None:
+            return touch.path
+        while moves := [(at, move) for at, move in index.moves_to(path) if undone <= at < seq]:
+            seq, move = moves[-1]
+            path = move.source or path
+        return path
+
+    def _content(self, version: Version) -> bytes:
+        content = self._contents.pop(version, None)
+        if content is None:
+            content = self._history.content(version)
+        if content is None:
+            raise HistoryDamaged(
+                f"The history no longer has the content {version[:12]}.",
+                hint="Restore the git objects of your repository from a clone or a backup: only they had it.",
+                data={"version": version},
+            )
+        self._contents[version] = content
+        if len(self._contents) > CONTENTS_MAX:
+            del self._contents[next(iter(self._contents))]
+        return content
