@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
     from editd.values.content import Change, FileState, Version
-    from editd.values.path import WorkspacePath
 
 log = logging.getLogger(__name__)
 
