@@ -120,9 +120,8 @@ class Run:
         self.hosts.append(host)
         host.use_faulty_git(self.server, has_words=number == 0)
         if self.has_clocks and number == CLOCK_HOST:
-            host.end()
             set_clock(place, self.drawn.choice((-1, 1)))
-            host.client = place.start()
+        host.kill()
 
     def copy_host(self, host: Host) -> None:
         """Copy the files and the state of a host that was killed: both go on under the same name."""
