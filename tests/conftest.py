@@ -33,7 +33,9 @@ NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the torture tests in their long form")
-    parser.addoption("--history", type=int, help="play this random history alone (tests/undo/test_oracle.py)")
+    parser.addoption(
+        "--history", help="play this random history, or those of FIRST-LAST (tests/undo/test_oracle.py)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
