@@ -101,6 +101,7 @@ class Place(Struct, frozen=True):
     exclude: tuple[str, ...]
     sockets: str  # a folder for the connection that ssh keeps
     held: tuple[tuple[str, int], ...] = ()  # paths that cannot be written here, since when
+    released: tuple[tuple[str, int, int], ...] = ()  # paths that were held, since when and until when
 
     @property
     def queues(self) -> str:
@@ -154,6 +155,8 @@ class Exchange:
         self._head = entries[-1]
         self.replica = Replica(self.objects, place.host, self._head, place.chooser())
         self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
+        for path, since, until in place.released:
+            self.replica.released.setdefault(WorkspacePath.parse(path), []).append((since, until))
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
         self._first = self.chain.get(oid_of(first), 0)  # the entry at which this host joined
@@ -163,12 +166,15 @@ class Exchange:
 
     def _begin(self, head: Oid, through: int) -> None:
         """Read this host's history since it joined, with the waiting transactions."""
-        for commit in self._commits_back(head, self._joined):
+        commits = self._commits_back(head, self._joined)
+        last = CommitObject.decode(self.objects.read(commits[0])).parent if commits else head
+        for commit in commits:
             written = parse(CommitObject.decode(self.objects.read(commit)).message)
             self._seen = int(written.seq)
             if written.seq > through:
                 self._waiting_after.append(commit)
                 continue
+            last = commit
             arrival = written.authorship.arrival
             origin = CommitId(commit.hex()) if arrival is None else arrival.origin
             if origin is None:
@@ -182,6 +188,8 @@ class Exchange:
                 else:
                     self.replica.wait_for(transaction)
         self.replica.merge_all()
+        if last is not None:
+            self.replica.take_files(last)
 
     # ── one round ──
 
@@ -289,6 +297,7 @@ class Exchange:
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
             "kept_back": [one.seq for one in waiting if one.origin in self._kept_back],
             "held": sorted(path.text for path in self.replica.held),
+            "held_since": {path.text: seq for path, seq in self.replica.held.items()},
             "hosts": self._hosts,
         }
 

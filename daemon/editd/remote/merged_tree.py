@@ -53,7 +53,7 @@ class MergedTree:
     def merge(self, changes: Sequence[Change[Entry]]) -> bool:
         """Merge all changes of a transaction; return False, with nothing changed, if one does not merge."""
         try:
-            results = [(change.path, self._merged(change, self.entry(change.path))) for change in changes]
+            results = [(change.path, self.merged(change, self.entry(change.path))) for change in changes]
         except Conflict:
             return False
         differing = [(path, entry) for path, entry in results if not is_equal(self.entry(path), entry)]
@@ -76,7 +76,7 @@ class MergedTree:
         for one in transactions:
             try:
                 sides = [(change, self._ours(change.path, changed)) for change in one.changes]
-                results = [(change.path, ours, self._merged(change, ours)) for change, ours in sides]
+                results = [(change.path, ours, self.merged(change, ours)) for change, ours in sides]
             except Conflict:
                 lost.append(one)
                 continue
@@ -93,7 +93,7 @@ class MergedTree:
     def _ours(self, path: WorkspacePath, changed: Mapping[WorkspacePath, Entry | None]) -> Entry | None:
         return changed[path] if path in changed else self.entry(path)
 
-    def _merged(self, change: Change[Entry], ours: Entry | None) -> Entry | None:
+    def merged(self, change: Change[Entry], ours: Entry | None) -> Entry | None:
         """Return the entry with the change merged in. Raises Conflict."""
         before, after = change.before, change.after
         if is_equal(ours, after) or is_equal(before, after):

@@ -8,22 +8,28 @@ the same after a restart. An entry is taken in when its effect on the files is i
 from __future__ import annotations
 
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import HistoryDamaged
+from editd.errors import Conflict, HistoryDamaged
 from editd.remote.entries import LogEntry, Tentative, changes_of
+from editd.remote.marked_text import MarkedText, marked, with_entry
 from editd.remote.merged_tree import MergedTree, is_equal
 from editd.remote.waiting_list import WaitingList
-from editd.store.git_objects import Trees
-from editd.values.content import Change, Entry
+from editd.store.git_objects import CommitObject, Trees, oid_of
+from editd.values.content import SYMLINK, Change, Entry
+
+MARKED_MIN = 4  # waiting transactions of one file, for which marks are kept
+MARKED_MAX = 1000  # files with marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.remote.log_objects import LogObjects
+    from editd.store.git_objects import Oid
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, CommitId, Part, Transaction
 
@@ -43,6 +49,7 @@ class Step(Struct, frozen=True):
     taken_back: tuple[Change[Entry], ...]
     changes: tuple[Change[Entry], ...]
     is_undo: bool = False  # of transactions that this host has, and not a second one
+    is_catch_up: bool = False  # of files that were held; the entry is the last one that is taken in
     undos: tuple[LogEntry, ...] = ()  # that counted as an undo of this host, and do not any more
 
     @property
@@ -54,6 +61,11 @@ class Step(Struct, frozen=True):
     def is_empty(self) -> bool:
         return not self.lost and not self.undos and not self.has_effect
 
+    @classmethod
+    def catching_up(cls, taken: LogEntry, changes: Iterable[Change[Entry]]) -> Step:
+        """Return the step that brings files which were held to the state of the log."""
+        return cls(taken, (), (), tuple(changes), is_catch_up=True)
+
 
 class _Before(Struct, frozen=True):
     """The state before an entry was taken in, to return to it."""
@@ -62,6 +74,7 @@ class _Before(Struct, frozen=True):
     own: Tentative | None  # no longer waits
     files: Entries
     lost: tuple[Tentative, ...]
+    marked: Mapping[WorkspacePath, MarkedText | None] = MappingProxyType({})
 
 
 class Replica:
@@ -81,9 +94,12 @@ class Replica:
         self.incoming: deque[LogEntry] = deque()
         self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
         self.held: dict[WorkspacePath, int] = {}  # kept out of the exchange, from this transaction on
+        self.released: dict[WorkspacePath, list[tuple[int, int]]] = {}  # held after a transaction, up to one
+        self._behind: set[WorkspacePath] = set()  # released, and not as in the log yet
         self._origins: dict[int, CommitId] = {}
         self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
         self._second_undos: dict[int, list[LogEntry]] = {}  # by the seq of the undo as which they count
+        self._marked: dict[WorkspacePath, MarkedText] = {}  # of files with many waiting transactions
         self._objects = objects
         self._is_chosen = is_shared
         self.files = MergedTree(objects, taken.tree)
@@ -91,9 +107,19 @@ class Replica:
     def is_shared(self, path: WorkspacePath) -> bool:
         return path not in self.held and self._is_chosen(path)
 
+    def _was_held(self, path: WorkspacePath, seq: int) -> bool:
+        """Return whether a path was held at a transaction of this host, and is not any more."""
+        return any(since < seq <= until for since, until in self.released.get(path, ()))
+
     def hold(self, baseline: Transaction) -> None:
         """Keep files out of the exchange that git ignores here, and that others have at the same paths."""
-        self.held |= {touch.path: int(baseline.seq) for touch in baseline.touches}
+        seq = int(baseline.seq)
+        for touch in baseline.touches:
+            if not any(until >= seq for _, until in self.released.get(touch.path, ())):
+                self.held[touch.path] = seq
+            elif self.is_shared(touch.path):
+                self._behind.add(touch.path)
+                self.files.put([(touch.path, touch.after)])
 
     # ── this host's history ──
 
@@ -117,6 +143,11 @@ class Replica:
         """Return the earlier undo of all that an entry undoes, if there is one in force."""
         undoers = {self._undoer(self.seqs.get(one, -1)) for one in entry.undone}
         return undoers.pop() if len(undoers) == 1 and entry.outcome == "applied" else None
+
+    def _is_undo(self, entry: LogEntry) -> bool:
+        """Return whether another host's entry undoes transactions of this host that are not undone."""
+        is_known = any(origin in self.seqs for origin in entry.undone)
+        return is_known and entry.outcome == "applied" and self._first_undo(entry) is None
 
     def _undoer(self, seq: int) -> int | None:
         """Return the last undo of a transaction, if that is not undone itself."""
@@ -145,6 +176,7 @@ class Replica:
             touch
             for touch in transaction.touches
             if transaction.seq <= self.held.get(touch.path, transaction.seq) and self._is_chosen(touch.path)
+            if not self._was_held(touch.path, transaction.seq)
         )
         if not changes:
             return None
@@ -154,6 +186,8 @@ class Replica:
             self._parts(transaction, undone), transaction.seq,
         )  # fmt: skip
         self.waiting.add(waiting)
+        for change in changes:
+            self._marked.pop(change.path, None)
         return waiting
 
     def set_aside(self, seqs: Iterable[int]) -> None:
@@ -177,6 +211,9 @@ class Replica:
             undone = set(transaction.undoes)
             lost = [one for one in self.waiting if one.seq in undone]
             self._merge_again(change.path for one in lost for change in one.changes)
+            for touch in transaction.touches:
+                if touch.path in self._behind:
+                    self.files.put([(touch.path, touch.after)])
         else:
             self.name(transaction.seq, arrival.origin, transaction.undoes)
             if arrival.number <= self.taken.number:
@@ -186,11 +223,29 @@ class Replica:
                 self._take(entry)
                 self.name_second_undo(entry)
         for touch in transaction.touches:
-            if self.is_shared(touch.path) and not is_equal(self.files.entry(touch.path), touch.after):
+            if self._was_held(touch.path, transaction.seq) and self.is_shared(touch.path):
+                self._behind.add(touch.path)
+                self.files.put([(touch.path, touch.after)])
+            elif self.is_shared(touch.path) and not is_equal(self.files.entry(touch.path), touch.after):
                 raise _differs(transaction)
+
+    def take_files(self, commit: Oid) -> None:
+        """Take the files of waiting transactions as a commit of this host's history has them.
+
+        They were merged into each entry as it came, and a merge of each into the last one may differ.
+        """
+        held = Trees(CommitObject.decode(self._objects.read(commit)).tree, self._objects.read)
+        paths = {change.path for one in self.waiting for change in one.changes}
+        self.files.put((path, held.entry(path.raw)) for path in sorted(paths) if self.is_shared(path))
+        for path in sorted(path for path in self.released if self.is_shared(path)):
+            entry = held.entry(path.raw)
+            if not is_equal(self.files.entry(path), entry):
+                self._behind.add(path)
+                self.files.put([(path, entry)])
 
     def merge_all(self) -> None:
         """Merge all that wait into the tree of the log."""
+        self._marked.clear()
         self.files = MergedTree(self._objects, self.taken.tree)
         for one in self.files.merge_each(one for one in self.waiting if not one.is_aside):
             one.is_aside = True
@@ -202,6 +257,8 @@ class Replica:
 
         The steps are not taken: `follow` does that, when they are in this host's history.
         """
+        if catch_up := self._catch_up():
+            return [Step.catching_up(self.taken, catch_up)]
         steps: list[Step] = []
         tried: list[_Before] = []
         unnamed: set[CommitId | None] = set()  # origins that change their seq or their undo with the steps
@@ -230,6 +287,18 @@ class Replica:
             self.merge_all()  # without the trees in memory
         return steps
 
+    def _catch_up(self) -> list[Change[Entry]]:
+        """Return the changes that bring files which were held to the state of the log."""
+        landed = Trees(self.taken.tree, self._objects.read)
+        changes: list[Change[Entry]] = []
+        for path in sorted(self._behind):
+            now, wanted = self.files.entry(path), landed.entry(path.raw)
+            if is_equal(now, wanted):
+                self._behind.discard(path)
+            elif self.waiting.is_free(path):
+                changes.append(Change(path, now, wanted))
+        return changes
+
     def _take(self, entry: LogEntry) -> tuple[Step, _Before]:
         """Take in an entry, and return its effect."""
         own = self.waiting.get(entry.arrival.origin)
@@ -240,20 +309,27 @@ class Replica:
         ]
         before = _Before(self.taken, own, {}, ())
         self.taken = entry
+        is_first = own is not None and self.waiting.is_first(own)
         if own is not None:
             self.waiting.remove(own)
+            if is_first and self._is_as_merged(own, entry, changes, ()):
+                return Step(entry, (), (), (), undos=self._separate_undos(own, changes)), before
+        elif (apart := self._merged_apart(changes)) is not None:
+            return self._take_apart(before, entry, changes, *apart)
         paths = {change.path for change in (*changes, *(() if own is None else own.changes))}
         paths, dependent = self.waiting.connected(paths)
-        if own is not None and self._is_as_merged(own, entry, changes, dependent):
+        if own is not None and not is_first and self._is_as_merged(own, entry, changes, dependent):
             return Step(entry, (), (), (), undos=self._separate_undos(own, changes)), before
         old = {path: self.files.entry(path) for path in paths}
         landed = Trees(entry.tree, self._objects.read)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(paths))
         lost = self.files.merge_each(one for one in dependent if not one.is_aside)
-        kept = [one for one in dependent if not one.is_aside and one not in lost]
         for one in lost:
             one.is_aside = True
-        marked = tuple(lost)
+        kept = [one for one in dependent if not one.is_aside]
+        newly_aside, known = tuple(lost), {path: self._marked.pop(path, None) for path in paths}
+        for change in changes:
+            self._mark(change.path, landed)
         if own is not None and not own.is_aside:
             if entry.outcome == "aside":
                 lost.insert(0, own)
@@ -263,13 +339,75 @@ class Replica:
         middle = self._without(entry, kept, paths) if lost else old
         written = [path for path in sorted(paths) if self.is_shared(path)]
         taken_back, made = _changes(written, old, middle, ()), _changes(written, middle, new, changes)
-        is_undo = own is None and entry.outcome == "applied" and self._first_undo(entry) is None
-        is_undo = is_undo and any(origin in self.seqs for origin in entry.undone)
+        is_undo = own is None and self._is_undo(entry)
         undos = tuple(undo for one in lost for undo in self._second_undos.get(one.seq, ()))
         if own is not None and own not in lost:
             undos += self._separate_undos(own, changes)
-        step = Step(entry, tuple(lost), taken_back, made, is_undo, undos)
-        return step, replace(before, files=old, lost=marked)
+        step = Step(entry, tuple(lost), taken_back, made, is_undo, undos=undos)
+        return step, replace(before, files=old, lost=newly_aside, marked=known)
+
+    def _merged_apart(
+        self, changes: Sequence[Change[Entry]]
+    ) -> tuple[dict[WorkspacePath, Entry | None], dict[WorkspacePath, MarkedText]] | None:
+        """Return the files with an entry that is apart from all lines touched here, and their marked texts.
+
+        None if that is not known. The time does not grow with the number of waiting transactions.
+        """
+        files: dict[WorkspacePath, Entry | None] = {}
+        texts: dict[WorkspacePath, MarkedText] = {}
+        for change in changes:
+            path, before, after = change.path, change.before, change.after
+            if self.waiting.is_free(path):
+                files[path] = after
+                continue
+            text, ours = self._marked.get(path), self.files.entry(path)
+            if text is None or before is None or after is None or ours is None or before.mode != after.mode:
+                return None
+            try:
+                merged = self.files.merged(change, ours)
+            except Conflict:
+                return None
+            assert merged is not None, "no side is a deletion"
+            contents = (self._objects.read(oid_of(one.version)) for one in (before, after, merged))
+            found = with_entry(text, *contents)
+            if found is None:
+                return None
+            files[path], texts[path] = merged, found
+        return files, texts
+
+    def _take_apart(
+        self,
+        before: _Before,
+        entry: LogEntry,
+        changes: Sequence[Change[Entry]],
+        files: Mapping[WorkspacePath, Entry | None],
+        texts: Mapping[WorkspacePath, MarkedText],
+    ) -> tuple[Step, _Before]:
+        """Take in an entry of another host by the result of `_merged_apart`."""
+        old = {path: self.files.entry(path) for path in files}
+        known = {path: self._marked[path] for path in texts}
+        self.files.put(files.items())
+        self._marked |= texts
+        step = Step(entry, (), (), _changes(sorted(files), old, files, changes), self._is_undo(entry))
+        return step, replace(before, files=old, marked=known)
+
+    def _mark(self, path: WorkspacePath, landed: Trees) -> None:
+        """Mark the lines that the waiting transactions have touched in a file, if these are many."""
+        waiting = [one for one in self.waiting.at(path) if not one.is_aside]
+        now = landed.entry(path.raw)
+        if len(waiting) < MARKED_MIN:
+            return
+        if len(self._marked) >= MARKED_MAX:
+            self._marked.clear()
+        states = [now]
+        for one in waiting:
+            for change in one.changes:
+                if change.path == path:
+                    now = self.files.merged(change, now)
+                    states.append(now)
+        if all(state is not None and state.mode != SYMLINK for state in states):
+            contents = (self._objects.read(oid_of(state.version)) for state in states if state is not None)
+            self._marked[path] = marked(contents)
 
     def _separate_undos(self, own: Tentative, changes: Sequence[Change[Entry]]) -> tuple[LogEntry, ...]:
         """Return the earlier entries that counted as an undo which has landed with an effect of its own."""
@@ -289,12 +427,18 @@ class Replica:
             for one in before.lost:
                 one.is_aside = False
             self.files.put(before.files.items())
+            for path, text in before.marked.items():
+                self._marked.pop(path, None)
+                if text is not None:
+                    self._marked[path] = text
             self.taken = before.taken
         self.waiting.put_back(before.own for before in tried if before.own is not None)
 
     def _merge_again(self, paths: Iterable[WorkspacePath]) -> None:
         """Merge the waiting transactions into these paths, and all that depends on them, once more."""
         joined, dependent = self.waiting.connected(paths)
+        for path in joined:
+            self._marked.pop(path, None)
         landed = Trees(self.taken.tree, self._objects.read)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(joined))
         self.files.merge_each(one for one in dependent if not one.is_aside)

@@ -65,6 +65,25 @@ class WaitingList:
         if added:
             ordered = sorted(self._by_origin.values(), key=lambda one: one.seq)
             self._by_origin = {one.origin: one for one in ordered}
+            for path in {change.path for one in added for change in one.changes}:
+                self._at[path] = dict.fromkeys(sorted(self._at[path], key=lambda one: one.seq))
+
+    def is_free(self, path: WorkspacePath) -> bool:
+        """Return whether no transaction touches a path, a file below it, or one above it."""
+        return next(self._near(path), None) is None
+
+    def is_first(self, one: Tentative) -> bool:
+        """Return whether no earlier transaction touches the files of `one`, or leaves no room for them."""
+        return all(
+            next(iter(self._at[change.path])) is one
+            and change.path not in self._below
+            and not any(folder in self._at for folder in folders_of(change.path))
+            for change in one.changes
+        )
+
+    def at(self, path: WorkspacePath) -> Iterable[Tentative]:
+        """Return the transactions that touch a path, in their order."""
+        return self._at.get(path, ())
 
     def connected(self, paths: Iterable[WorkspacePath]) -> tuple[set[WorkspacePath], list[Tentative]]:
         """Return the transactions that depend on these paths, also by another one, and all their paths.
