@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,7 +40,46 @@ def test_a_path_with_an_ignored_folder_in_the_way_is_held_and_the_rest_goes_on(t
             exchange(one, again)
             assert again.remote_status().held == ["build"]
             assert again.check().problems == []
+            shutil.rmtree(places[1].root / "build")
+            exchange(one, again)
+            until(lambda: again.remote_now(timeout=10).held == [], "it is held for ever")
+            until(lambda: "build" in places[1].files(), "it is not taken in")
+            assert places[1].files()["build"] == b"theirs, again\n"
+            again.apply([write("build", "mine\n")])
+            exchange(one, again)
+            assert again.check().problems == []
         assert places[0].files()["c.txt"] == b"c\n"
+        assert places[0].files()["build"] == b"mine\n"
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_path_is_held_only_as_long_as_git_ignores_the_file_there(tmp_path: Path, is_removed: bool) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+        one.apply([write("build.log", "theirs\n")])
+        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
+        exchange(one, other)
+        assert other.remote_status().held == ["build.log"], "it is not held any more"
+        if is_removed:
+            (places[1].root / "build.log").unlink()
+        else:
+            places[1].write({".git/info/exclude": ""})
+        until(lambda: other.remote_now(timeout=10).held == [], "it is held for ever")
+        until(lambda: places[1].files().get("build.log") == b"theirs\n", "it is not taken in")
+        made = other.log(limit=1).transactions[0]
+        assert made.message == "Take in what was held: build.log"
+        one.apply([write("build.log", "theirs, again\n")])
+        exchange(one, other)
+        assert places[1].files()["build.log"] == b"theirs, again\n"
+        other.close()
+        places[1].stop()
+        with places[1].start() as again:
+            again.apply([replace("build.log", "again", "once more")])
+            exchange(one, again)
+            assert again.remote_status().held == []
+            assert again.check().problems == []
+        assert places[0].files() == places[1].files()
 
 
 @pytest.mark.long

@@ -83,6 +83,7 @@ from editd.errors import (
     Unread,
 )
 from editd.tools.api import ToolSet
+from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
@@ -99,7 +100,7 @@ if TYPE_CHECKING:
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import Change, FileState, Version
+    from editd.values.content import Version
     from editd.values.transaction import ConflictReport
     from editd.wire.messages import OnStale
     from editd.workspace.reader import WorkspaceReader
@@ -567,6 +568,19 @@ class Engine(Recorder):
             )  # fmt: skip
         chain.stopped_by = None
         return None if is_recorded else outcome
+
+    def free_for_arrivals(self, texts: Iterable[str]) -> list[str]:
+        """Return the paths at which nothing on this host is in the way of a file from another one."""
+        return [text for text in texts if self._is_free(WorkspacePath.parse(text))]
+
+    def _is_free(self, path: WorkspacePath) -> bool:
+        try:
+            self.hidden.refuse(path)
+            now = self.look(path)
+            self.files.check([Change(path, now, FileState(b""))])
+        except (Refused, OSError):
+            return False
+        return now is None or (self.history.entry(path) is not None and self._scope()(path))
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""

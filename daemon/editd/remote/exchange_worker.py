@@ -39,7 +39,10 @@ class Worker:
     def answer(self, asked: Frame) -> Frame:
         """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
         held = tuple((path, seq) for path, seq in asked.get("held", ()))
-        place = Place(asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets, held)
+        released = tuple(map(tuple, asked.get("released", ())))
+        place = Place(
+            asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets, held, released
+        )
         try:
             return self._do(asked, place)
         except UnknownTransaction as refusal:

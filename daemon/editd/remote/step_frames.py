@@ -56,6 +56,8 @@ def _taken_back(objects: LogObjects, step: Step) -> list[Frame]:
 
 def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> list[Frame]:
     """Return the transaction that an entry is on this host."""
+    if step.is_catch_up:
+        return [_caught_up(objects, step)]
     if not step.has_effect:
         return []
     message, arrival = step.entry.message, step.entry.arrival
@@ -78,6 +80,16 @@ def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> li
             "changes": change_frames(objects, step.changes),
         }
     ]  # fmt: skip
+
+
+def _caught_up(objects: LogObjects, step: Step) -> Frame:
+    arrival = step.entry.arrival
+    paths = ", ".join(change.path.text for change in step.changes)
+    return {
+        "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us, "origin": None,
+        "actor": "editd", "session": None, "attribution": None, "kind": "restore", "undoes": [], "parts": [],
+        "message": f"Take in what was held: {paths}", "changes": change_frames(objects, step.changes),
+    }  # fmt: skip
 
 
 def frame_of_aside(

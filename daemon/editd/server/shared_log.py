@@ -50,6 +50,7 @@ REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
 HOLD_AFTER = 4  # refusals of the same paths while nothing is recorded
+HELD_LOOK_SECONDS, HELD_LOOK_SECONDS_MAX = 5.0, 600.0  # after a look at the paths that are held
 DIFFERING_MAX = 20  # paths that a refusal lists
 INTERNAL = (
     "again",
@@ -58,6 +59,7 @@ INTERNAL = (
     "asides",
     "settled",
     "listed",
+    "held_since",
 )  # in the answer of a round, not in `status`
 NOT_JOINED = {"state": "none", "error": None}
 
@@ -96,6 +98,7 @@ class SharedLog:
         self._may_push_at = 0.0
         self._push_retry = RETRY_SECONDS  # after a push that the server refused
         self._in_the_way: tuple[list[str], int, int] = [], 0, 0  # paths of a refused arrival, head, how often
+        self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
         self._is_reached = False  # the last round has read the server
         self._rounds = 0
         self._round_over = asyncio.Event()  # a new one for each round
@@ -289,6 +292,7 @@ class SharedLog:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         head = self._engine.history.head
+        self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
         if self._answer["state"] == "refused":
             self._may_push_at = 0.0
         while loop.time() < until and self._place is not None and not self._place["paused"]:
@@ -436,7 +440,8 @@ class SharedLog:
             self._round_over.set()
             self._round_over = asyncio.Event()
             if self._answer.get("again") and not is_paused:
-                await wait_event(self._end, _jitter(0, LANDING_WAIT_SECONDS))
+                if self._answer["push"] == "refused":  # because another host was faster
+                    await wait_event(self._end, _jitter(0, LANDING_WAIT_SECONDS))
                 retry = RETRY_SECONDS
                 continue
             least = 0.25 if self._keys is None else self._keys.poll
@@ -490,6 +495,7 @@ class SharedLog:
         if self._place is None or self._engine.broken is not None:
             return
         loop = asyncio.get_running_loop()
+        await self._release(loop.time())
         head, seq = await self._packed()
         before = self._answer.get("number")
         may_land = loop.time() >= self._may_push_at
@@ -544,6 +550,27 @@ class SharedLog:
         place = self._place_now()
         self._save(place | {"held": [*place.get("held", ()), *([path, head] for path in paths)]})
         return True
+
+    async def _release(self, now: float) -> None:
+        """Take the paths into the exchange again that nothing here holds any more."""
+        since = dict(self._answer.get("held_since", ()))
+        if not since or now < self._held_look_at:
+            return
+        self._held_look_at = now + self._held_pause
+        free = set(await self._queue.run(partial(self._engine.free_for_arrivals, since)))
+        if not free:
+            return
+        log.info("exchanged again: %s", ", ".join(sorted(free)))
+        self._held_pause = min(2 * self._held_pause, HELD_LOOK_SECONDS_MAX)  # if they have to be held again
+        place, head = self._place_now(), int(self._engine.history.head)
+        self._answer = {**self._answer, "held_since": {}}
+        self._save(
+            place
+            | {
+                "held": [one for one in place.get("held", ()) if one[0] not in free],
+                "released": [*place.get("released", ()), *([path, since[path], head] for path in free)],
+            }
+        )
 
     def _plan_push(self, answer: dict[str, Any]) -> None:
         """Set the time of the next push. Until then, a refusal of the last one stays the state."""

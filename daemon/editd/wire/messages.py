@@ -1508,7 +1508,7 @@ class RemoteResult(Result):
     oldest: float | None = None  # age of the first of these, in seconds
     aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
     kept_back: list[int] = []  # transactions that the server refuses; the others go on
-    held: list[str] = []  # paths that are kept out of the exchange, because git ignored the file here
+    held: list[str] = []  # paths that are kept out of the exchange, as long as this host cannot have them
     hosts: dict[str, int] = {}  # the last entry of each
     files: int | UnsetType = UNSET  # of a dry run: the number of files that would be sent, and their bytes
     bytes: int | UnsetType = UNSET
