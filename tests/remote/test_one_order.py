@@ -198,5 +198,6 @@ def test_the_command_names_entries(three: Three) -> None:
     number = clients[1].remote_land(made(clients[1], "redone.txt", "line 5\n", "five\n").seq).number
     exchange(*clients)
     for place in places:
+        assert "+five\n" in place.editctl("diff", f"@{number - 1}..@{number}", "redone.txt").stdout
         shown = place.editctl("blame", "redone.txt").stdout.splitlines()
         assert [line.split()[0] for line in shown] == [*["@0"] * 4, f"@{number}", *["@0"] * 4]

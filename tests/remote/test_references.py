@@ -120,3 +120,15 @@ def test_a_transaction_that_cannot_land_in_time_is_a_timeout(two: Two) -> None:
     assert caught.value.name == "timeout"
     one.remote_resume()
     exchange(one, other)
+
+
+def test_without_a_transaction_since_the_joining_none_lands(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, {"a.txt": LINES}) as (_, (one, other), _):
+        with pytest.raises(EditdError) as caught:
+            other.remote_land(timeout=5)
+        assert caught.value.name == "invalid_params"
+        one.remote_pause()
+        seq_of(one, "b.txt")
+        assert (one.remote_status().state, one.remote_status().tentative) == ("paused", 1)
+        one.remote_resume()
+        assert one.remote_land().number == 1

@@ -52,7 +52,7 @@ def read_verb(invocation: Invocation, path: str, at: str | None) -> None:
             sys.stdout.buffer.flush()
 
 
-TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}"
+TRANSACTION = r"\d{1,19}|[0-9a-f]{4,40}|@\d{1,15}"
 LOG_LIMIT = 1000
 RANGE = re.compile(rf"(?P<before>{TRANSACTION})(?:\.\.(?P<after>{TRANSACTION})?)?")
 UNTIL = re.compile(rf"\.\.(?P<after>{TRANSACTION})")
@@ -68,7 +68,8 @@ def diff_verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     A..B is between two transactions, and ..B is from the baseline on. TX alone, or TX.., is from TX
     to the current files. Without either, it is the changes of other programs since the newest
     requested transaction. Off a terminal, the output is a patch for `editctl patch` and `git
-    apply`. Write ./12 for a file that is named like a transaction.
+    apply`. Write ./12 for a file that is named like a transaction. @17 is entry 17 of the log that
+    several hosts share.
 
     \b
     Examples:

@@ -62,18 +62,19 @@ def init(invocation: Invocation, url: str, ref: str | None, host: str | None, ye
     url = _as_url(url)
     with invocation.client() as client:
         counted = client.remote_init(url, ref=ref, dry_run=True)
+        files = f"{counted.files} file{'s' * (counted.files != 1)}"
         if not yes:
+            size = f"{files}, {int(counted.bytes or 0) / MIB:.1f} MiB"
             if not sys.stdin.isatty():
                 raise refusal(
-                    "invalid_params", "`remote init` sends the files of this workspace.",
+                    "invalid_params", f"`remote init` sends {size}, and all later changes.",
                     hint="Confirm it with `--yes`.",
                 )  # fmt: skip
-            size = f"{counted.files} files, {int(counted.bytes or 0) / MIB:.1f} MiB"
             output.echo(f"{size} and all later changes go to {output.plain(url)}.")
             output.echo("`editctl config show remote.exclude` prints the globs of the files that stay here.")
             click.confirm("Send them?", abort=True, err=True)
         result = client.remote_init(url, ref=ref, host=host)
-    invocation.say(result, f"the log {result.ref} begins with {counted.files} files of {result.host}")
+    invocation.say(result, f"the log {result.ref} begins with {files} of {result.host}")
 
 
 @remote_verb.command("join")

@@ -137,7 +137,7 @@ class SharedLog:
             return dict(NOT_JOINED)
         place, answer = self._place, dict(self._answer)
         seen = answer.pop("seen", None)
-        if seen is not None and not self._is_reached:
+        if seen is not None and (place["paused"] or not self._is_reached):
             answer["tentative"] += max(0, int(self._engine.history.head) - seen)  # edits since the last round
         for internal in INTERNAL:
             answer.pop(internal, None)
@@ -275,8 +275,15 @@ class SharedLog:
         return {"seq": seq, "number": entry[0], "outcome": entry[1]}
 
     def _newest_or(self, reference: int | str | None) -> int:
+        """Return a transaction, or the newest one that lands. Raises UnknownTransaction, InvalidParams."""
         history = self._engine.history
-        return int(history.head if reference is None else history.find(reference).seq)
+        if reference is not None:
+            return int(history.find(reference).seq)
+        for seq in range(int(history.head), max(history.floor.seq, int(self._place_now()["through"])), -1):
+            arrival = history.find(seq).authorship.arrival
+            if arrival is None or arrival.origin is not None:  # otherwise it is a step of the exchange itself
+                return seq
+        raise InvalidParams("No transaction has been made since this host joined the log.")
 
     async def pause(self, *, is_paused: bool) -> dict[str, Any]:
         """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams."""
