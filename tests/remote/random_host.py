@@ -32,8 +32,8 @@ SECRET = "this stays on its host"
 ALONE_TWICE = 2  # refused so often, a transaction may be kept back
 
 # A git that is cut off while there is a file beside it. Of its calls one in 30 fails, of its pushes one in 10
-# succeeds without an answer, and one in 20 is killed. If the server has refused a push of one transaction,
-# the origin of that is noted. If {words} is set, it speaks German, and says the opposite of what happened.
+# succeeds without an answer, and one in 20 is killed. It notes the origin of a transaction if the server has
+# refused it alone. If {words} is set, it speaks German, and says the opposite of its result.
 GIT = """#!/bin/sh
 git={git} words={words}
 say() {{

@@ -4,7 +4,7 @@
     python tests/remote/random_hosts.py --first 17 --seeds 1            # one run again
 
 Each edit has lines of its own in files that all hosts edit. At the end of a run, the log is walked and
-compared with what the clients were told: L1 to L9 of docs/hosts.md. The clock of one host is a day off, git
+compared with the answers of the daemons: L1 to L9 of docs/hosts.md. The clock of one host is a day off, git
 says the opposite of what happened on another one, the server refuses some transactions, and one host does not
 come back before the others have ended. A seed gives the requests of a run and their order, but not what the
 daemons do meanwhile. The exit status is 1 if a run fails.
@@ -84,7 +84,7 @@ exit 1
 
 @dataclass
 class Run:
-    """The hosts of one run, and what their clients were told."""
+    """The hosts of one run, and the answers to their clients."""
 
     folder: Path
     server: Path

@@ -66,7 +66,7 @@ class Rewriter:
     def write(self, entries: list[Entry], trees: dict[int, pygit2.Oid] | None = None) -> None:
         """Make the log anew of these entries, with other trees for some of them by their numbers.
 
-        No move of the log is noted any more.
+        The server notes no move of the log any more.
         """
         (self._folder / "logs" / self._ref).unlink()
         self.repository.config["core.logAllRefUpdates"] = False
