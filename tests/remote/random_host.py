@@ -112,15 +112,15 @@ class Host:
         if not self.place.is_forked:
             forget_clocks()
 
-    def end_with_git(self) -> None:
-        """Kill the daemon, and wait for the git that has outlived it."""
+    def end_with_children(self) -> None:
+        """Kill the daemon, and wait for the processes that have outlived it, such as git and a scan."""
         self.end()
-        wait_until(lambda: not self._is_git_running(), "a git does not end")
+        wait_until(lambda: not self._is_running(), "a process does not end")
 
-    def _is_git_running(self) -> bool:
+    def _is_running(self) -> bool:
         for process in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):  # it has ended
-                if os.fsencode(self.copy_of_log) in process.read_bytes():
+                if os.fsencode(f"{self.place.folder}/") in process.read_bytes():
                     return True
         return False
 
@@ -176,7 +176,7 @@ class Host:
 
         The state afterwards is that of a daemon that was killed before it carried out the answer.
         """
-        self.end()
+        self.end_with_children()
         before = self._digests()
         place = self.place
         asked = json.loads((place.state / "remote.json").read_text())

@@ -127,7 +127,7 @@ class Run:
         """Copy the files and the state of a host that was killed: both go on under the same name."""
         name = f"host{len(self.hosts) + len(self.gone)}"
         twin = self._workplace(name, None)
-        host.end_with_git()
+        host.end_with_children()
         name_host(twin, host.name)
         for source, target in ((host.place.root, twin.root), (host.place.state, twin.state)):
             shutil.rmtree(target, ignore_errors=True)
@@ -264,7 +264,7 @@ class Run:
             case "alone":
                 host.exchange_alone()
             case "no copy of the log":
-                host.end_with_git()
+                host.end_with_children()
                 shutil.rmtree(host.copy_of_log)
                 host.exchange_alone()
             case "refused":
