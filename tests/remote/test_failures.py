@@ -56,7 +56,7 @@ def test_a_push_whose_reply_is_lost_lands_once(tmp_path: Path) -> None:
             assert [entry.trailers.get("Origin") for entry in log_of(server)] == [None, made.id]
 
 
-def test_a_server_that_hangs_delays_no_edit_and_no_stop(tmp_path: Path) -> None:
+def test_a_server_that_hangs_delays_no_edit_no_question_and_no_stop(tmp_path: Path) -> None:
     with hosts(tmp_path, 1, FILES, scheme="file://") as (places, _, _):
         use_git(places[0], "exec sleep 600")
         with places[0].start() as client:
@@ -65,6 +65,10 @@ def test_a_server_that_hangs_delays_no_edit_and_no_stop(tmp_path: Path) -> None:
                 client.apply([write("a.txt", f"{number}\n")])
             assert time.monotonic() - begun < 10
             assert client.remote_status().tentative == 0, "the first round is not done"
+            assert [line.seq for line in client.blame("a.txt").lines] == [
+                client.log(limit=1).transactions[0].seq
+            ]
+            assert [file.path for file in client.diff("@0").files] == ["a.txt"]
             begun = time.monotonic()
         places[0].stop()
         assert time.monotonic() - begun < 20
