@@ -11,6 +11,7 @@ an edit to its content in the files of each other host.
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import sys
 import tempfile
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.002
 BATCH = 200
-LATENCY_EDITS = 300
+WARM_EDITS, LATENCY_EDITS = 200, 1500
 
 
 def main() -> None:
@@ -106,13 +107,15 @@ def watch(path: Path, content: str, answered: float, seconds: list[float]) -> No
 
 
 def print_latency(folder: Path) -> None:
-    """Compare edits without other hosts and with a server that hangs, in turn."""
-    program = folder / "bin" / "git"
+    """Compare edits without other hosts and with a server that hangs, in pairs of random order."""
+    program, hung = folder / "bin" / "git", folder / "hung"
     program.parent.mkdir(parents=True)
+    words = "*ls-remote*|*push*|*fetch*"
     program.write_text(
-        '#!/bin/sh\ncase "$*" in *ls-remote*|*push*|*fetch*) exec sleep 600;; esac\nexec /usr/bin/git "$@"\n'
+        f'#!/bin/sh\ncase "$*" in {words}) touch {hung}; exec sleep 600;; esac\nexec /usr/bin/git "$@"\n'
     )
     program.chmod(0o755)
+    chance = random.Random(1)
     with (
         hosts(folder, 1, {"a.txt": "a\n"}, scheme="file://") as (places, clients, _),
         workplace(folder / "alone", {"a.txt": "a\n"}) as alone,
@@ -122,13 +125,21 @@ def print_latency(folder: Path) -> None:
         places[0].variables["PATH"] = f"{program.parent}:/usr/bin:/bin"
         with places[0].start() as hanging, alone.start() as other:
             taken: dict[str, list[float]] = {"alone": [], "hangs": []}
-            for edit in range(2 * LATENCY_EDITS):
-                name, client = (("alone", other), ("hangs", hanging))[edit % 2]
-                begun = time.perf_counter()
-                client.apply([write("a.txt", f"{edit}\n")])
-                taken[name].append(time.perf_counter() - begun)
-            for name, seconds in taken.items():
-                print(f"{name}: {percentiles(seconds)}")
+            for edit in range(WARM_EDITS + LATENCY_EDITS):
+                pair = [("alone", other), ("hangs", hanging)]
+                chance.shuffle(pair)
+                for name, client in pair:
+                    begun = time.perf_counter()
+                    client.apply([write("a.txt", f"{edit}\n")])
+                    taken[name].append(time.perf_counter() - begun)
+            assert hung.exists(), "git has asked the server, and hangs"
+            assert hanging.remote_status().state != "current"
+        ratios = [
+            other / bare for bare, other in zip(*(one[WARM_EDITS:] for one in taken.values()), strict=True)
+        ]
+        for name, seconds in taken.items():
+            print(f"{name}: {percentiles(seconds[WARM_EDITS:])}")
+        print(f"median of the ratios of {LATENCY_EDITS} pairs: {statistics.median(ratios):.3f}")
 
 
 def percentiles(seconds: Sequence[float]) -> str:
