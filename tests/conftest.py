@@ -25,6 +25,7 @@ NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether
     "exchange": NATIVE.exchange_flag != 0,
     "inotify": NATIVE.has_inotify,
     "leases": NATIVE.has_leases,
+    "openat2": NATIVE.openat2 is not None,
     "peer credentials": NATIVE.peer_credentials is not None,
     "syncfs": NATIVE.syncfs is not None,
     "synced writes": NATIVE.synced_write_flag != 0,

@@ -73,6 +73,7 @@ def test_behind_an_arrival_that_is_stale_no_later_one_of_its_plan_is_recorded(pl
         assert isinstance(planned_again, Outcome)
 
 
+@pytest.mark.needs("exchange")
 def test_behind_an_arrival_that_cannot_be_written_no_later_one_is_recorded(place: Harness) -> None:
     def second_fails(root: str) -> MeddlingDisk:
         disk = MeddlingDisk(root)

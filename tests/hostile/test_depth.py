@@ -67,6 +67,7 @@ def calls_in(work: Callable[[], object]) -> int:
     return calls
 
 
+@pytest.mark.needs("openat2")  # without it, a path costs a call for each folder above it
 def test_an_edit_that_makes_twice_as_many_folders_costs_twice_as_much(place: Workplace) -> None:
     def cost(depth: int) -> int:
         folder = Harness(place.root / str(depth))
@@ -78,6 +79,7 @@ def test_an_edit_that_makes_twice_as_many_folders_costs_twice_as_much(place: Wor
     assert cost(600) < LINEAR * cost(300)
 
 
+@pytest.mark.needs("openat2")
 def test_what_is_found_in_a_folder_twice_as_deep_costs_twice_as_much(place: Workplace) -> None:
     def cost(depth: int) -> int:
         folder = Harness(place.root / str(depth))

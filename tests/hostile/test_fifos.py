@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import wait_until
+from editd.system.native import NATIVE
 from workplace import write
 
 if TYPE_CHECKING:
@@ -157,10 +158,12 @@ def put_back(path: Path, there: bytes | Path | None) -> None:
 
 
 def is_noticed(place: Workplace, client: Client, folder: str, content: str) -> None:
-    """What is written beside it is taken in by itself."""
+    """What is written beside it is taken in: by itself, or by a scan if the system reports no changes."""
     head = client.status().head
     place.write({f"{folder}/beside": content})
     path = f"{folder}/beside".removeprefix("./")
+    if not NATIVE.has_inotify:
+        client.settle()
     wait_until(lambda: client.log(after=head, path=path).transactions, path)
 
 

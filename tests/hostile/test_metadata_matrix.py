@@ -135,6 +135,7 @@ def every_verb(client: Client) -> Iterator[tuple[str, Callable[[], list[Answer]]
     yield "undo both", lambda: [client.undo()], "d"
 
 
+@pytest.mark.needs("attributes")
 def test_every_verb_keeps_what_a_file_has(place: Workplace) -> None:
     made = make(place.root)
     cells = 0
@@ -162,6 +163,7 @@ def test_x_is_changed_and_nothing_else_there_and_back(place: Workplace) -> None:
             assert facts(path) == (mode, uid, gid, attributes), kind
 
 
+@pytest.mark.needs("attributes")
 def test_a_deleted_file_comes_back_with_its_mode_and_what_does_not_was_said(place: Workplace) -> None:
     made = make(place.root)
     with place.start() as client:

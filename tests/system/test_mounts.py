@@ -54,6 +54,7 @@ def test_without_a_table_nothing_is_known(tmp_path: Path) -> None:
     assert mount_at(b"/", None) is None
 
 
+@pytest.mark.needs("/proc")
 def test_an_open_file_tells_which_mount_it_is_on(tmp_path: Path) -> None:
     if (reason := machine.missing()) is not None:
         pytest.skip(reason)
