@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.remote.transport import Offline, Transport, ssh_host
-from hosts import bare_repository
+from git_servers import GitServer
+from hosts import bare_repository, exchange, hosts, until
+from workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 SSH = """#!/bin/sh
 if [ "$1" = -G ]; then cat "{folder}/config"; exit; fi
 echo "$*" >> "{folder}/calls"
+for process in $PPID "$(cut -d ' ' -f 4 "/proc/$PPID/stat")"; do
+    tr '\\0' ' ' < "/proc/$process/cmdline" >> "{folder}/callers"
+done
 for command; do :; done
 exec sh -c "$command"
 """
@@ -100,3 +105,27 @@ def test_the_refs_of_a_folder_are_those_that_git_lists(tmp_path: Path) -> None:
     found = [Transport(str(own), url, "/run/me").heads(*wanted) for url in (str(server), f"file://{server}")]
     assert found[0] == found[1]
     assert len(found[0]) == 3
+
+
+def test_over_ssh_one_session_asks_for_news_and_fetches_them(folder: Path) -> None:
+    (folder / "config").write_text("")
+    repository = bare_repository(folder / "server.git")
+    server = GitServer(repository, f"work:{repository}", {"PATH": os.environ["PATH"]})
+    with hosts(folder, 2, {"a.txt": "a\n"}, server=server) as (places, (one, other), _):
+        exchange(one, other)
+        callers = folder / "callers"
+        callers.write_text("")
+        one.apply([write("b.txt", "b\n")])
+        exchange(one, other)
+        assert places[0].files() == places[1].files()
+        words = set(callers.read_text().split())
+        assert words & {"fetch", "push", "ls-remote"} == {"fetch", "push"}
+        git = ["git", "-C", str(repository)]
+        told = [*git, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"]
+        log, head = subprocess.run(told, capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run([*git, "update-ref", "-d", log], check=True)
+        until(lambda: other.remote_status().state == "forked", "it does not notice that the log is gone")
+        subprocess.run([*git, "update-ref", log, head], check=True)
+        one.apply([write("b.txt", "more\n")])
+        exchange(one, other)
+        assert places[0].files() == places[1].files()

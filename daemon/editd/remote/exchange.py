@@ -134,6 +134,7 @@ class Exchange:
         self._settled: dict[CommitId, LogEntry] = {}  # the first decision about each
         self._relisted: list[int] = []  # that have a transaction of their own here only now
         self._queues: dict[str, Oid] = {}
+        self._is_log_there = False  # on the server, as far as the last question has told
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
         self._batch = LANDED_MAX  # transactions of the next push
@@ -363,7 +364,8 @@ class Exchange:
     def _look(self) -> None:
         """Read new entries and queues from the server. Raises Offline, Forked."""
         self._must_look = False
-        refs = self._transport.heads(self._place.ref, self._place.queues + "*")
+        is_fetched = self._transport.is_by_ssh and self._is_log_there
+        refs = self._fetched_refs() if is_fetched else self._refs()
         head = refs.pop(self._place.ref, None)
         queues = {name.removeprefix(self._place.queues): oid for name, oid in refs.items()}
         if head is None:
@@ -377,10 +379,31 @@ class Exchange:
         others = {name: oid for name, oid in queues.items() if name != self._place.host}
         if head == self._head.commit and others == self._queues:
             return
-        self._fetch()
+        if not is_fetched:
+            self._fetch()
         self._queues = others
         if head != self._head.commit:
             self._take_over(head)
+
+    def _refs(self) -> dict[str, Oid]:
+        """Return the log and the queues on the server. Raises Offline."""
+        refs = self._transport.heads(self._place.ref, self._place.queues + "*")
+        self._is_log_there = self._place.ref in refs
+        return refs
+
+    def _fetched_refs(self) -> dict[str, Oid]:
+        """Return the log and the queues on the server, and fetch what is new of them. Raises Offline.
+
+        Over ssh a session costs more than a question, and this is one instead of two. After a failure the
+        refs alone are asked for: a log that is gone fails like a server that is.
+        """
+        self._is_log_there = False
+        self._fetch()
+        self._is_log_there = True
+        refs = self.objects.pointed_below(_QUEUES)
+        found = {self._place.queues + name.removeprefix(_QUEUES): oid for name, oid in refs.items()}
+        head = self.objects.pointed(INCOMING)
+        return found if head is None else found | {self._place.ref: head}
 
     def _fetch(self) -> None:
         self._transport.fetch(f"+{self._place.ref}:{INCOMING}", f"+{self._place.queues}*:{_QUEUES}*")

@@ -67,6 +67,11 @@ class LogObjects:
         known = self._log.references.get(ref)
         return None if known is None else oid_of(str(known.target))
 
+    def pointed_below(self, prefix: str) -> dict[str, Oid]:
+        """Return the refs of the log's repository that begin so, and the commits that they name."""
+        names = [name for name in self._log.references if name.startswith(prefix)]
+        return {name: oid_of(str(self._log.references[name].target)) for name in names}
+
     def size(self, oid: Oid) -> int:
         """Return the number of bytes of an object of this host's history."""
         return int(self._history.odb.read_header(pygit2.Oid(raw=oid))[1])

@@ -57,6 +57,11 @@ class Transport:
         self._sockets = sockets
         self._ssh = ""  # the command for ssh, once it is known
 
+    @property
+    def is_by_ssh(self) -> bool:
+        """Whether git reaches the server by ssh."""
+        return ssh_host(self.url) is not None
+
     def heads(self, *patterns: str) -> dict[str, Oid]:
         """Return the refs on the server that match. Raises Offline.
 
