@@ -395,7 +395,7 @@ class Exchange:
         """Return the log and the queues on the server, and fetch what is new of them. Raises Offline.
 
         Over ssh a session costs more than a question, and this is one instead of two. After a failure the
-        refs alone are asked for: a log that is gone fails like a server that is.
+        next look asks for the refs alone, because a log that is gone fails like a server that is.
         """
         self._is_log_there = False
         self._fetch()

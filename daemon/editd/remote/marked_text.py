@@ -27,7 +27,7 @@ def marked(contents: Iterable[bytes]) -> MarkedText:
     lines = list(lines_of(before))
     for after in versions:
         for hunk in reversed(hunks_between(before, after)):
-            if not hunk.lines:  # its neighbours stand in for the deleted lines
+            if not hunk.lines:  # its neighbours are marked for the deleted lines
                 lines[max(hunk.start - 1, 0) : hunk.start] = [MARK] * min(hunk.start, 1)
                 lines[hunk.end : hunk.end + 1] = [MARK] * len(lines[hunk.end : hunk.end + 1])
             lines[hunk.start : hunk.end] = [MARK] * len(hunk.lines)
