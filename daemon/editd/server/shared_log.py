@@ -44,6 +44,7 @@ GATHER_SECONDS = 0.05  # after an edit, so that a burst of them lands together
 BUSY_SECONDS = 60.0  # after an edit or an arrival, for which the server is asked often
 POLL_SECONDS_MAX = 20.0  # less than the time after which an idle child ends
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
+REST_SECONDS_MAX = 1.0  # while in use, a host rests as long as a round took, up to this: a server is busy
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
 CHILD_NICE = 5
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
@@ -441,8 +442,10 @@ class SharedLog:
             head = self._engine.history.head
             is_paused = self._place is not None and self._place["paused"]
             self._wake.clear()
+            began = loop.time()
             if not is_paused:
                 await self._round_guarded()
+            took = loop.time() - began
             self._rounds += 1
             self._round_over.set()
             self._round_over = asyncio.Event()
@@ -455,7 +458,7 @@ class SharedLog:
             if not self._is_reached:
                 poll, retry = _jitter(retry / 2, retry), min(2 * retry, RETRY_SECONDS_MAX)
             elif loop.time() < self._active_until:
-                poll, retry = _jitter(least / 2, least), RETRY_SECONDS
+                poll, retry = max(_jitter(least / 2, least), min(took, REST_SECONDS_MAX)), RETRY_SECONDS
             else:
                 poll, retry = min(max(2 * poll, least), max(least, POLL_SECONDS_MAX)), RETRY_SECONDS
             await self._rest(head, poll)
