@@ -15,7 +15,7 @@ from editd.errors import FileMissing
 from editd.store.index_tables import LogQuery
 from editd.values.content import Change
 from editd.values.path import folders_of, is_among
-from editd.values.transaction import Seq
+from editd.values.transaction import Seq, entry_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -279,8 +279,8 @@ def _to_entry(
             after = now.with_mode(after.mode).with_content(after.content)
         if now != after:
             changes.append(Change(path, now, after))
-    number = str(request.to).removeprefix("@")
-    known = history.index.entry(int(number)) if number.isdigit() else None
+    number = entry_number(str(request.to))
+    known = None if number is None else history.index.entry(number)
     seq = None if known is None else known[0]
     return tuple(changes) if seq is None else _with_moves(changes, Seq(seq), history)
 

@@ -23,7 +23,7 @@ from editd.store.git_repository import HistoryStart
 from editd.store.index import Index
 from editd.store.line_blame import LineBlame
 from editd.values.content import Change, Entry
-from editd.values.transaction import Arrival, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Arrival, CommitId, Part, Seq, Transaction, entry_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,14 +73,14 @@ class LogReader:
         """Return the tree of an entry or a commit. Raises UnknownTransaction."""
         if not reference.startswith("@"):
             return CommitObject.decode(self._objects.read(oid_of(reference))).tree
-        digits, taken = reference[1:], self._exchange.replica.taken.number
-        if not digits.isascii() or not digits.isdigit() or len(digits) > 15 or int(digits) > taken:
+        number, taken = entry_number(reference), self._exchange.replica.taken.number
+        if number is None or number > taken:
             raise UnknownTransaction(
                 f"This host knows no entry {reference} of the log; the last one is @{taken}.",
                 hint="`remote now` takes in new entries.",
                 data={"tx": reference},
             )
-        return CommitObject.decode(self._objects.read(self._commit(int(digits)))).tree
+        return CommitObject.decode(self._objects.read(self._commit(number))).tree
 
     def _commit(self, number: int) -> Oid:
         return next(islice(self._exchange.chain, number, None))
@@ -149,9 +149,10 @@ class LogReader:
         if number > 0:
             touches = tuple(changes_of(self._objects.read, entry.tree_before, entry.tree, message))
         undone = [self._exchange.landed.get(origin, number) for origin in entry.undone]
+        undoes, parts = _undoing(undone, message.parts, number)
         return Transaction(
             Seq(number), CommitId(entry.commit.hex()), message.kind, message.authorship,
-            entry.arrival.time_us, touches, *_undoing(undone, message.parts, number),
+            entry.arrival.time_us, touches, undoes, parts=parts,
         )  # fmt: skip
 
     def _tentative(self, path: WorkspacePath) -> Iterator[Transaction]:
@@ -171,22 +172,22 @@ class LogReader:
                 Change(change.path, before[change.path], tree.entry(change.path), change.source)
                 for change in one.changes
             )
+            undoes, parts = _undoing(undone, one.parts, int(seq))
             yield Transaction(
-                seq, one.origin, one.kind, authorship, one.time_us, touches,
-                *_undoing(undone, one.parts, int(seq)),
-            )  # fmt: skip
+                seq, one.origin, one.kind, authorship, one.time_us, touches, undoes, parts=parts
+            )
 
 
 def _undoing(
     undone: Sequence[int], parts: Sequence[Part], number: int
-) -> tuple[tuple[Seq, ...], None, tuple[Part, ...]]:
-    """Return what a transaction undoes, by places in the log. The parts have positions from 1."""
+) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
+    """Return what a transaction undoes, and the parts of it, by places in the log.
+
+    The given parts have positions from 1.
+    """
     known = {position: Seq(seq) for position, seq in enumerate(undone, 1) if seq < number}
-    return (
-        tuple(known.values()),
-        None,
-        tuple(replace(part, seq=known[part.seq]) for part in parts if part.seq in known),
-    )
+    undone_in_part = tuple(replace(part, seq=known[part.seq]) for part in parts if part.seq in known)
+    return tuple(known.values()), undone_in_part
 
 
 def _author(made: Transaction, taken: int) -> list[object]:

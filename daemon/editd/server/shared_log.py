@@ -387,8 +387,8 @@ class SharedLog:
 
     def _state_named(self, reference: int | str | None, head: str) -> str:
         """Return the name of a state for the reader of the log. Raises UnknownTransaction."""
-        if isinstance(reference, str) and reference.startswith("@"):
-            return reference
+        if self.has_entry(reference):
+            return str(reference)
         return head if reference is None else self._engine.history.find(reference).id
 
     async def blame(self, path: WorkspacePath, version: Version) -> list[LogAuthor] | None:

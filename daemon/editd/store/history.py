@@ -67,7 +67,7 @@ from editd.store.transaction_record import (
 )
 from editd.system.filesystem import folder_bytes
 from editd.values.content import Change
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction, entry_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -316,12 +316,8 @@ class History:
 
     def _seq_of_entry(self, reference: str) -> int:
         """Return the transaction of `@n`, an entry of the log that several hosts share."""
-        digits = reference[1:]
-        entry = (
-            self.index.entry(int(digits))
-            if digits.isascii() and digits.isdigit() and len(digits) < 16
-            else None
-        )
+        number = entry_number(reference)
+        entry = None if number is None else self.index.entry(number)
         if entry is None:
             raise UnknownTransaction(
                 f"This host knows no entry {reference} of a log.",

@@ -205,6 +205,13 @@ class Part(Struct, frozen=True, order=True, gc=False):
     hunks: tuple[int, ...] = ()
 
 
+def entry_number(reference: str) -> int | None:
+    """Return 17 of `@17`, an entry of the log that several hosts share; None if it names no entry."""
+    digits = reference.removeprefix("@")
+    is_number = digits != reference and digits.isascii() and digits.isdigit() and len(digits) < 16
+    return int(digits) if is_number else None
+
+
 class Transaction(Struct, frozen=True, gc=False):
     seq: Seq
     id: CommitId
