@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from editd.system.native import NATIVE
+from hosts import hosts
 from reviewers import author_of, reviewer_of, set_pin
 from workplace import Workplace, workplace
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
+    from hosts import Hosts
 
 
 NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether this system has it
@@ -85,3 +87,10 @@ def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
     assert author.status().state == "ready"
     with reviewer_of(place) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts with the module's `FILES`, for all its tests. Each test has a file of its own."""
+    with hosts(tmp_path_factory.mktemp("three"), 3, request.module.FILES) as started:
+        yield started

@@ -22,6 +22,8 @@ WAIT_SECONDS = 30
 MEMORY = Path("/dev/shm")
 CLOCK_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
+Hosts = tuple[list["Workplace"], list["Client"], "Path"]  # with their clients, and the repository of the log
+
 
 def bare_repository(folder: Path) -> Path:
     """Make the repository on the server."""
@@ -38,7 +40,7 @@ def hosts(
     join: bool = True,
     scheme: str = "",
     server: GitServer | None = None,
-) -> Iterator[tuple[list[Workplace], list[Client], Path]]:
+) -> Iterator[Hosts]:
     """Start daemons on as many folders; the first begins the log with `files`, and the others join it.
 
     With the scheme `file://`, git reads the refs, too. `server` is another server than a folder.

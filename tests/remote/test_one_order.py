@@ -13,25 +13,29 @@ from log_checker import log_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
+    from hosts import Hosts
     from log_checker import Entry
-    from workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 NAMES = ("same", "waits", "entry", "undone", "redone", "covered")
-Three = tuple[list["Workplace"], list["Client"], "Path"]
+FILES = {f"{name}.txt": LINES for name in NAMES}
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
-    """Three hosts, for all tests of this module. Each test has a file of its own."""
-    folder = tmp_path_factory.mktemp("three")
-    with hosts(folder, 3, {f"{name}.txt": LINES for name in NAMES}) as started:
-        yield started
+def landed(clients: list[Client], place: int, path: str) -> int:
+    """Have a host change line 5 of a file, and all hosts know it. Return its entry."""
+    entry = clients[place].remote_land(made(clients[place], path, "line 5\n", "five\n").seq)
+    exchange(*clients)
+    assert entry.number is not None
+    return entry.number
+
+
+def pause(clients: list[Client]) -> None:
+    for client in clients:
+        client.remote_pause()
 
 
 def in_turn(clients: list[Client], order: tuple[int, ...]) -> None:
@@ -61,10 +65,9 @@ def made(client: Client, path: str, old: str, new: str) -> Transaction:
     return transaction
 
 
-def test_all_hosts_name_the_same_entry_for_each_line(three: Three) -> None:
+def test_all_hosts_name_the_same_entry_for_each_line(three: Hosts) -> None:
     _, clients, server = three
-    for client in clients:
-        client.remote_pause()
+    pause(clients)
     for place, client in enumerate(clients):  # all add one line in common, and change one of their own
         made(client, "same.txt", f"line {2 * place + 1}\n", f"{place}\n")
         made(client, "same.txt", "line 8\n", "line 8\nin common\n")
@@ -81,7 +84,7 @@ def test_all_hosts_name_the_same_entry_for_each_line(three: Three) -> None:
 
 
 @pytest.mark.long
-def test_a_line_that_waits_comes_after_the_log(three: Three) -> None:
+def test_a_line_that_waits_comes_after_the_log(three: Hosts) -> None:
     places, clients, _ = three
     clients[0].remote_pause()
     made(clients[0], "waits.txt", "line 2\n", "two\n")
@@ -100,10 +103,9 @@ def test_a_line_that_waits_comes_after_the_log(three: Three) -> None:
     assert shown[0] == shown[1] == shown[2]
 
 
-def test_the_files_of_an_entry_are_those_of_the_log_on_every_host(three: Three) -> None:
+def test_the_files_of_an_entry_are_those_of_the_log_on_every_host(three: Hosts) -> None:
     places, clients, server = three
-    for client in clients:
-        client.remote_pause()
+    pause(clients)
     for place, client in enumerate(clients):
         made(client, "entry.txt", f"line {2 * place + 1}\n", f"{place}\n")
         client.apply([write(f"new{place}.txt", f"{place}\n")])
@@ -130,7 +132,7 @@ def test_the_files_of_an_entry_are_those_of_the_log_on_every_host(three: Three) 
     exchange(*clients)
 
 
-def test_an_entry_that_is_not_there_is_unknown(three: Three) -> None:
+def test_an_entry_that_is_not_there_is_unknown(three: Hosts) -> None:
     _, clients, _ = three
     for ask in (lambda: clients[1].diff("@9999"), lambda: clients[1].restore("@9999")):
         with pytest.raises(EditdError) as caught:
@@ -139,7 +141,7 @@ def test_an_entry_that_is_not_there_is_unknown(three: Three) -> None:
 
 
 @pytest.mark.long
-def test_a_host_that_joins_later_knows_the_entries_before(three: Three, tmp_path: Path) -> None:
+def test_a_host_that_joins_later_knows_the_entries_before(three: Hosts, tmp_path: Path) -> None:
     places, clients, server = three
     first = made(clients[0], "entry.txt", "line 8\n", "before the joining\n")
     number = clients[0].remote_land(first.seq).number
@@ -159,12 +161,10 @@ def undone(clients: list[Client], number: int) -> set[bool]:
     return {client.show(f"@{number}").transaction.undone_by is not None for client in clients}
 
 
-def test_an_undo_without_an_effect_elsewhere_is_one_on_all_hosts(three: Three) -> None:
+def test_an_undo_without_an_effect_elsewhere_is_one_on_all_hosts(three: Hosts) -> None:
     _, clients, _ = three
-    number = clients[0].remote_land(made(clients[0], "covered.txt", "line 5\n", "five\n").seq).number
-    exchange(*clients)
-    for client in clients:
-        client.remote_pause()
+    number = landed(clients, 0, "covered.txt")
+    pause(clients)
     made(clients[0], "covered.txt", "five\n", "line 5\n")  # as the undo leaves it
     clients[1].undo(f"@{number}")
     in_turn(clients, (0, 1))
@@ -176,12 +176,10 @@ def test_an_undo_without_an_effect_elsewhere_is_one_on_all_hosts(three: Three) -
         assert client.check().problems == []
 
 
-def test_an_undo_that_is_set_aside_leaves_that_of_another_host(three: Three) -> None:
+def test_an_undo_that_is_set_aside_leaves_that_of_another_host(three: Hosts) -> None:
     _, clients, _ = three
-    number = clients[0].remote_land(made(clients[0], "undone.txt", "line 5\n", "five\n").seq).number
-    exchange(*clients)
-    for client in clients:
-        client.remote_pause()
+    number = landed(clients, 0, "undone.txt")
+    pause(clients)
     clients[0].undo(f"@{number}")
     made(clients[0], "undone.txt", "line 5\n", "another\n")
     clients[1].undo(f"@{number}")
@@ -193,10 +191,9 @@ def test_an_undo_that_is_set_aside_leaves_that_of_another_host(three: Three) -> 
 
 
 @pytest.mark.long
-def test_the_command_names_entries(three: Three) -> None:
+def test_the_command_names_entries(three: Hosts) -> None:
     places, clients, _ = three
-    number = clients[1].remote_land(made(clients[1], "redone.txt", "line 5\n", "five\n").seq).number
-    exchange(*clients)
+    number = landed(clients, 1, "redone.txt")
     for place in places:
         assert "+five\n" in place.editctl("diff", f"@{number - 1}..@{number}", "redone.txt").stdout
         shown = place.editctl("blame", "redone.txt").stdout.splitlines()

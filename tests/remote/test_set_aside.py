@@ -4,35 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from editd.wire.messages import ReviewedFile
-from hosts import exchange, hosts, until
+from hosts import exchange, until
 from log_checker import log_of
 from workplace import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from editd.wire.messages import ProposalEntry, Transaction
     from editd_client.client import Client
-    from workplace import Workplace
+    from hosts import Hosts
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 NAMES = ("rejected", "approved", "withdrawn", "killed", "redone")
-Three = tuple[list["Workplace"], list["Client"], "Path"]
+FILES = {f"{name}.txt": LINES for name in NAMES}
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
-    """Three hosts, for all tests of this module. Each test has a file of its own."""
-    folder = tmp_path_factory.mktemp("three")
-    with hosts(folder, 3, {f"{name}.txt": LINES for name in NAMES}) as started:
-        yield started
-
-
-def set_aside(three: Three, name: str, session: str | None = None) -> Transaction:
+def set_aside(three: Hosts, name: str, session: str | None = None) -> Transaction:
     """Have an edit of host 1 not merge with one of host 0, and all hosts know it. Return it."""
     path = f"{name}.txt"
     _, (one, other, third), _ = three
@@ -53,13 +40,13 @@ def proposal_of(client: Client, name: str) -> ProposalEntry | None:
     return found[0] if found else None
 
 
-def waits_on_all(three: Three, name: str) -> list[ProposalEntry]:
+def waits_on_all(three: Hosts, name: str) -> list[ProposalEntry]:
     clients = three[1]
     until(lambda: all(proposal_of(client, name) for client in clients), "not all hosts have a proposal")
     return [one for client in clients if (one := proposal_of(client, name)) is not None]
 
 
-def states(three: Three, name: str) -> set[str]:
+def states(three: Hosts, name: str) -> set[str]:
     """Return the states of the proposals of all hosts with this message."""
     found = [
         client.proposal_list(state=["open", "landed", "rejected", "withdrawn", "moot"]) for client in three[1]
@@ -67,7 +54,7 @@ def states(three: Three, name: str) -> set[str]:
     return {one.state for answer in found for one in answer.proposals if one.message == name}
 
 
-def test_a_rejection_on_any_host_is_that_of_all(three: Three) -> None:
+def test_a_rejection_on_any_host_is_that_of_all(three: Hosts) -> None:
     places, clients, server = three
     made = set_aside(three, "rejected")
     shown = waits_on_all(three, "rejected")
@@ -81,7 +68,7 @@ def test_a_rejection_on_any_host_is_that_of_all(three: Three) -> None:
     assert {place.files()["rejected.txt"] for place in places} == {LINES.replace("line 5", "five").encode()}
 
 
-def test_an_approval_on_another_host_lands_everywhere(three: Three) -> None:
+def test_an_approval_on_another_host_lands_everywhere(three: Hosts) -> None:
     places, clients, _ = three
     set_aside(three, "approved", session=None)
     (_, _, shown) = waits_on_all(three, "approved")
@@ -96,7 +83,7 @@ def test_an_approval_on_another_host_lands_everywhere(three: Three) -> None:
     until(lambda: states(three, "approved") <= {"landed", "moot"}, "a proposal of it still waits")
 
 
-def test_a_redo_does_not_bring_back_what_was_set_aside(three: Three) -> None:
+def test_a_redo_does_not_bring_back_what_was_set_aside(three: Hosts) -> None:
     places, clients, _ = three
     undone = clients[1].apply([replace("redone.txt", "line 1\n", "1\n")]).transaction
     assert undone is not None
@@ -109,7 +96,7 @@ def test_a_redo_does_not_bring_back_what_was_set_aside(three: Three) -> None:
     assert all(proposal_of(client, "redone") for client in clients)
 
 
-def test_a_proposal_that_a_kill_has_cost_is_made_by_the_next_round(three: Three) -> None:
+def test_a_proposal_that_a_kill_has_cost_is_made_by_the_next_round(three: Hosts) -> None:
     places, clients, _ = three
     clients[2].remote_pause()
     _, (one, other, _), _ = three
@@ -126,7 +113,7 @@ def test_a_proposal_that_a_kill_has_cost_is_made_by_the_next_round(three: Three)
     waits_on_all(three, "killed")
 
 
-def test_the_authors_session_is_told(three: Three) -> None:
+def test_the_authors_session_is_told(three: Hosts) -> None:
     places, clients, _ = three
     clients[1].session_open("types")
     author = places[1].client()
