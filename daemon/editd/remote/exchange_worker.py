@@ -2,7 +2,7 @@
 
 Framed messages on stdin and stdout (`system.process`). The daemon asks for one round at a time, and carries
 out the steps of the answer. Another process of this kind answers questions about the log (`log_reader`), so
-that none of them waits for a server.
+that none of them waits for a server, unless this host's copy of the log was deleted.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SharedLog:
         self._path = os.path.join(folder, "remote.json")
         argv = [*PYTHON, "editd.remote.exchange_worker", folder, socket_folder()]
         self._child = RequestProcess(argv, nice=CHILD_NICE)
-        self._reader = RequestProcess(argv, nice=CHILD_NICE)  # it asks no server, so a question never waits
+        self._reader = RequestProcess(argv, nice=CHILD_NICE)  # for questions, which need no server
         self._reading = asyncio.Lock()  # one question at a time
         self._place: dict[str, Any] | None = None
         self._keys: RemoteKeys | None = None
