@@ -25,6 +25,11 @@ def config_folder(place: Workplace) -> Path:
     return folder
 
 
+def configure(place: Workplace, text: str) -> None:
+    """Write the user's configuration, for the next start of the daemon."""
+    (config_folder(place) / "config.toml").write_text(text)
+
+
 def set_pin(place: Workplace) -> None:
     (config_folder(place) / "review.pin").write_bytes(msgspec.json.encode(hash_pin(PIN)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -135,6 +136,16 @@ class Workplace:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             assert self.process.wait(START_SECONDS) == 0, self.log()
+
+    def terminate(self) -> None:
+        """SIGTERM to the daemon that holds the lock, which another program may have started."""
+        pid = int((self.state / "lock").read_text().split()[0])
+        ended = os.pidfd_open(pid)
+        try:
+            os.kill(pid, signal.SIGTERM)
+            assert select.select([ended], [], [], START_SECONDS)[0], self.log()
+        finally:
+            os.close(ended)
 
     def end(self) -> None:
         """However things stand, leave no process behind."""

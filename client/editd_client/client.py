@@ -165,6 +165,15 @@ class Client(ClientBase):
         with self._alone():
             return self._ask(asked)
 
+    def _move_to(self, stream: socket.socket) -> None:
+        """Go on with this connected socket, in the same session. Raises Unreachable, EditdError."""
+        with self._alone():
+            self._drop()
+            try:
+                self._begin(stream, None)
+            except OSError as error:
+                raise Unreachable(f"The daemon went away: {error}.") from error
+
     def _ask(self, asked: PreparedCall[Result]) -> Result:
         asked = self._conversation.prepared(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX

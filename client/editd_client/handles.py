@@ -138,7 +138,7 @@ def enter(client: Client, record: HandleRecord) -> None:
         return
     client.hello(record.actor)
     opened = client.session_open(
-        record.session, actor=record.actor, ttl=IDLE_SECONDS, fresh=not record.is_exact
+        record.session, actor=record.actor, ttl=IDLE_SECONDS, fresh=not record.is_exact, kind="agent"
     )
     record.session, record.token, record.is_exact = opened.session, opened.token, True
 

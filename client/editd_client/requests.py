@@ -362,6 +362,7 @@ def undo(
     propose: bool | None = None,
     wait: float | None = None,
     on_unsaved: messages.OnUnsaved | None = None,
+    elicited: bool | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
 
@@ -386,6 +387,7 @@ def undo(
         propose=_given(propose),
         wait=_given(wait),
         on_unsaved=_given(on_unsaved),
+        elicited=_given(elicited),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -407,6 +409,7 @@ def redo(
     propose: bool | None = None,
     wait: float | None = None,
     on_unsaved: messages.OnUnsaved | None = None,
+    elicited: bool | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refusals as for `undo`."""
     asked = messages.Redo(
@@ -420,6 +423,7 @@ def redo(
         propose=_given(propose),
         wait=_given(wait),
         on_unsaved=_given(on_unsaved),
+        elicited=_given(elicited),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -440,6 +444,7 @@ def rollback(
     propose: bool | None = None,
     wait: float | None = None,
     on_unsaved: messages.OnUnsaved | None = None,
+    elicited: bool | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
 
@@ -460,6 +465,7 @@ def rollback(
         propose=_given(propose),
         wait=_given(wait),
         on_unsaved=_given(on_unsaved),
+        elicited=_given(elicited),
     )
     _check_seconds("wait", wait)
     return call(asked, messages.UndoResult, extra=wait or 0.0)
@@ -646,13 +652,15 @@ def session_open(
     fresh: bool = False,
     propose: messages.Proposes = "policy",
     batch: messages.Batch = "each",
+    kind: messages.SessionKind = "person",
 ) -> PreparedCall[messages.SessionOpenResult]:
     """Open a session, and act in it from now on. `ttl` in seconds.
 
     With `propose="always"`, each of its edits waits for a reviewer. With `batch="session"`, all its edits
     are one proposal, and it reads the files as that would leave them; with `batch="draft"` that is a draft
     until `proposal_submit`. With `fresh` it gets a name that no session had before: `name`, or `NAME-2`,
-    `NAME-3` …
+    `NAME-3` … With `kind="agent"`, it is never taken for the owner's, and neither is the program that has
+    started this one.
 
     The `token` in the result is returned only once. `hello` attaches another client with it.
     """
@@ -666,6 +674,7 @@ def session_open(
         fresh=fresh,
         propose=propose,
         batch=batch,
+        kind=kind,
     )
     return call(asked, messages.SessionOpenResult)
 

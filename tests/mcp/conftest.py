@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reviewers import configure
 from workplace import workplace
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     with workplace(tmp_path_factory.mktemp("mcp") / "place") as made:
+        configure(made, '[permissions]\nagents = ["undo_others"]\n')
         made.start().close()
         yield made
-        made.client().shutdown()
+        made.stop()

@@ -76,8 +76,7 @@ def test_the_command_of_a_configuration_starts(
         listed = {tool.name for tool in made.tools()}
         assert listed == {tool.name for tool in OWN} | {dialect[word] for word in words if word in dialect}
         made.does("log")
-    with place.client() as client:
-        client.shutdown()
+    place.terminate()
 
 
 if __name__ == "__main__":

@@ -586,8 +586,7 @@ def test_a_daemon_that_is_killed_or_stopped_in_between_is_started_and_the_sessio
     assert legacy.does("read_file", path="k.txt")["content"] == "K\n"
     entry = legacy.does("log", limit=1)["transactions"][0]
     assert (entry["seq"], entry["session"]) == (seq, "agent")
-    with shared.client() as client:
-        client.shutdown()
+    shared.terminate()
     assert modern.does("apply_edits", edits=[swap("k.txt", "K", "k")])["transaction"] == seq + 1
     assert legacy.does("log", limit=1)["transactions"][0]["session"] == "agent"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent import LEGACY, MODERN, User, agent, text_of
+from reviewers import configure
 from workplace import write
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ ERAS = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 @pytest.fixture
 def workspace(place: Workplace) -> Iterator[Workplace]:
     """Transaction 1 is the work of `other` in `theirs.txt`, and so are the lines of `both.txt`."""
+    configure(place, '[review]\nelicitation = "trusted"\n')
     place.write({"both.txt": "one\ntwo\n"})
     with place.start() as client:
         client.session_open("other", actor="ann")
@@ -113,11 +115,38 @@ def test_a_client_that_cannot_ask_gets_the_refusal(workspace: Workplace, mode: s
         assert "was asked" not in text_of(made.call("undo", tx=1))
 
 
+@ERAS
+def test_a_form_counts_only_if_the_user_trusts_it(workspace: Workplace, mode: str) -> None:
+    restart(workspace, "")
+    before = workspace.files()
+    with agent(workspace, mode=mode, user=User(**YES)) as made:
+        text, data = made.is_refused("undo", tx=1)
+        assert data["error"] == "permission_denied"
+        assert "permissions.agents" in text
+    assert workspace.files() == before
+
+
+@pytest.mark.parametrize("word", ["", "review"])
+def test_an_agent_undoes_the_work_of_others_only_with_that_right(workspace: Workplace, word: str) -> None:
+    restart(workspace, f'[permissions]\nagents = ["{word}"]\n' if word else "")
+    before = workspace.files()
+    with agent(workspace, "--may-undo-others") as made:
+        assert made.is_refused("undo", tx=1)[1]["error"] == "permission_denied"
+    assert workspace.files() == before
+
+
 def test_a_server_that_may_undo_others_asks_nobody(workspace: Workplace) -> None:
+    restart(workspace, '[permissions]\nagents = ["undo_others"]\n')
     user = User(action="decline")
     with agent(workspace, "--may-undo-others", user=user) as made:
         made.does("undo", tx=1)
     assert user.asked == []
+
+
+def restart(place: Workplace, configuration: str) -> None:
+    place.stop()
+    configure(place, configuration)
+    place.start().close()
 
 
 def swap(path: str, old: str, new: str) -> dict[str, Any]:

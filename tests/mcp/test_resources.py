@@ -26,7 +26,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
                 client.hello("ann", session)
                 client.apply([write("a.txt", text, force=True)], message=f"By {session}")
         yield made
-        made.client().shutdown()
+        made.stop()
 
 
 @pytest.fixture(scope="module", params=[LEGACY, MODERN])

@@ -274,7 +274,7 @@ def test_proposed_code_may_not_decide(place: Workplace, author: Client, tmp_path
     python = os.environ.get("PYTHON", "python3")
     configure(place, author, f"{python} {tmp_path}/approve.py")
     number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
-    assert "may not decide" in wait_for(note)
+    assert "the daemon has started this program" in wait_for(note)
     assert author.proposal_get(number).state == "open"
 
 

@@ -504,3 +504,14 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
         assert end(place, "codex", "a.txt"), "one, or two if the watcher has met the write half done"
         assert client.check().ok
     assert not (place.state / "damaged").exists()
+
+
+def test_a_bracket_of_a_connection_does_not_keep_the_daemon_from_ending(place: Workplace) -> None:
+    place.write({"a": "one\n"})
+    with place.start() as client:
+        client.settle()
+        client.exec_begin("sed")
+        place.write({"a": "two\n"})
+        place.stop()
+    with place.start() as client:
+        assert [tx.kind for tx in client.log().transactions if tx.kind != "baseline"] == ["exec"]

@@ -68,6 +68,9 @@ def stop_verb(invocation: Invocation) -> None:
     """
     with invocation.client(start=False) as client:
         pid = client.ask(requests.call(Status(), Pid)).pid
+        if not pid:  # the ordinary socket beside a reviewers' socket names no process
+            client.shutdown()
+            return
         with wait_for_exit(pid) as wait:
             client.shutdown()
             wait()

@@ -126,11 +126,16 @@ class Invocation:
                 stream.close()
                 stream, path = own
             return PatientClient(stream, path or self.workspace.socket_path)
+        path = self.workspace.socket_path
         try:
-            return PatientClient(self.workspace.socket_path, self.workspace.socket_path, reconnect=False)
+            client = PatientClient(path, path, reconnect=False)
         except Unreachable:
             check_not_elsewhere(self.workspace)
             raise
+        if (own := connect_reviewer(path)) is None:
+            return client
+        client.close()
+        return PatientClient(own[0], path, reconnect=False)
 
     def _root_at_socket(self, workspace: Workspace) -> str | None:
         """Return the folder of the daemon at EDITD_SOCKET, if it is not that of this workspace."""

@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from editd_client.client import Client
-from editd_client.connect import SAY_SECONDS, connect
-from editd_client.errors import Unreachable
+from editd_client.connect import SAY_SECONDS, connect, connect_reviewer
+from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
     import socket
@@ -32,13 +32,26 @@ CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48
 
 
 class PatientClient(Client):
-    """A client that shows on the terminal the request it waits for. `path` is its daemon's socket."""
+    """A client that shows on the terminal the request it waits for. `path` is its daemon's socket.
+
+    It goes on at the reviewers' socket if the daemon takes a request only there.
+    """
 
     def __init__(self, at: str | socket.socket, path: str, *, reconnect: bool = True) -> None:
         super().__init__(at, reconnect=reconnect)
         self._path = path
 
     def ask(self, asked: PreparedCall[Result]) -> Result:
+        try:
+            return self._ask_patiently(asked)
+        except EditdError as refusal:
+            is_walled = refusal.data.get("needs_review_socket") is True
+            if not is_walled or (own := connect_reviewer(self._path)) is None:
+                raise
+        self._move_to(own[0])
+        return self._ask_patiently(asked)
+
+    def _ask_patiently(self, asked: PreparedCall[Result]) -> Result:
         method = asked.params.method
         if method in ASKED_BY_PAGES:
             return super().ask(asked)

@@ -216,9 +216,9 @@ class ToolServer:
         request_id: str,
         wait: float,
         *,
-        may_undo_others: bool | None = None,
+        is_elicited: bool = False,
     ) -> ToolResult:
-        """Run the tool; a refusal is a result. `may_undo_others` overrides the option."""
+        """Run the tool; a refusal is a result. `is_elicited`: the user allows the work of others."""
 
         def run(client: Client, pool: ConnectionPool) -> ToolResult:
             # A retry begins with the original arguments.
@@ -229,8 +229,9 @@ class ToolServer:
                     pool.session,
                     pool.workspace.root,
                     request_id,
-                    self._options.may_undo_others if may_undo_others is None else may_undo_others,
+                    is_elicited or self._options.may_undo_others,
                     wait,
+                    is_elicited=is_elicited,
                 )
             )
 
@@ -253,7 +254,7 @@ class ToolServer:
         """
         request_id, wait = str(uuid.uuid4()), self._options.wait
         dry = {**arguments, "dry_run": True}
-        shown = await self._run(ctx, tool, dry, request_id, wait, may_undo_others=True)
+        shown = await self._run(ctx, tool, dry, request_id, wait, is_elicited=True)
         if shown.is_refusal:
             return shown
         asked = types.ElicitRequestFormParams(
@@ -270,7 +271,7 @@ class ToolServer:
             except MCPError:
                 said = None
         if said is not None and said.action == "accept" and (said.content or {}).get(ALLOW) is True:
-            return await self._run(ctx, tool, arguments, request_id, wait, may_undo_others=True)
+            return await self._run(ctx, tool, arguments, request_id, wait, is_elicited=True)
         answer = "could not be asked" if said is None else "was asked, and did not allow it"
         return conversion.refused(
             refusal(

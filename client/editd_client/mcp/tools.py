@@ -45,6 +45,7 @@ class ToolCall(Struct, frozen=True):
     request_id: str
     may_undo_others: bool = False
     wait: float = 0.0  # seconds for the decision of a reviewer
+    is_elicited: bool = False  # the user has allowed it in a form
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
         """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
@@ -237,6 +238,7 @@ def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], 
         "dry_run": asked.dry_run,
         "on_conflict": "force" if force else "fail",
         "own_only": not call.may_undo_others,
+        "elicited": call.is_elicited or None,
         "request_id": call.request_id,
         "wait": call.wait or None,
     }

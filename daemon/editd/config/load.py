@@ -32,6 +32,7 @@ from editd.config.schema import (
     HistoryKeys,
     HookKeys,
     Keep,
+    PermissionKeys,
     RemoteKeys,
     ReviewCheckKeys,
     ReviewKeys,
@@ -472,8 +473,8 @@ WIDTH = 96
 _SECTIONS: dict[str, type[ConfigSection]] = {
     "": Config, "agents": AgentKeys, "history": HistoryKeys, "history.keep": Keep, "serena": Serena,
     "gemini": Gemini,
-    "wcgw": Wcgw, "remote": RemoteKeys, "review": ReviewKeys, "[hook]": HookKeys,
-    "[review.rule]": ReviewRuleKeys, "[review.check]": ReviewCheckKeys,
+    "wcgw": Wcgw, "permissions": PermissionKeys, "remote": RemoteKeys, "review": ReviewKeys,
+    "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys, "[review.check]": ReviewCheckKeys,
 }  # fmt: skip
 _ABOUT = """\
 The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.

@@ -478,6 +478,22 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
     ] = "ignored"
 
 
+class PermissionKeys(ConfigSection, frozen=True, kw_only=True):
+    """Rights of agents' sessions, see docs/security.md."""
+
+    agents: Annotated[
+        tuple[Literal["publish", "undo_others", "review"], ...],
+        Meta(
+            description=(
+                "What agents' sessions may do like the owner: `publish` their own work to git, take back the "
+                "work of others (`undo_others`), and decide about the proposals of others (`review`). "
+                "Beside a reviewers' socket (`review.socket`) they need that socket for it."
+            ),
+            examples=[["publish"]],
+        ),
+    ] = ()
+
+
 class AgentKeys(ConfigSection, frozen=True, kw_only=True):
     """Settings for agents that change files with tools and commands of their own."""
 
@@ -609,6 +625,7 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     ] = ()
     agents: Annotated[AgentKeys, Meta(description="")] = AgentKeys()
     history: Annotated[HistoryKeys, Meta(description="")] = HistoryKeys()
+    permissions: Annotated[PermissionKeys, Meta(description="")] = PermissionKeys()
     remote: Annotated[RemoteKeys, Meta(description="")] = RemoteKeys()
     review: Annotated[ReviewKeys, Meta(description="")] = ReviewKeys()
     serena: Annotated[Serena, Meta(description="")] = Serena()

@@ -26,7 +26,7 @@ from editd.engine.queries import format_ranges
 from editd.engine.sessions import refused_by
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
-from editd.engine.undo_selection import BySession, batches_of, spare_by_time, without_effect
+from editd.engine.undo_selection import BySession, batches_of, seq_at, spare_by_time, without_effect
 from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
 from editd.values.content import Change, FileState
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.edits.preconditions import Snapshot
-    from editd.engine.commands import Reader, Undo, Write
+    from editd.engine.commands import Reader, Restore, Undo, Write
     from editd.engine.external_changes import DiskSnapshot
     from editd.engine.leases import Leases
     from editd.engine.path_history import HistoryWalker
     from editd.engine.sessions import ReadVersions, Sessions
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
+    from editd.store.history import History
     from editd.store.session_store import Session, SessionStore
     from editd.values.transaction import Outcome, Seq, Transaction
 
@@ -201,6 +202,39 @@ class AccessControl(Struct, frozen=True):
             )
         return left, (f"Published work was left alone: {listed}.",)
 
+    def check_taken_back(
+        self, request: Undo, targets: Sequence[UndoTarget], past: HistoryWalker, view: DiskSnapshot
+    ) -> None:
+        """Raise PermissionDenied if an undo takes back the work of others without permission."""
+        refusal = request.sender.refusal
+        if refusal is None:
+            return
+        if not self._is_proved(request.authorship.session):
+            raise refusal
+        try:
+            self.check_own(request, targets, past, view)
+        except PermissionDenied as reason:
+            raise _with_reason(refusal, reason) from None
+
+    def check_restored(
+        self, request: Restore, changes: Sequence[Change[FileState]], history: History
+    ) -> None:
+        """Raise PermissionDenied if a restore takes back the work of others without permission."""
+        refusal, session = request.sender.refusal, request.authorship.session
+        if refusal is None or not changes:
+            return
+        if not self._is_proved(session) or request.files is not None:
+            raise refusal
+        seq = int(history.find(seq_at(request.to, history)).seq)
+        later = {later for change in changes for later in history.index.touches_after(change.path, seq)}
+        for transaction in history.index.transactions(sorted(later)):
+            if transaction.authorship.session != session:
+                raise _with_reason(refusal, _not_own(transaction, session, "to be taken back"))
+
+    def _is_proved(self, session: str | None) -> bool:
+        """Return whether a request cannot just name this session: it is open, or an agent's hook uses it."""
+        return self.sessions.get(session) is not None or self.sessions.is_agents(session)
+
     def check_own(
         self, request: Undo, targets: Sequence[UndoTarget], past: HistoryWalker, view: DiskSnapshot
     ) -> None:
@@ -351,6 +385,13 @@ def _not_own(transaction: Transaction, session: str | None, role: str) -> Permis
         f"Transaction {transaction.seq}, which is {role}, is by {author}, and this is session {session!r}.",
         hint="Leave own_only out to undo the work of others, too.",
         data={"seq": int(transaction.seq), "by": author, "session": session},
+    )
+
+
+def _with_reason(refusal: PermissionDenied, reason: PermissionDenied) -> PermissionDenied:
+    """Return the refusal of what only the owner may do, with the work that makes it so."""
+    return PermissionDenied(
+        f"{refusal.message} {reason.message}", hint=refusal.hint, data=reason.data | refusal.data
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
+    from editd.errors import PermissionDenied
     from editd.values.content import Entry, FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkId, ProposalNumber, Reviewer
@@ -36,10 +37,11 @@ Wish = Literal["request", "session", "pause"]
 
 
 class Sender(Struct, frozen=True):
-    """The connection that a request came from, for a review of it."""
+    """The connection that a request came from, for a review of it and for its permission."""
 
     pid: int | None = None  # of the process at its other end
-    is_reviewer: bool = False  # it came in on the reviewers' own socket, so no rule asks for a review
+    is_reviewer: bool = False  # the owner's, on the reviewers' own socket, so no rule asks for a review
+    refusal: PermissionDenied | None = None  # why it may not take back the work of others
 
 
 class Apply(Struct, frozen=True):

@@ -694,6 +694,8 @@ class Engine(Recorder):
         is_partial = request.on_conflict == "skip"
         ruling = self._judge(batch, request, outcome)
         if ruling.action != "ask":
+            if self.guard is not None and not request.dry_run:
+                self.guard.check_taken_back(request, targets, past, view)
             outcome = self._tried(request, outcome)
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
@@ -744,6 +746,8 @@ class Engine(Recorder):
         self._permit(request, outcome)
         ruling = self._judge(batch, request, outcome)
         if ruling.action != "ask":
+            if self.guard is not None and not request.dry_run:
+                self.guard.check_restored(request, changes, self.history)
             outcome = self._tried(request, outcome)
         if request.dry_run:
             self.files.check(changes)

@@ -1,4 +1,4 @@
-"""Who may decide about a proposal: not its author, and its author's kin only with the user's PIN.
+"""The kin of a process: the programs that the same program has started; and the tries of the PIN.
 
 Two processes are kin if something started both of them that is no common ground. Common ground is what
 people start programs from: init, sshd, a terminal, a multiplexer, or a shell that leads its terminal session.
@@ -30,6 +30,8 @@ GROUND = frozenset(
     )
 )  # fmt: skip
 
+LAUNCHERS = frozenset(("uv", "uvx", "pipx", "npx", "npm exec", "env"))  # which start the server of an agent
+
 
 def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> str | None:
     """Return the program that started both, if it makes them kin; None if they are no kin.
@@ -40,11 +42,22 @@ def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> 
     starts = {(process.pid, process.start) for process in reviewer}
     for process in proposer:
         if (process.pid, process.start) in starts:
-            return None if _is_ground(process) else process.program
+            return None if is_common_ground(process) else process.program
     return None
 
 
-def _is_ground(process: Process) -> bool:
+def launcher_of(line: Sequence[Process]) -> Process | None:
+    """Return the program that has started a server for itself: the first above it that is no launcher."""
+    return next((process for process in line[1:] if not _is_launcher(process)), None)
+
+
+def _is_launcher(process: Process) -> bool:
+    is_leader = process.pid == process.session
+    return process.program in LAUNCHERS or (process.program in SHELLS and not is_leader)
+
+
+def is_common_ground(process: Process) -> bool:
+    """Return whether people start programs of every kind from this one."""
     is_leader = process.program in SHELLS and process.pid == process.session
     return process.pid == 1 or is_leader or process.program in GROUND
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from editd.engine.agents import AgentRegistry
 from editd.engine.commands import reader_of
 from editd.errors import InvalidParams, Overloaded, PermissionDenied, Refused, UnknownSession
 from editd.store.session_store import Session
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Outcome
-    from editd.wire.messages import OnStale, Unread
+    from editd.wire.messages import OnStale, SessionKind, Unread
 
 
 # Read versions: the version of each path that a reader last read or wrote.
@@ -201,6 +202,7 @@ class Sessions:
         self._open: dict[str, OpenSession] = {}
         self._used: dict[str, int] = {}  # unsaved times of last use
         self.paused = {pause.session: pause for pause in registry.pauses}
+        self.agents = AgentRegistry(registry)
         self.is_closed = False
         self._was_lost = False  # whether a write failed
         is_in_doubt = not registry.was_ended_cleanly or not sights.is_whole
@@ -224,6 +226,7 @@ class Sessions:
         always_proposes: bool = False,
         is_collected: bool = False,
         is_draft: bool = False,
+        kind: SessionKind = "person",
     ) -> tuple[Session, str]:
         """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
         if name in self._open:
@@ -240,7 +243,7 @@ class Sessions:
         token = secrets.token_urlsafe(24)
         session = Session(
             name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us,
-            always_proposes=always_proposes, is_collected=is_collected, is_draft=is_draft,
+            always_proposes=always_proposes, is_collected=is_collected, is_draft=is_draft, kind=kind,
         )  # fmt: skip
         self._registry.put_session(session)
         self._open[name] = OpenSession(session, now_us)
@@ -308,6 +311,13 @@ class Sessions:
         """Return the open session of this name, or None."""
         opened = None if name is None else self._open.get(name)
         return None if opened is None else opened.session
+
+    def is_agents(self, name: str | None) -> bool:
+        """Return whether a session is an agent's: a hook uses its name, or it was opened for an agent."""
+        if name is None:
+            return False
+        session = self.get(name)
+        return name in self.agents.sessions or (session is not None and session.kind == "agent")
 
     def is_attached(self, name: str, connection: int) -> bool:
         """Return whether the connection may use the open session `name`."""

@@ -33,6 +33,7 @@ from editd.wire.connection import BadRequest, Connection, Incoming, Request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
+    from editd.system.process import Process
     from editd.wire.messages import Error, Message
 
 
@@ -410,6 +411,7 @@ class ClientState(Struct):
     listener: SocketConnection
     name: str = ""
     session: str | None = None
+    line: tuple[Process, ...] | None = None  # its process and those above; None before the first look
     is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
     def session_of(self, named: str | None) -> str | None:

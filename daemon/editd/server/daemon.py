@@ -28,12 +28,14 @@ from editd.engine.access import RealClock
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
+from editd.engine.permissions import verify_table
 from editd.engine.queries import Queries
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.check_runner import CheckRunner
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
+from editd.server.gate import Gate, behind_wall
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
@@ -131,6 +133,7 @@ class Daemon:
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # that of reviewers, if they have their own
+        self._gate = Gate()
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -179,6 +182,7 @@ class Daemon:
                     os.unlink(self._places.socket)
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        verify_table()
         own = self._bind_reviewers()
         self._listen_to_signals()
         disk = open_disk(self._places.root)
@@ -222,6 +226,7 @@ class Daemon:
         self._is_draining = True
         if self._services is not None:
             self._services.proposals.stop_waiting()
+            self._services.spans.finish()
         for server in servers:
             if server is not None:
                 server.close()
@@ -238,6 +243,7 @@ class Daemon:
             unbind(path)
             return None
         self._review_socket = path
+        self._gate.has_review_socket = True
         return bind(path)
 
     async def _wind_up(
@@ -340,13 +346,13 @@ class Daemon:
         background = Maintenance(engine, queue, state)
         subscriptions = Subscriptions(engine.history, queue)
         guard = open_guard(state, engine)
-        sessions = SessionMethods(guard, queue, subscriptions, engine.history.index)
+        sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self._gate)
         keep = self._configuration.config.history.keep
-        proposals = open_proposals(state, engine, queue, subscriptions, sessions)
+        proposals = open_proposals(state, engine, queue, subscriptions, sessions, self._gate)
+        self._gate.sessions = guard.sessions
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
         proposals.running = checks.under_way
-        proposals.review_socket = self._review_socket
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)
         retention.needed = shared_log.needed
@@ -365,12 +371,13 @@ class Daemon:
             hooker=hooker,
             configuration=self._configuration,
             subscriptions=subscriptions,
+            gate=self._gate,
             sessions=sessions,
-            leases=LeaseMethods(guard, queue, subscriptions, sessions),
+            leases=LeaseMethods(guard, queue, subscriptions, sessions, self._gate),
             proposals=proposals,
             checks=checks,
             documents=DocumentMethods(engine, subscriptions, self._config.encoding),
-            spans=ExecMethods(engine, queue, self._watching, sessions, guard),
+            spans=ExecMethods(engine, queue, self._watching, sessions, guard, self._gate),
             changesets=Changesets(),
             shared_log=shared_log,
             publishing=asyncio.Lock(),
@@ -383,6 +390,7 @@ class Daemon:
         self._stirred.set()
         searcher.seconds = config.regex_seconds
         logging.getLogger().setLevel(config.log_level.upper())
+        self._gate.configure(config)
 
     def _tooling(self) -> ToolSet:
         config = self._config
@@ -522,11 +530,14 @@ class Daemon:
             self._dispatch.refused(params, caller, refusal)
 
     def _handle(self, params: messages.Params, caller: ClientState) -> Answer:
+        if isinstance(params, messages.Shutdown | messages.Check):
+            self._gate.check(params, caller)
         match params:
             case messages.Hello():
                 return self._hello(params, caller)
             case messages.Status():
-                return self._status()
+                status = self._status()
+                return behind_wall(status) if self._gate.is_walled(caller) else status
             case messages.Shutdown():
                 self._stop.set()
                 return messages.Empty()
@@ -601,7 +612,7 @@ class Daemon:
             config=self._configuration.status(),
             hooks=told(hooks_of(self._config)),
             clients=len(self._clients),
-            weaker=self._shortfalls.weaker() + self._configuration.weaker(),
+            weaker=self._shortfalls.weaker() + self._configuration.weaker() + self._gate.weaker(),
             uncovered=self._shortfalls.uncovered(),
             system=self._shortfalls.facts(),
             pid=os.getpid(),

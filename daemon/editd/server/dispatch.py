@@ -138,6 +138,7 @@ class Dispatch:
     def _handle_now(self, params: messages.Params, caller: ClientState) -> Answer:
         if caller.is_gone and isinstance(params, BEGINNING):
             raise Refused("The connection is closed.")
+        self._services.gate.check(params, caller)
         self._services.sessions.admit(params, caller)
         return METHODS[type(params)](self._services, params, caller)
 
@@ -156,7 +157,7 @@ class Dispatch:
         self._services.spans.leave(caller)
         self._services.documents.leave(caller)
         self._services.leases.leave(caller)
-        self._services.proposals.leave(caller)
+        self._services.gate.leave(caller)
         self._services.sessions.leave(caller)
         self._services.engine.seen.forget(caller.reader(None))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from editd.wire.messages import OnStale, Unread
+    from editd.wire.messages import OnStale, SessionKind, Unread
 
 
 class Session(Struct, frozen=True):
@@ -38,6 +38,7 @@ class Session(Struct, frozen=True):
     always_proposes: bool = False  # each of its edits waits for a reviewer
     is_collected: bool = False  # all its edits are one proposal, and it reads through that
     is_draft: bool = False  # that is a draft at first, which the session submits
+    kind: SessionKind = "person"
 
 
 class Pause(Struct, frozen=True):
@@ -101,6 +102,8 @@ create table if not exists fact (name text primary key, value integer not null);
 create table if not exists published (seq integer primary key, oid text not null, branch text not null);
 create table if not exists pause (session text primary key, written blob not null);
 create table if not exists reviewed (seq integer primary key, actor text not null, time_us integer not null);
+create table if not exists agent_session (name text primary key);
+create table if not exists agent_process (pid integer, start integer, primary key (pid, start));
 """
 
 
@@ -119,6 +122,7 @@ class _Session(msgspec.Struct, frozen=True):
     always_proposes: bool = False  # this and the next two are not in those of older versions
     is_collected: bool = False
     is_draft: bool = False
+    kind: str = "person"
 
 
 class _Lease(msgspec.Struct, frozen=True):
@@ -141,6 +145,8 @@ class SessionStore:
         self.leases: list[Lease] = []
         self.pauses: list[Pause] = []
         self.last_token = 0
+        self.agent_sessions: list[str] = []  # the oldest first
+        self.agent_processes: list[tuple[int, int]] = []  # pid and start, the oldest first
         with sqlite.refusing(f"The registry of sessions, {self._path}, cannot be read"):
             self._database, is_whole = sqlite.open_or_replace(
                 self._path, self._load, journal="delete", synchronous="full", tables=SESSION_TABLES
@@ -148,6 +154,7 @@ class SessionStore:
             if not is_whole:
                 self.was_ended_cleanly = False
                 self.sessions, self.leases, self.pauses = [], [], []
+                self.agent_sessions, self.agent_processes = [], []
                 self.last_token = now_us // 1_000_000
             self.was_ended_cleanly |= is_new
             self._write("insert or replace into fact values ('running', 1)")
@@ -159,6 +166,12 @@ class SessionStore:
         self.leases = [_lease(*row) for row in database.execute("select * from lease")]
         self.pauses = [sqlite.decoded(row[0], Pause) for row in database.execute("select written from pause")]
         self.last_token = _fact(database, "token")
+        self.agent_sessions = [
+            row[0] for row in database.execute("select name from agent_session order by rowid")
+        ]
+        self.agent_processes = database.execute(
+            "select pid, start from agent_process order by rowid"
+        ).fetchall()
         sqlite.verify_pages(database, "integrity_check")
 
     def put_session(self, session: Session) -> None:
@@ -166,7 +179,7 @@ class SessionStore:
         written = _Session(
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
-            session.always_proposes, session.is_collected, session.is_draft,
+            session.always_proposes, session.is_collected, session.is_draft, session.kind,
         )  # fmt: skip
         self._write("insert or replace into session values (?, ?)", session.name, sqlite.encoded(written))
 
@@ -212,6 +225,20 @@ class SessionStore:
 
     def drop_pause(self, session: str) -> None:
         self._write("delete from pause where session = ?", session)
+
+    def put_agent_session(self, name: str) -> None:
+        """Store the name of an agent's session; durable on return. Raises IoError."""
+        self._write("insert or ignore into agent_session values (?)", name)
+
+    def drop_agent_session(self, name: str) -> None:
+        self._write("delete from agent_session where name = ?", name)
+
+    def put_agent_process(self, key: tuple[int, int]) -> None:
+        """Store the process of an agent by pid and start; durable on return. Raises IoError."""
+        self._write("insert or ignore into agent_process values (?, ?)", *key)
+
+    def drop_agent_process(self, key: tuple[int, int]) -> None:
+        self._write("delete from agent_process where pid = ? and start = ?", *key)
 
     def mark(self, seqs: Collection[int], mark: ReviewNote | None) -> list[int]:
         """Mark transactions as reviewed, or take the marks back; durable on return. Raises IoError.
@@ -265,6 +292,7 @@ def _session(name: str, written: bytes) -> Session:
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
         kept.is_in_doubt, kept.always_proposes, kept.is_collected, kept.is_draft,
+        cast("SessionKind", kept.kind),
     )  # fmt: skip
 
 

@@ -157,6 +157,11 @@ class Process(Struct, frozen=True):
     session: int  # the number of the process that leads its terminal session
     program: str  # the kernel's name for it: at most 15 bytes
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its number and its start, which no other process has."""
+        return self.pid, self.start
+
 
 def line_above(pid: int) -> tuple[Process, ...]:
     """Return the process and those above it, the nearest first, as far as /proc shows them."""
@@ -171,6 +176,24 @@ def process_at(pid: int) -> Process | None:
     """Return the process with this number, or None if /proc does not show it."""
     found = _process_at(pid)
     return None if found is None else found[0]
+
+
+def sees_processes() -> bool:
+    """Return whether this system names the process at the other end of a socket, and shows it."""
+    return NATIVE.peer_credentials is not None and process_at(os.getpid()) is not None
+
+
+def is_in_own_namespace(pid: int) -> bool:
+    """Return whether a process is visible, and has the number `pid` in its own pid namespace too.
+
+    A process of a container has further numbers there: `NSpid` of proc_pid_status(5).
+    """
+    try:
+        with open(f"{NATIVE.proc}/{pid}/status", "rb") as file:
+            numbers = next((line.split()[1:] for line in file if line.startswith(b"NSpid:")), [])
+    except OSError:
+        return False
+    return len(numbers) == 1
 
 
 def _process_at(pid: int) -> tuple[Process, int] | None:

@@ -37,6 +37,7 @@ Verdict = Literal["approve", "reject"]
 PauseAction = Literal["refuse", "propose"]  # what happens to the edits of a paused session
 Proposes = Literal["always", "policy"]  # which edits of a session wait for a reviewer
 Batch = Literal["each", "session", "draft"]  # a proposal for each edit, or one for all, perhaps a draft
+SessionKind = Literal["person", "agent"]  # whom a session acts for
 WaitFor = Literal["settled", "any"]
 By = Literal["path", "time"]  # the evidence for the author of a change that a tool or command made
 DecisionKind = Literal["approve", "reject", "submit", "withdraw", "expire", "moot", "reopen"]
@@ -330,6 +331,7 @@ class Undo(Params):
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
     on_unsaved: OnUnsaved | UnsetType = UNSET
+    elicited: bool | UnsetType = UNSET  # as in `proposal.decide`
 
 
 class Redo(Params):
@@ -344,6 +346,7 @@ class Redo(Params):
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
     on_unsaved: OnUnsaved | UnsetType = UNSET
+    elicited: bool | UnsetType = UNSET  # as in `proposal.decide`
 
 
 class Rollback(Params):
@@ -361,6 +364,7 @@ class Rollback(Params):
     propose: bool | UnsetType = UNSET
     wait: float | UnsetType = UNSET
     on_unsaved: OnUnsaved | UnsetType = UNSET
+    elicited: bool | UnsetType = UNSET  # as in `proposal.decide`
 
 
 class Restore(Params):
@@ -461,6 +465,7 @@ class SessionOpen(Params):
     fresh: bool = False  # a name that no session had before: this one, or the first free `NAME-2`, `NAME-3` …
     propose: Proposes = "policy"
     batch: Batch = "each"
+    kind: SessionKind = "person"  # an agent's never acts as the owner
 
 
 class SessionClose(Params):
@@ -1254,6 +1259,7 @@ class SessionEntry(Result):
     used: str
     connections: int
     in_doubt: bool  # the daemon was killed since; see Sessions
+    kind: SessionKind = "person"
     state: Literal["connected", "open", "closed"] | UnsetType = UNSET
     edits: int | UnsetType = UNSET  # of kind `edit` and `exec`, in force; this and the following with `stat`
     files: int | UnsetType = UNSET

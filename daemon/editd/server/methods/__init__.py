@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from editd.server.check_runner import CheckRunner
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
+    from editd.server.gate import Gate
     from editd.server.maintenance import Maintenance
     from editd.server.methods.documents import DocumentMethods
     from editd.server.methods.exec_spans import ExecMethods
@@ -129,6 +130,7 @@ class Services(Struct):
     checks: CheckRunner
     configuration: Configuration
     subscriptions: Subscriptions
+    gate: Gate
     sessions: SessionMethods
     leases: LeaseMethods
     proposals: ProposalMethods

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
+    from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.watcher import WorkspaceWatcher
     from editd.values.path import WorkspacePath
@@ -87,7 +88,9 @@ class ExecMethods:
         watching: WorkspaceWatcher,
         sessions: SessionMethods,
         guard: AccessControl,
+        gate: Gate,
     ) -> None:
+        self._gate = gate
         self._engine = engine
         self._queue = queue
         self._watching = watching
@@ -127,6 +130,10 @@ class ExecMethods:
         """End the spans of a closed connection; they keep their commands' changes."""
         self._lose(self._spans.of(caller.number))
 
+    def finish(self) -> None:
+        """End the spans of all connections, because the daemon ends. A span with a key stays."""
+        self._lose([span for span in self._spans.open.values() if span.key is None])
+
     # ── begin ──
 
     def begin(self, params: messages.ExecBegin, caller: ClientState) -> Awaitable[messages.ExecBeginResult]:
@@ -145,6 +152,7 @@ class ExecMethods:
         wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
         if params.key is not None:
             self._note_agent(params, actor, session, span.process)
+            self._gate.note_agent(session, params.pid, caller)
         return self._begun(Opening(span, caller, list(places.values()), whole, wait_seconds))
 
     def _places(self, params: messages.ExecBegin) -> dict[WorkspacePath, WorkspacePath]:
@@ -419,6 +427,8 @@ class ExecMethods:
                     self._engine.seen.note_lines(reader, tree.resolve(path), mark.base, *lines)
         process = None if params.pid is None else _process(params.pid)
         self._note_agent(params, self._sessions.actor(params.session, caller), session, process)
+        if params.pid is not None:
+            self._gate.note_agent(session, params.pid, caller)
         return messages.Empty()
 
     def _note_agent(

@@ -413,6 +413,7 @@ def _entry(found: OpenSession) -> messages.SessionEntry:
         used=rfc3339(found.used_us),
         connections=len(found.connections),
         in_doubt=session.is_in_doubt,
+        kind=session.kind,
         state="connected" if found.connections else "open",
     )
 

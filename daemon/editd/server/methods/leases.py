@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from editd.engine.leases import LeaseRequest
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
+    from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.store.session_store import Lease
@@ -39,9 +40,15 @@ class WaitingLease(PendingAnswer):
 
 class LeaseMethods:
     def __init__(
-        self, guard: AccessControl, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
+        self,
+        guard: AccessControl,
+        queue: EngineQueue,
+        subscriptions: Subscriptions,
+        sessions: SessionMethods,
+        gate: Gate,
     ) -> None:
         self._guard = guard
+        self._gate = gate
         self._leases = guard.leases
         self._clock = guard.clock
         self._queue = queue
@@ -158,6 +165,8 @@ class LeaseMethods:
         lease = self._leases.get(params.lease)
         if not params.force:
             self._sessions.admit_as(lease.session, caller)
+        elif caller.session != lease.session:
+            self._gate.require_owner(params, caller)
         self._leases.release(lease.id)
         self._tell("released", lease)
         self._pass_on()

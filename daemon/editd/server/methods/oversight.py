@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.engine.sessions import refused_by
-from editd.errors import InvalidParams, PermissionDenied, UnknownSession
+from editd.errors import InvalidParams, UnknownSession
 from editd.server import convert
 from editd.store.session_store import Pause, ReviewNote
 from editd.wire import messages
@@ -29,12 +29,11 @@ def pause(
     services: Services, params: messages.SessionPause, caller: ClientState
 ) -> messages.SessionPauseResult:
     name = params.session
-    services.proposals.check_socket(caller, "pause a session")
     if len(params.reason) > REASON_CHARACTERS_MAX:
         raise InvalidParams(f"`reason` has at most {REASON_CHARACTERS_MAX} characters.")
     _check_known(services, name)
     if name in services.guard.sessions.paused:  # another pause may be a looser one
-        _check_person(services, name, caller, "change its own pause")
+        services.gate.check_person(name, caller, "change its own pause")
     made = Pause(name, params.action, params.reason, _person(services, caller), services.guard.clock.now_us())
     services.guard.sessions.pause(made)
     ended = services.leases.end_of(name, refused_by(made)) if params.end_leases else []
@@ -44,8 +43,7 @@ def pause(
 
 def resume(services: Services, params: messages.SessionResume, caller: ClientState) -> messages.Empty:
     name = params.session
-    services.proposals.check_socket(caller, "resume a session")
-    _check_person(services, name, caller, "resume itself")
+    services.gate.check_person(name, caller, "resume itself")
     services.guard.sessions.resume(name)
     services.subscriptions.tell("session", {"what": "resumed", "session": name})
     return messages.Empty()
@@ -64,15 +62,6 @@ def _check_known(services: Services, name: str) -> None:
         )
 
 
-def _check_person(services: Services, session: str, caller: ClientState, what: str) -> None:
-    """Raise PermissionDenied if the session is the caller's own, or its kin's and the PIN is missing."""
-    if caller.session == session:
-        raise PermissionDenied(
-            f"The session {session!r} may not {what}.", hint="Ask a person.", data={"session": session}
-        )
-    services.proposals.check_kin_of(session, caller, f"do that for the session {session!r}")
-
-
 def _person(services: Services, caller: ClientState) -> str:
     return services.sessions.actor(None, caller) or convert.ANYBODY
 
@@ -81,7 +70,6 @@ def _person(services: Services, caller: ClientState) -> str:
 
 
 def mark(services: Services, params: messages.ReviewMark, caller: ClientState) -> messages.ReviewMarkResult:
-    services.proposals.check_socket(caller, "mark work as reviewed")
     seqs = sorted(set(params.transactions))
     if not 1 <= len(seqs) <= MARKS_MAX:
         raise InvalidParams(f"`transactions` names between 1 and {MARKS_MAX} transactions.")
@@ -90,7 +78,7 @@ def mark(services: Services, params: messages.ReviewMark, caller: ClientState) -
     if missing := set(seqs) - authors.keys():
         services.engine.history.find(min(missing))  # raises UnknownTransaction
     for session in sorted({session for session in authors.values() if session is not None}):
-        _check_person(services, session, caller, "mark its own work as reviewed")
+        services.gate.check_person(session, caller, "mark its own work as reviewed")
     note = ReviewNote(_person(services, caller), services.guard.clock.now_us())
     changed = registry.mark(seqs, note if params.reviewed else None)
     if changed and index.knows_marks:

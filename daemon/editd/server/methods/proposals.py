@@ -1,28 +1,25 @@
 """The methods `proposal.*` and `review.*`: reviewers and their permission, views, decisions, and waiting.
 
-An author may not decide about its own proposals, on any connection. The kin of its process needs the user's
-PIN for that (`engine.reviewers`), or the user's trust in the answers that an MCP client gives. The store has
-the line of processes of each author.
+`server.gate` decides who may do that.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from editd.config.pin import pin_path, read_pin
 from editd.edits.rebase import land
-from editd.engine.commands import Apply, Land, Restore, Sender, Undo
+from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
-from editd.engine.reviewers import PinTries, common_program
+from editd.engine.reviewers import PinTries
 from editd.engine.unsaved import UnsavedRule
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
@@ -31,12 +28,12 @@ from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.line_blame import LineBlame
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
-from editd.system.process import line_above, process_at
+from editd.system.process import process_at
 from editd.tools import review_answers
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from editd.config.schema import ReviewKeys
     from editd.edits.rebase import FittedFile, FittedHunk
@@ -46,12 +43,12 @@ if TYPE_CHECKING:
     from editd.server.connection import Answer, ClientState
     from editd.server.convert_proposals import ProposalSummary
     from editd.server.engine_queue import EngineQueue
+    from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
-    from editd.system.process import Process
     from editd.values.content import Change, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.proposal import Proposal, ProposalNumber, Reviewer, TrialResult, Via
+    from editd.values.proposal import Comment, Decision, Proposal, ProposalNumber, Reviewer, TrialResult, Via
     from editd.values.transaction import Outcome, Transaction
 
 WAIT_SECONDS_MAX = 600.0
@@ -66,6 +63,7 @@ MOVED_SECONDS = 0.25  # between two events that say so of one proposal
 RULES = "review rules"  # the reader of a landing that a rule decides
 
 Marked = TypeVar("Marked", Apply, Undo, Restore)
+Noted = TypeVar("Noted", "Decision", "Comment", "TrialResult")
 Proposing = (
     messages.Apply | messages.Commit | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
 )
@@ -79,27 +77,25 @@ class ProposalMethods:
         queue: EngineQueue,
         subscriptions: Subscriptions,
         sessions: SessionMethods,
+        gate: Gate,
     ) -> None:
         self._engine = engine
         self._proposals = proposals
+        self._gate = gate
         self._queue = queue
         self._subscriptions = subscriptions
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
         self._summaries = ProposalSummaries(lambda proposal: wire.summary(self._view(proposal.number)))
         self.by_path = self._summaries.by_path  # empty if no transaction concerns what a list shows
-        self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         # The tools' own answers to the newest edits that became proposals, for the same request again.
         self._told: OrderedDict[int, list[str | None]] = OrderedDict()
-        self._unlocked: set[int] = set()  # connections that have given the PIN
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._moved: set[int] = set()  # whose subscribers get an event soon
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
         self._is_closing = False
-        self.review_socket: str | None = None  # that of reviewers, if they have their own
-        self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
         proposals.on_changed = self._changed
         sessions.withdraw_all = self.withdraw_all
@@ -114,11 +110,6 @@ class ProposalMethods:
     def open_numbers(self) -> list[int]:
         """Return the proposals that wait for a decision."""
         return sorted(self._proposals.store.open)
-
-    def leave(self, caller: ClientState) -> None:
-        """Forget what belongs to a closed connection."""
-        self._authors.pop(caller.number, None)
-        self._unlocked.discard(caller.number)
 
     def weaker(self) -> list[str]:
         """Return the sentence of `status` if a damaged database has cost proposals."""
@@ -148,14 +139,11 @@ class ProposalMethods:
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
         self.may_ask = not self._engine.review.never_asks
-        self.trusts_elicitation = review.elicitation == "trusted"
         self._proposals.lifetime_us = int(review.expire * 1_000_000)
 
     def marked(self, request: Marked, params: Proposing, caller: ClientState) -> Marked:
         """Return the request with its sender, to be proposed if it asks for that or its session does."""
-        peer = caller.listener.peer
-        sender = Sender(None if peer is None else peer.pid, caller.listener.is_reviewers)
-        request = replace(request, sender=sender)
+        request = replace(request, sender=self._gate.sender(caller, params))
         if isinstance(params.propose, bool) and params.propose:
             request = replace(request, propose="request")
         elif request.propose is None and (wish := self._sessions.wish_of(request.authorship.session)):
@@ -202,7 +190,7 @@ class ProposalMethods:
         if outcome.proposal is None:
             return answer
         proposal = self._proposals.get(convert.proposal_number(outcome.proposal))
-        self._note_author(proposal.number, caller)
+        self._gate.note_author(proposal.number, caller)
         if not isinstance(answer, messages.ApplyResult):
             return answer
         answers = answer.answers
@@ -323,7 +311,7 @@ class ProposalMethods:
 
     def reject(self, params: messages.ProposalReject, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        by = self._reviewer(number, caller)
+        by = self._reviewer(params, number, caller)
         hunks = wire.hunk_ids(params.hunks)
         return self._result(
             self._proposals.reject(number, by, hunks, params.comment or "", params.request_id)
@@ -363,16 +351,17 @@ class ProposalMethods:
 
     def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        self._check_author(number, caller)
+        self._gate.check_author(number, caller)
         return self._result(self._proposals.submit(number, self._by(caller)))
 
     def withdraw(self, params: messages.ProposalWithdraw, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
-        self._check_author(number, caller)
+        self._gate.check_author(number, caller)
         return self._result(self._proposals.withdraw(number, self._by(caller)))
 
     def reopen(self, params: messages.ProposalReopen, caller: ClientState) -> messages.ProposalResult:
         number = convert.proposal_number(params.proposal)
+        self._gate.check_proposal_holder(params, number, caller)
         authorship = self._proposals.get(number).authorship
         made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
         return self._result(made)
@@ -388,14 +377,13 @@ class ProposalMethods:
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
-        self.check_socket(caller, "let edits through")
         if caller.session is not None and params.session in (None, caller.session):
             raise PermissionDenied(
                 "A session may not let its own edits through.",
                 hint="Ask a reviewer.",
                 data={"session": caller.session},
             )
-        self.check_kin_of(params.session, caller, "let edits of it through")
+        self._gate.check_kin_of(params.session, caller, "let edits of it through")
         made = self._proposals.allow(
             convert.globs(params.paths, "A grant"), int(params.ttl * 1_000_000), params.session,
             params.uses, params.lines, self._by(caller),
@@ -414,8 +402,7 @@ class ProposalMethods:
     def grants(self, _params: messages.ReviewGrants, _caller: ClientState) -> messages.ReviewGrantsResult:
         return messages.ReviewGrantsResult(grants=[wire.grant(one) for one in self._proposals.grants()])
 
-    def revoke(self, params: messages.ReviewRevoke, caller: ClientState) -> messages.Empty:
-        self.check_socket(caller, "end a grant")
+    def revoke(self, params: messages.ReviewRevoke, _caller: ClientState) -> messages.Empty:
         self._proposals.revoke(params.grant)
         return messages.Empty()
 
@@ -430,13 +417,10 @@ class ProposalMethods:
         if not await asyncio.to_thread(known.matches, params.pin):
             raise PermissionDenied("That is not the PIN.", data={"needs_pin": True})
         self._tries.forget_newest()
-        self._unlocked.add(caller.number)
+        self._gate.unlock(caller)
         return messages.Empty()
 
     # ── who ──
-
-    def _note_author(self, number: int, caller: ClientState) -> None:
-        self._authors.setdefault(caller.number, set()).add(number)
 
     def _by(self, caller: ClientState) -> Reviewer:
         peer = caller.listener.peer
@@ -444,91 +428,18 @@ class ProposalMethods:
         via: Via = "review socket" if caller.listener.is_reviewers else "socket"
         return convert.reviewer(actor, caller.session, via, None if peer is None else process_at(peer.pid))
 
-    def check_socket(self, caller: ClientState, what: str) -> None:
-        """Raise PermissionDenied if only the reviewers' own socket serves for that."""
-        if self.review_socket is None or caller.listener.is_reviewers:
-            return
-        raise PermissionDenied(
-            f"No connection to this socket may {what}: reviewers have their own.",
-            hint=f"Connect to {self.review_socket}. `editctl proposal` and `editctl review` do that.",
-            data={"review_socket": self.review_socket},
-        )
-
     def _reviewer(
-        self, number: ProposalNumber, caller: ClientState, *, is_elicited: bool = False
+        self,
+        params: messages.Params,
+        number: ProposalNumber,
+        caller: ClientState,
+        *,
+        is_elicited: bool = False,
     ) -> Reviewer:
         """Return the reviewer, who may decide about the proposal. Raises PermissionDenied."""
-        self.check_socket(caller, f"decide about proposal {number}")
-        author = self._proposals.get(number).authorship.session
-        data: dict[str, Any] = {"proposal": number}
-        if caller.session is not None and caller.session == author:
-            raise PermissionDenied(
-                f"Proposal {number} is of session {author}, which may not decide about it.",
-                hint="Ask a reviewer. `proposal.withdraw` takes it back.",
-                data=data,
-            )
-        if caller.number in self._authors:
-            raise PermissionDenied(
-                "This connection has proposed edits itself, and may not decide.",
-                hint="Decide on a connection of your own.",
-                data=data,
-            )
-        lines = [] if is_elicited else self._proposals.store.lines(number)  # an MCP client is kin
-        self._check_kin(lines, caller, f"decide about proposal {number}")
-        if not is_elicited:
-            return self._by(caller)
-        if not self.trusts_elicitation:
-            raise PermissionDenied(
-                "An answer that an MCP client gives for its user decides nothing.",
-                hint='`review.elicitation = "trusted"` in your configuration changes that.',
-                data=data,
-            )
-        return replace(self._by(caller), via="elicitation")
-
-    def _check_author(self, number: ProposalNumber, caller: ClientState) -> None:
-        session = self._proposals.get(number).authorship.session
-        is_own = number in self._authors.get(caller.number, ())
-        if not is_own and (session is None or session != caller.session):
-            raise PermissionDenied(
-                f"Proposal {number} is not of this session.",
-                hint="`proposal.reject` decides about the work of others.",
-                data={"proposal": number},
-            )
-
-    def check_kin_of(self, session: str | None, caller: ClientState, what: str) -> None:
-        """Do as `_check_kin`, for the authors of a session's open proposals; of all sessions, for None."""
-        self._check_kin(self._lines_of(session), caller, what)
-
-    def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, what: str) -> None:
-        """Raise PermissionDenied if an author's process and the caller's are kin, and the PIN is missing.
-
-        A process of the daemon's own, such as a check of proposed code, may not decide at all.
-        """
-        own = _line_of(caller)
-        if any(process.pid == os.getpid() for process in own):
-            raise PermissionDenied(
-                f"A program that the daemon runs may not {what}.", hint="Decide from a terminal of your own."
-            )
-        if caller.number in self._unlocked:
-            return
-        program = next((found for line in authors if (found := common_program(line, own))), None)
-        if program is None:
-            return
-        has_pin = read_pin(pin_path()) is not None
-        raise PermissionDenied(
-            f"{program} has started both this program and the author's, so it may {what} only with the PIN.",
-            hint="Give the PIN with `review.unlock`, or use a terminal of your own."
-            if has_pin
-            else "Set a PIN with `editctl review pin`, or use a terminal of your own.",
-            data={"needs_pin": has_pin, "program": program},
-        )
-
-    def _lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
-        """Yield the processes of a session that have proposed what waits; of any, for None."""
-        store = self._proposals.store
-        for proposal in store.open.values():
-            if session in (None, proposal.authorship.session):
-                yield from store.lines(proposal.number)
+        self._gate.check_reviewer(params, number, caller, is_elicited=is_elicited)
+        by = self._by(caller)
+        return replace(by, via="elicitation") if is_elicited else by
 
     # ── views ──
 
@@ -550,9 +461,16 @@ class ProposalMethods:
     def _notes(self, proposal: Proposal) -> wire.ProposalNotes:
         store, number = self._proposals.store, proposal.number
         return wire.ProposalNotes(
-            store.decisions(number), store.comments(number), store.checks(number), self.running(int(number)),
+            self._without_pids(store.decisions(number)), self._without_pids(store.comments(number)),
+            self._without_pids(store.checks(number)), self.running(int(number)),
             len(self._waiting.get(number, ())),
         )  # fmt: skip
+
+    def _without_pids(self, notes: Sequence[Noted]) -> Sequence[Noted]:
+        """Return the notes; with a reviewers' socket, no answer names the process of a person."""
+        if not self._gate.has_review_socket:
+            return notes
+        return [replace(note, by=replace(note.by, pid=None)) for note in notes]
 
     def _result(self, proposal: Proposal) -> messages.ProposalResult:
         return messages.ProposalResult(proposal=self._entry(proposal))
@@ -583,7 +501,10 @@ class ProposalMethods:
         self, params: messages.ProposalApprove, caller: ClientState, *, is_elicited: bool = False
     ) -> Land:
         number = convert.proposal_number(params.proposal)
-        by = self._by(caller) if params.dry_run else self._reviewer(number, caller, is_elicited=is_elicited)
+        if params.dry_run:
+            by = self._by(caller)
+        else:
+            by = self._reviewer(params, number, caller, is_elicited=is_elicited)
         authorship = convert.authorship_of_reviewer(params, by)
         request = wire.landing(params, authorship, caller.reader(caller.session), by)
         return replace(request, unsaved=UnsavedRule(caller.number))
@@ -600,7 +521,7 @@ class ProposalMethods:
             return None if outcome.transaction is None else int(outcome.transaction.seq)
 
         def reject() -> None:
-            by = self._reviewer(number, caller, is_elicited=params.elicited)
+            by = self._reviewer(params, number, caller, is_elicited=params.elicited)
             check_view(self._view(number), one.view)
             self._proposals.reject(number, by, None, params.comment or "")
 
@@ -746,12 +667,17 @@ class ProposalMethods:
 
 
 def open_proposals(
-    state: str, engine: Engine, queue: EngineQueue, subscriptions: Subscriptions, sessions: SessionMethods
+    state: str,
+    engine: Engine,
+    queue: EngineQueue,
+    subscriptions: Subscriptions,
+    sessions: SessionMethods,
+    gate: Gate,
 ) -> ProposalMethods:
     """Open the proposals of the last daemon, for the engine and for the methods. Raises IoError."""
     store = ProposalStore(state, engine.clock.now_us())
-    engine.proposals = Proposals(store, engine.history, engine.clock)
-    return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions)
+    engine.proposals = gate.proposals = Proposals(store, engine.history, engine.clock)
+    return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions, gate)
 
 
 def _ignore(_number: int) -> None:
@@ -761,11 +687,6 @@ def _ignore(_number: int) -> None:
 def _none(_number: int) -> tuple[tuple[str, float | None], ...]:
     """Serve as `running` until checks can run."""
     return ()
-
-
-def _line_of(caller: ClientState) -> tuple[Process, ...]:
-    peer = caller.listener.peer
-    return () if peer is None else line_above(peer.pid)
 
 
 def _refused(call: messages.Tool, refusal: Rejected) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
+    from editd.server.gate import Gate
     from editd.server.subscriptions import Subscriptions
     from editd.store.index import Index
     from editd.store.session_store import Pause
@@ -55,9 +56,15 @@ def open_guard(state: str, engine: Engine) -> AccessControl:
 
 class SessionMethods:
     def __init__(
-        self, guard: AccessControl, queue: EngineQueue, subscriptions: Subscriptions, index: Index
+        self,
+        guard: AccessControl,
+        queue: EngineQueue,
+        subscriptions: Subscriptions,
+        index: Index,
+        gate: Gate,
     ) -> None:
         self._guard = guard
+        self._gate = gate
         self._index = index
         self._sessions = guard.sessions
         self._queue = queue
@@ -168,10 +175,13 @@ class SessionMethods:
             always_proposes=params.propose == "always",
             is_collected=params.batch != "each",
             is_draft=params.batch == "draft",
+            kind=params.kind,
         )
         self._sessions.join(session.name, caller.number)
         caller.session = session.name
         caller.name = session.actor or caller.name
+        if params.kind == "agent":
+            self._gate.note_agent(None, None, caller)
         self._tell("opened", session.name)
         return messages.SessionOpenResult(session=session.name, token=token)
 
@@ -199,6 +209,8 @@ class SessionMethods:
     def close(self, params: messages.SessionClose, caller: ClientState) -> messages.Empty:
         if params.force and params.session is not None:
             name = params.session
+            if not self._sessions.is_attached(name, caller.number):
+                self._gate.require_owner(params, caller)
         else:
             name = self.own(params.session, caller)
         if params.withdraw:

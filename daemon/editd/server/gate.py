@@ -1,0 +1,305 @@
+"""The gate: gathers the facts about a connection, and asks the table of permissions about its requests.
+
+Nothing else in the server decides who may call a method. The facts are read when a request needs them. The
+line of processes above a client is read once for each connection: a process that loses an ancestor later
+stays below it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from editd.config.pin import pin_path, read_pin
+from editd.engine import permissions
+from editd.engine.commands import Sender
+from editd.engine.permissions import PERMISSIONS, lack_of
+from editd.engine.reviewers import common_program, is_common_ground, launcher_of
+from editd.errors import PermissionDenied
+from editd.system.process import is_in_own_namespace, line_above, sees_processes
+from editd.wire import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from editd.config.schema import Config
+    from editd.engine.permissions import AgentRight, Permission
+    from editd.engine.proposals import Proposals
+    from editd.engine.sessions import Sessions
+    from editd.server.connection import ClientState
+    from editd.system.process import Process
+    from editd.values.proposal import ProposalNumber
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.has_review_socket = False
+        self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
+        self.sessions: Sessions | None = None  # None before the history is open
+        self.proposals: Proposals | None = None
+        self._rights: frozenset[AgentRight] = frozenset()
+        self._authors: dict[int, set[int]] = {}  # the proposals of each connection
+        self._unlocked: set[int] = set()  # connections that have given the PIN
+
+    def configure(self, config: Config) -> None:
+        """Apply the settings of permissions."""
+        self._rights = frozenset(config.permissions.agents)
+        self.trusts_elicitation = config.review.elicitation == "trusted"
+
+    def leave(self, caller: ClientState) -> None:
+        """Forget a closed connection."""
+        self._authors.pop(caller.number, None)
+        self._unlocked.discard(caller.number)
+
+    def unlock(self, caller: ClientState) -> None:
+        """Note that the connection has given the PIN."""
+        self._unlocked.add(caller.number)
+
+    # ── facts ──
+
+    def facts(self, caller: ClientState) -> permissions.Caller:
+        """Return the facts about a connection."""
+        line = line_of(caller)
+        agents = {} if self.sessions is None else self.sessions.agents.processes
+        agent = next((process.program for process in line if process.key in agents), None)
+        return permissions.Caller(
+            has_review_socket=self.has_review_socket,
+            is_on_review_socket=caller.listener.is_reviewers,
+            is_readable=is_readable(caller),
+            is_started_by_daemon=any(process.pid == os.getpid() for process in line),
+            agent=agent,
+            is_agents_session=self.sessions is not None and self.sessions.is_agents(caller.session),
+            has_pin=caller.number in self._unlocked,
+            rights=self._rights,
+        )
+
+    def is_walled(self, caller: ClientState) -> bool:
+        """Return whether the connection is on the ordinary socket beside a reviewers' socket."""
+        return self.has_review_socket and not caller.listener.is_reviewers
+
+    def sender(self, caller: ClientState, params: messages.Params) -> Sender:
+        """Return the sender of an edit or an undo, with its permission to take back the work of others."""
+        peer = caller.listener.peer
+        row = PERMISSIONS[type(params)]
+        is_plan = row.needs == "plan"
+        refusal = self._refusal(row, params, caller) if is_plan or caller.listener.is_reviewers else None
+        return Sender(
+            None if peer is None else peer.pid,
+            is_reviewer=caller.listener.is_reviewers and refusal is None,
+            refusal=refusal if is_plan else None,
+        )
+
+    def weaker(self) -> list[str]:
+        """Return the sentence of `status` if the processes of clients cannot be seen."""
+        if sees_processes():
+            return []
+        return ["The processes of clients cannot be seen here: every client of yours counts as the owner."]
+
+    # ── requests ──
+
+    def check(self, params: messages.Params, caller: ClientState) -> None:
+        """Raise PermissionDenied if the table closes the request to this connection."""
+        row = PERMISSIONS[type(params)]
+        match row.needs_of(params):
+            case "owner" | "reviewer" if not isinstance(params, messages.ProposalDecide):
+                self._require(row, params, caller)
+            case "witness" if self.is_walled(caller):
+                raise _denied(row, "this workspace has a socket of its own for reviewers")
+            case _:
+                return  # open, or decided with the object of the request
+
+    def require_owner(self, params: messages.Params, caller: ClientState) -> None:
+        """Raise PermissionDenied unless the owner asks. For an object that is not the caller's."""
+        self._require(PERMISSIONS[type(params)], params, caller)
+
+    def _require(self, row: Permission, params: messages.Params, caller: ClientState) -> None:
+        refusal = self._refusal(row, params, caller)
+        if refusal is not None:
+            raise refusal
+
+    def _refusal(
+        self, row: Permission, params: messages.Params, caller: ClientState
+    ) -> PermissionDenied | None:
+        """Return the refusal of what only the owner may do; None for the owner, and for a granted right."""
+        facts = self.facts(caller)
+        lack = lack_of(facts)
+        if lack is None or self._has_right(row, params, caller, facts):
+            return None
+        if getattr(params, "elicited", False) and self.trusts_elicitation and not self.is_walled(caller):
+            return None
+        return _denied(row, lack, needs_review_socket=self.is_walled(caller))
+
+    def _has_right(
+        self, row: Permission, params: messages.Params, caller: ClientState, facts: permissions.Caller
+    ) -> bool:
+        if row.right not in facts.rights or self.is_walled(caller) or facts.is_started_by_daemon:
+            return False
+        if not isinstance(params, messages.Publish):
+            return True
+        is_own = caller.session is not None and params.session == caller.session
+        return is_own and params.author is None and params.from_ is None and params.to is None
+
+    # ── reviewers and authors ──
+
+    def note_author(self, number: int, caller: ClientState) -> None:
+        """Note that the connection has made a proposal."""
+        self._authors.setdefault(caller.number, set()).add(number)
+
+    def check_author(self, number: ProposalNumber, caller: ClientState) -> None:
+        """Raise PermissionDenied unless the author of a proposal asks."""
+        if not self._is_author(number, caller):
+            raise PermissionDenied(
+                f"Proposal {number} is not of this session.",
+                hint="`proposal.reject` decides about the work of others.",
+                data={"proposal": number},
+            )
+
+    def check_proposal_holder(
+        self, params: messages.Params, number: ProposalNumber, caller: ClientState
+    ) -> None:
+        """Raise PermissionDenied unless the author of a proposal or the owner asks."""
+        if not self._is_author(number, caller):
+            self._require(PERMISSIONS[type(params)], params, caller)
+
+    def _is_author(self, number: ProposalNumber, caller: ClientState) -> bool:
+        session = self._opened().get(number).authorship.session
+        is_own = number in self._authors.get(caller.number, ())
+        return is_own or (session is not None and session == caller.session)
+
+    def check_reviewer(
+        self, params: messages.Params, number: ProposalNumber, caller: ClientState, *, is_elicited: bool
+    ) -> None:
+        """Raise PermissionDenied if the connection may not decide about the proposal."""
+        author = self._opened().get(number).authorship.session
+        row = PERMISSIONS[type(params)]
+        data: dict[str, Any] = {"proposal": number}
+        if is_elicited and not self.trusts_elicitation:
+            raise PermissionDenied(
+                "An answer that an MCP client gives for its user decides nothing.",
+                hint='`review.elicitation = "trusted"` in your configuration changes that.',
+                data=data | {"needs": row.needs},
+            )
+        if not is_elicited or self.is_walled(caller):
+            self._require(row, params, caller)
+        if caller.session is not None and caller.session == author:
+            raise PermissionDenied(
+                f"Proposal {number} is of session {author}, which may not decide about it.",
+                hint="Ask a reviewer. `proposal.withdraw` takes it back.",
+                data=data,
+            )
+        if caller.number in self._authors:
+            raise PermissionDenied(
+                "This connection has proposed edits itself, and may not decide.",
+                hint="Decide on a connection of your own.",
+                data=data,
+            )
+        lines = [] if is_elicited else self._opened().store.lines(number)  # an MCP client is kin
+        self._check_kin(lines, caller, f"decide about proposal {number}")
+
+    def check_kin_of(self, session: str | None, caller: ClientState, action: str) -> None:
+        """Raise PermissionDenied if the PIN is missing for the kin of a session's open proposals.
+
+        None is all sessions.
+        """
+        self._check_kin(self._lines_of(session), caller, action)
+
+    def check_person(self, session: str, caller: ClientState, action: str) -> None:
+        """Raise PermissionDenied if the session is the caller's own, or its kin's and the PIN is missing."""
+        if caller.session == session:
+            raise PermissionDenied(
+                f"The session {session!r} may not {action}.", hint="Ask a person.", data={"session": session}
+            )
+        self.check_kin_of(session, caller, f"do that for the session {session!r}")
+
+    def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, action: str) -> None:
+        if caller.number in self._unlocked:
+            return
+        own = line_of(caller)
+        program = next((name for line in authors if (name := common_program(line, own))), None)
+        if program is None:
+            return
+        has_pin = read_pin(pin_path()) is not None
+        raise PermissionDenied(
+            f"{program} has started both this program and the author's, "
+            f"so it may {action} only with the PIN.",
+            hint="Give the PIN with `review.unlock`, or use a terminal of your own."
+            if has_pin
+            else "Set a PIN with `editctl review pin`, or use a terminal of your own.",
+            data={"needs_pin": has_pin, "program": program},
+        )
+
+    def _lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
+        """Yield the processes of a session that have proposed what waits; of any, for None."""
+        store = self._opened().store
+        for proposal in store.open.values():
+            if session in (None, proposal.authorship.session):
+                yield from store.lines(proposal.number)
+
+    def _opened(self) -> Proposals:
+        assert self.proposals is not None, "no request for a proposal is served before they are open"
+        return self.proposals
+
+    # ── agents ──
+
+    def note_agent(self, session: str | None, pid: int | None, caller: ClientState) -> None:
+        """Note the session of an agent and its process, as its own hook or MCP server names them.
+
+        Only an ancestor of the client itself becomes an agent, and never a program that people start agents
+        from. An MCP server names no process: its agent is the program that has started it. Raises IoError.
+        """
+        assert self.sessions is not None, "the sessions are open when a hook is served"
+        agents, line = self.sessions.agents, line_of(caller)
+        if session is not None:
+            agents.add_session(session)
+        if pid is not None:
+            process = next((one for one in line if one.pid == pid), None)
+        else:
+            process = launcher_of(line) if session is None else None
+        if process is not None and not is_common_ground(process):
+            agents.add_process(process.key)
+
+
+def line_of(caller: ClientState) -> tuple[Process, ...]:
+    """Return the process of a client and those above it, as they were at the first look."""
+    if caller.line is None:
+        peer = caller.listener.peer
+        caller.line = () if peer is None else line_above(peer.pid)
+    return caller.line
+
+
+def is_readable(caller: ClientState) -> bool:
+    """Return whether the process of a client is visible, and in the daemon's own pid namespace."""
+    peer = caller.listener.peer
+    if peer is not None and is_in_own_namespace(peer.pid):
+        return True
+    return not sees_processes()  # then no process is visible, and `status` says so
+
+
+def behind_wall(status: messages.StatusResult) -> messages.StatusResult:
+    """Return the status for the ordinary socket beside a reviewers' socket: without processes and files."""
+    problem = "The configuration has a problem." if status.config.get("problem") else None
+    return replace(
+        status,
+        pid=0,
+        agents=[replace(agent, pid=None) for agent in status.agents],
+        config={**status.config, "files": [], "problem": problem},
+        review_socket=None,
+    )
+
+
+def _denied(row: Permission, lack: str, *, needs_review_socket: bool = False) -> PermissionDenied:
+    data: dict[str, Any] = {"needs": row.needs}
+    if needs_review_socket:
+        data["needs_review_socket"] = True
+        hint = "Use the reviewers' socket, as `editctl` does in a terminal of your own."
+    else:
+        data["needs_pin"] = read_pin(pin_path()) is not None
+        hint = "Ask the user. A terminal of their own, or the PIN (`review.unlock`), makes it the owner's."
+    if row.needs == "plan":
+        hint = (
+            "Undo your own session's work, or propose this with `propose`. The user may allow it to agents: "
+            "`permissions.agents` in the configuration."
+        )
+    return PermissionDenied(f"Only the owner may {row.action}, and {lack}.", hint=hint, data=data)
