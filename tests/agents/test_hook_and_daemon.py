@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.wire.messages import SeenFile
+from reviewers import configure
 
 if TYPE_CHECKING:
     from workplace import Workplace
@@ -118,6 +119,10 @@ def test_an_overwriting_edit_of_a_file_that_changed_since_it_was_seen_is_denied_
 
 
 def test_a_sub_agent_is_rolled_back_alone_or_with_its_parent(place: Workplace) -> None:
+    # The process of this test counts as the agent, and has started the `editctl` of the user, too.
+    place.stop()
+    configure(place, '[permissions]\nagents = ["undo_others"]\n')
+    place.start().close()
     place.write({"b.txt": TEXT, "c.txt": TEXT})
     base = {"session_id": "0123456789ab", "cwd": str(place.root), "tool_name": "Edit"}
 

@@ -179,6 +179,11 @@ def test_publish_of_an_agent_is_of_its_own_work_and_by_itself(served: Workplace)
     with served.client() as agent:
         agent.session_open("robot", kind="agent")
         agent.apply([write("robot.txt", "1\n")])
-        for wrong in ({"session": "bob"}, {"from_": 1}, {"session": "robot", "author": "root <root@a.org>"}):
+        for message, wrong in (
+            ("Mine", {"session": "bob"}),
+            ("Mine", {"from_": 1}),
+            ("Mine", {"session": "robot", "author": "root <root@a.org>"}),
+            ("Mine\n\nReviewed-by: root", {"session": "robot"}),
+        ):
             with pytest.raises(EditdError, match="Only the owner may publish"):
-                agent.publish("Mine", **wrong)
+                agent.publish(message, **wrong)

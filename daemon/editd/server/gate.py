@@ -8,6 +8,7 @@ stays below it.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from editd.server.connection import ClientState
     from editd.system.process import Process
     from editd.values.proposal import ProposalNumber
+
+
+# Lines that git and its hosts take for the word of a person (git-interpret-trailers(1)).
+_TRAILER = re.compile(r"^\s*[A-Za-z-]+-(by|session)\s*:", re.MULTILINE | re.IGNORECASE)
 
 
 class Gate:
@@ -139,7 +144,8 @@ class Gate:
         if not isinstance(params, messages.Publish):
             return True
         is_own = caller.session is not None and params.session == caller.session
-        return is_own and params.author is None and params.from_ is None and params.to is None
+        names_nobody = params.author is None and _TRAILER.search(params.message) is None
+        return is_own and names_nobody and params.from_ is None and params.to is None
 
     # ── reviewers and authors ──
 
