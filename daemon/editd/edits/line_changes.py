@@ -7,7 +7,7 @@ Lines end with LF, as in git. libgit2 computes the differences (xdiff).
 
 from __future__ import annotations
 
-from functools import partial
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Literal
 
 import pygit2
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pygit2.enums import DiffOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 Lines = tuple[bytes, ...]  # each with its line end; only a text's last line may lack it
@@ -150,16 +150,12 @@ def join(
     """Join the changes base→ours and base→theirs; `winner` wins each collision."""
     lines = lines_of(base)
     their_hunks = hunks_between(base, theirs) if isinstance(theirs, bytes) else theirs
-    our_hunks = [
-        part
-        for hunk in hunks_between(base, ours)
-        for part in _line_by_line(_moved_aside(hunk, lines, their_hunks), their_hunks)
-    ]
+    our_hunks = list(_fitted_between(hunks_between(base, ours), lines, their_hunks))
     joined: list[bytes] = []
     collisions: list[Collision] = []
     lost: list[LineChange] = []
     at = 0
-    for mine, yours in clusters(our_hunks, their_hunks, partial(_overlap, lines)):
+    for mine, yours in clusters(our_hunks, their_hunks, OverlapRule(len(lines))):
         start, end = bounds([*mine, *yours])
         joined += lines[at:start]
         at = end
@@ -173,26 +169,73 @@ def join(
     return JoinedText(b"".join(joined), tuple(collisions), tuple(lost))
 
 
+class Side(Struct):
+    """The extent of one side's changes in a cluster. It suffices to compare the next change with them."""
+
+    insertion: int = -1  # the place of the last insertion
+    end: int = -1  # the last line of the other changes
+    has_open_end: bool = False  # one of these leaves the last line without a line end
+
+    def add(self, hunk: LineChange) -> None:
+        if hunk.is_insertion:
+            self.insertion = hunk.start
+            return
+        self.end = max(self.end, hunk.end)
+        self.has_open_end |= bool(hunk.lines) and not hunk.lines[-1].endswith(b"\n")
+
+
+class TouchRule(Struct, frozen=True):
+    """The rule of git: two changes collide if they share a line or are adjacent."""
+
+    def collides(self, hunk: LineChange, others: Side) -> bool:
+        """Return whether a change collides with one of the changes before it."""
+        return hunk.start <= max(others.insertion, others.end)
+
+
+class OverlapRule(Struct, frozen=True):
+    """The rule of `join`: two changes collide if they change the same line, or insert lines at one point."""
+
+    lines: int  # of the base
+
+    def collides(self, hunk: LineChange, others: Side) -> bool:
+        """Return whether a change collides with one of the changes before it."""
+        if others.end > hunk.start:
+            return True
+        # Lines can be inserted after the last line only if it keeps its line end.
+        is_behind_open_end = hunk.start == self.lines and others.has_open_end
+        return hunk.is_insertion and (others.insertion == hunk.start or is_behind_open_end)
+
+
 def clusters(
-    ours: Sequence[LineChange],
-    theirs: Sequence[LineChange],
-    collide: Callable[[LineChange, LineChange], bool],
+    ours: Sequence[LineChange], theirs: Sequence[LineChange], rule: TouchRule | OverlapRule
 ) -> Iterator[tuple[list[LineChange], list[LineChange]]]:
     """Yield groups of colliding changes in their order, each as the changes of ours and of theirs."""
-    sides = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
+    order = [(hunk, 0) for hunk in ours] + [(hunk, 1) for hunk in theirs]
     cluster: tuple[list[LineChange], list[LineChange]] = ([], [])
-    for hunk, side in sorted(sides, key=lambda pair: (pair[0].start, pair[0].end)):
-        if any(cluster) and not any(collide(hunk, other) for other in cluster[1 - side]):
+    sides = Side(), Side()
+    for hunk, side in sorted(order, key=lambda pair: (pair[0].start, pair[0].end)):
+        if any(cluster) and not rule.collides(hunk, sides[1 - side]):
             yield cluster
             cluster = ([], [])
+            sides = Side(), Side()
         cluster[side].append(hunk)
+        sides[side].add(hunk)
     if any(cluster):
         yield cluster
 
 
-def touch(first: LineChange, second: LineChange) -> bool:
-    """Return whether two changes share a line or are adjacent: a conflict in git, unless they are equal."""
-    return first.start <= second.end and second.start <= first.end
+def touching(
+    hunks: Iterable[LineChange], others: Sequence[LineChange]
+) -> Iterator[tuple[LineChange, Sequence[LineChange]]]:
+    """Yield each change with the `others` that share a line with it or are adjacent. Both rise."""
+    first = 0
+    for hunk in hunks:
+        while first < len(others) and others[first].end < hunk.start:
+            first += 1
+        last = first
+        while last < len(others) and others[last].start <= hunk.end:
+            last += 1
+        yield hunk, others[first:last]
 
 
 def is_same(first: LineChange, second: LineChange) -> bool:
@@ -205,48 +248,56 @@ def bounds(hunks: Sequence[LineChange]) -> tuple[int, int]:
     return min(hunk.start for hunk in hunks), max(hunk.end for hunk in hunks)
 
 
-def _overlap(lines: Lines, first: LineChange, second: LineChange) -> bool:
-    """Return whether two changes change the same line, or insert lines at the same point."""
-    if first.is_insertion and second.is_insertion:
-        return first.start == second.start
-    if first.start < second.end and second.start < first.end:
-        return True
-    before, after = (first, second) if first.end <= second.start else (second, first)
-    # Lines can be inserted after the last line only if it keeps its line end.
-    return after.start == len(lines) and bool(before.lines) and not before.lines[-1].endswith(b"\n")
+def _fitted_between(
+    hunks: Iterable[LineChange], lines: Lines, others: Sequence[LineChange]
+) -> Iterator[LineChange]:
+    """Move and split changes so that they collide with as few of the `others` as possible. All rise."""
+    starts = [other.start for other in others]
+    insertions = [other.start for other in others if other.is_insertion]
+    for hunk in hunks:
+        before = bisect_left(starts, hunk.start) - 1
+        moved = hunk
+        if hunk.is_insertion and before >= 0 and hunk.start < others[before].end:
+            moved = _moved_aside(hunk, lines, others[before])
+        yield from _line_by_line(moved, insertions)
 
 
-def _moved_aside(hunk: LineChange, lines: Lines, others: Iterable[LineChange]) -> LineChange:
+def _moved_aside(hunk: LineChange, lines: Lines, around: LineChange) -> LineChange:
     """Move an insertion out of lines that the other side changes, if it fits before or after them.
 
     Among repeated lines, one insertion has several equal places, and a diff picks the last.
     """
-    around = [other for other in others if other.start < hunk.start < other.end]
-    if not hunk.is_insertion or not around:
-        return hunk
-    moved = hunk
-    while around[0].start < moved.start and lines[moved.start - 1] == moved.lines[-1]:
-        moved = _moved(moved, -1, (moved.lines[-1], *moved.lines[:-1]))
-    if moved.start == around[0].start:
-        return moved
-    moved = hunk
-    while moved.start < around[0].end and lines[moved.start] == moved.lines[0]:
-        moved = _moved(moved, 1, (*moved.lines[1:], moved.lines[0]))
-    return moved if moved.start == around[0].end else hunk
+    new, count = hunk.lines, len(hunk.lines)
+    up, room = 0, hunk.start - around.start
+    while up < room and lines[hunk.start - 1 - up] == new[(count - 1 - up) % count]:
+        up += 1
+    if up == room:
+        return _moved(hunk, -up)
+    down, room = 0, around.end - hunk.start
+    while down < room and lines[hunk.start + down] == new[down % count]:
+        down += 1
+    return _moved(hunk, down) if down == room else hunk
 
 
-def _moved(hunk: LineChange, by: int, lines: Lines) -> LineChange:
+def _moved(hunk: LineChange, by: int) -> LineChange:
+    """Move an insertion along equal lines; its own lines rotate."""
+    turn = by % len(hunk.lines)
     return replace(
-        hunk, start=hunk.start + by, end=hunk.end + by, first_line=hunk.first_line + by, lines=lines
+        hunk,
+        start=hunk.start + by,
+        end=hunk.end + by,
+        first_line=hunk.first_line + by,
+        lines=hunk.lines[turn:] + hunk.lines[:turn],
     )
 
 
-def _line_by_line(hunk: LineChange, others: Iterable[LineChange]) -> Iterator[LineChange]:
+def _line_by_line(hunk: LineChange, insertions: Sequence[int]) -> Iterator[LineChange]:
     """Split a change that keeps the number of lines into single lines, so that only equal lines collide.
 
-    A change into which the other side inserts lines stays whole.
+    A change into which the other side inserts lines stays whole. `insertions` are the places of these.
     """
-    is_amid = any(other.is_insertion and hunk.start < other.start < hunk.end for other in others)
+    following = bisect_right(insertions, hunk.start)
+    is_amid = following < len(insertions) and insertions[following] < hunk.end
     if is_amid or hunk.end - hunk.start != len(hunk.lines):
         yield hunk
         return

@@ -16,7 +16,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
-from editd.edits.line_changes import Collision, Winner, hunks_between, is_same, join, touch
+from editd.edits.line_changes import Collision, Winner, hunks_between, is_same, join, touching
 from editd.edits.replace import numbered
 from editd.errors import Conflict
 
@@ -210,8 +210,8 @@ def _regions(base: bytes, ours: bytes, theirs: bytes) -> tuple[Region, ...]:
     others = hunks_between(base, theirs)
     return tuple(
         Region(max(hunk.first_line, 1), max(hunk.first_line + len(hunk.lines) - 1, hunk.first_line, 1))
-        for hunk in hunks_between(base, ours)
-        if any(touch(hunk, other) and not is_same(hunk, other) for other in others)
+        for hunk, near in touching(hunks_between(base, ours), others)
+        if any(not is_same(hunk, other) for other in near)
     )
 
 

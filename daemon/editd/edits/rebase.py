@@ -23,6 +23,7 @@ from msgspec import Struct
 from editd.edits.diff import unified
 from editd.edits.line_changes import (
     LineChange,
+    TouchRule,
     apply_changes,
     bounds,
     changed_lines,
@@ -31,7 +32,7 @@ from editd.edits.line_changes import (
     is_same,
     lines_of,
     show,
-    touch,
+    touching,
 )
 from editd.edits.merge import merge_states
 from editd.edits.proposed_hunks import landed_base, line_changes, open_line_changes
@@ -271,13 +272,12 @@ def _placed(
     """Yield the state and place of each hunk among the changes that others made of the same base."""
     order = iter(hunk for hunk, _ in hunks)  # the clusters keep the order
     offset = added = 0
-    for mine, yours in clusters([change for _, change in hunks], others, touch):
+    for mine, yours in clusters([change for _, change in hunks], others, TouchRule()):
         is_there = bool(yours) and _results_are_equal(base, mine, yours)
-        for change in mine:
-            touching = [other for other in yours if touch(change, other)]
-            if touching:
-                is_done = is_there or any(is_same(change, other) for other in touching)
-                region = _region([change, *touching], touching)
+        for change, near in touching(mine, yours):
+            if near:
+                is_done = is_there or any(is_same(change, other) for other in near)
+                region = _region([change, *near], near)
                 yield FittedHunk(next(order), "there" if is_done else "conflict", region=region)
                 continue
             start = change.start + offset

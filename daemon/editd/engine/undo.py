@@ -269,7 +269,8 @@ class UndoPlanner(Struct):
             hunks = _reversed(self.past, target, touch)
             joined = join(made.content, ours.content, [hunks[number - 1] for number in numbers])
             if joined.content != ours.content:
-                fitting = [number for number in numbers if hunks[number - 1] not in joined.collided]
+                collided = set(joined.collided)
+                fitting = [number for number in numbers if hunks[number - 1] not in collided]
                 self.made[place.path] = ours.with_content(joined.content)
         self.targets[place.seq] = target.only_hunks(touch.path, fitting)
 

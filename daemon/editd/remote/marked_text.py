@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd.edits.line_changes import hunks_between, lines_of
+from msgspec.structs import replace
+
+from editd.edits.line_changes import changed_lines, hunks_between, lines_of
 from editd.edits.merge import Merged, merge
 
 if TYPE_CHECKING:
@@ -26,11 +28,12 @@ def marked(contents: Iterable[bytes]) -> MarkedText:
     before = next(versions)
     lines = list(lines_of(before))
     for after in versions:
-        for hunk in reversed(hunks_between(before, after)):
+        hunks = [replace(hunk, lines=(MARK,) * len(hunk.lines)) for hunk in hunks_between(before, after)]
+        for hunk in hunks:
             if not hunk.lines:  # its neighbours are marked for the deleted lines
                 lines[max(hunk.start - 1, 0) : hunk.start] = [MARK] * min(hunk.start, 1)
                 lines[hunk.end : hunk.end + 1] = [MARK] * len(lines[hunk.end : hunk.end + 1])
-            lines[hunk.start : hunk.end] = [MARK] * len(hunk.lines)
+        lines = list(changed_lines(tuple(lines), 0, len(lines), hunks))
         before = after
     return tuple(lines)
 
