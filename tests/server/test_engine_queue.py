@@ -77,7 +77,10 @@ def rounds(check: Callable[[EngineQueue, Counting], Any]) -> None:
 
     async def run() -> None:
         engine = Counting()
-        await check(EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None)), engine)
+        await check(
+            EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None), cast("Any", None)),
+            engine,
+        )
 
     asyncio.run(run())
 
@@ -103,7 +106,7 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
 ) -> None:
     async def check() -> None:
         engine = Faulty()
-        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None))
+        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None), cast("Any", None))
         requests = [Refusal(), Refusal()]
         for request in requests:
             submit(queue, request)
@@ -127,7 +130,9 @@ def test_what_no_client_notices_is_done_when_all_of_the_turn_are_answered() -> N
             order.append("reply")
 
     async def check() -> None:
-        queue = EngineQueue(cast("Engine", Cleaning()), cast("Any", None), cast("Any", None))
+        queue = EngineQueue(
+            cast("Engine", Cleaning()), cast("Any", None), cast("Any", None), cast("Any", None)
+        )
         for _ in range(2):
             submit(queue, Noting())
         await asyncio.sleep(0)
@@ -151,7 +156,7 @@ def test_the_time_that_hooks_take_is_no_part_of_a_requests_patience(monkeypatch:
         async def run_hooks(_job: object) -> Any:
             spent[0] += 2 * PATIENCE_SECONDS
 
-        queue = EngineQueue(cast("Engine", Delaying()), cast("Any", None), run_hooks)
+        queue = EngineQueue(cast("Engine", Delaying()), cast("Any", None), run_hooks, cast("Any", None))
         request = Refusal()
         submit(queue, request)
         while queue:  # noqa: ASYNC110  # the queue tells nobody that it is empty
@@ -310,7 +315,7 @@ def sliced(check: Callable[[EngineQueue, Slicing], Any], slices: int = 4) -> Sli
     engine = Slicing(slices)
 
     async def run() -> None:
-        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None))
+        queue = EngineQueue(cast("Engine", engine), cast("Any", None), cast("Any", None), cast("Any", None))
         await check(queue, engine)
         assert len(queue) == 0
 

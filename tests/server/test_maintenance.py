@@ -32,7 +32,7 @@ def test_files_are_synced_though_edits_come_without_a_pause(
     async def check() -> None:
         loop = asyncio.get_running_loop()
         with place.engine() as engine:
-            queue = EngineQueue(engine, cast("Any", None), cast("Any", None))
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None), cast("Any", None))
             maintenance = Maintenance(engine, queue, str(place.state))
             done(engine, apply(write("a", "1\n")))
             now = loop.time
@@ -55,7 +55,7 @@ def test_in_a_pause_all_files_of_the_next_edits_are_prepared_in_one_go(
 
     async def check() -> None:
         with place.engine() as engine:
-            queue = EngineQueue(engine, cast("Any", None), cast("Any", None))
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None), cast("Any", None))
             maintenance = Maintenance(engine, queue, str(place.state))
             assert engine.files.make_ahead() is not None
             await maintenance._look()

@@ -453,7 +453,7 @@ def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_a
     async def settle_while_it_scans(engine: Engine) -> WorkspacePath:
         searcher = RegexPool(1.0)
         hooker = HookRunner(str(harness.state), str(harness.root), FILE_BYTES_MAX)
-        queue = EngineQueue(engine, searcher.find, hooker.run)
+        queue = EngineQueue(engine, searcher.find, hooker.run, searcher.compare)
         scanner = Scanner(str(harness.root), str(harness.state))
         watcher = WorkspaceWatcher(str(harness.root), scanner, lambda _is_watched: False)
         watcher.begin()
@@ -505,7 +505,7 @@ def test_a_file_that_is_as_before_when_a_scan_begins_is_not_recorded_afterwards_
     async def scan_during_an_inspection(engine: Engine) -> None:
         searcher = RegexPool(1.0)
         hooker = HookRunner(str(harness.state), str(harness.root), FILE_BYTES_MAX)
-        queue = EngineQueue(engine, searcher.find, hooker.run)
+        queue = EngineQueue(engine, searcher.find, hooker.run, searcher.compare)
         scanner = Scanner(str(harness.root), str(harness.state))
         queue.inspecting = lock = ContestedLock()
         async with lock:  # as the watcher does

@@ -17,6 +17,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import DiffOption
 
+from editd.edits.comparison import limited
 from editd.edits.replace import no_match, note_applied_hunk
 from editd.errors import NoMatch
 
@@ -63,7 +64,12 @@ def line_counts(before: FileState | None, after: FileState | None) -> tuple[int,
     old, new = (state.content if state else b"" for state in (before, after))
     if old == new or b"\0" in old or b"\0" in new:
         return 0, 0
-    _, added, removed = pygit2.Patch.create_from(old, new).line_stats
+    return _counted(old, new)
+
+
+@limited(tuple[int, int])
+def _counted(before: bytes, after: bytes) -> tuple[int, int]:
+    _, added, removed = pygit2.Patch.create_from(before, after).line_stats
     return added, removed
 
 
@@ -127,8 +133,7 @@ def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool
         if with_binary:
             return _binary_patch(before, after)
         return f"Binary files {old.rstrip()} and {new.rstrip()} differ\n"
-    whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
-    hunks = whole[whole.index(b"\n@@ ") + 1 :]
+    hunks = _text_patch(before, after)
     try:
         text = hunks.decode()
     except UnicodeDecodeError:
@@ -138,6 +143,13 @@ def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool
     return f"--- {old}\n+++ {new}\n{text}"
 
 
+@limited(bytes)
+def _text_patch(before: bytes, after: bytes) -> bytes:
+    whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
+    return whole[whole.index(b"\n@@ ") + 1 :]
+
+
+@limited(str)
 def _binary_patch(before: bytes, after: bytes) -> str:
     flags = DiffOption.FORCE_BINARY | DiffOption.SHOW_BINARY
     whole: bytes = pygit2.Patch.create_from(before, after, flag=flags).data

@@ -15,6 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pygit2.enums import DiffOption
 
+from editd.edits.comparison import limited
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -74,6 +76,7 @@ def lines_of(content: bytes) -> Lines:
     return (*(line + b"\n" for line in ended), *([last] if last else ()))
 
 
+@limited(list[LineChange])
 def hunks_between(before: bytes, after: bytes) -> list[LineChange]:
     """Return the changes from one text to another, without context, in their order."""
     lines = lines_of(after)
@@ -148,9 +151,21 @@ def join(
     base: bytes, ours: bytes, theirs: bytes | Sequence[LineChange], winner: Winner = "ours"
 ) -> JoinedText:
     """Join the changes base→ours and base→theirs; `winner` wins each collision."""
+    if isinstance(theirs, bytes):
+        return _joined_texts(base, ours, theirs, winner)
+    return _joined(base, hunks_between(base, ours), theirs, winner)
+
+
+@limited(JoinedText)
+def _joined_texts(base: bytes, ours: bytes, theirs: bytes, winner: Winner) -> JoinedText:
+    return _joined(base, hunks_between(base, ours), hunks_between(base, theirs), winner)
+
+
+def _joined(
+    base: bytes, ours: Sequence[LineChange], their_hunks: Sequence[LineChange], winner: Winner
+) -> JoinedText:
     lines = lines_of(base)
-    their_hunks = hunks_between(base, theirs) if isinstance(theirs, bytes) else theirs
-    our_hunks = list(_fitted_between(hunks_between(base, ours), lines, their_hunks))
+    our_hunks = list(_fitted_between(ours, lines, their_hunks))
     joined: list[bytes] = []
     collisions: list[Collision] = []
     lost: list[LineChange] = []
@@ -339,40 +354,39 @@ def count_lines(content: bytes) -> int:
     return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
 
 
-def unchanged_lines(before: bytes, after: bytes, lines: Sequence[int]) -> dict[int, int]:
-    """Map each of `lines` of `after` (rising, from 0) that `before` has too to its number there.
+class UnchangedRun(Struct, frozen=True):
+    """Lines of a text that its previous version has too, from 0: the first one in both, and their number."""
+
+    start: int
+    origin: int
+    count: int
+
+
+def unchanged_runs(before: bytes, after: bytes) -> list[UnchangedRun]:
+    """Return the lines of `after` that `before` has too, in their order.
 
     Content with a NUL has no lines: all of it is new unless both contents are equal.
     """
     if before == after:
-        return {line: line for line in lines}
+        return [UnchangedRun(0, 0, count_lines(after))]
     if b"\0" in before or b"\0" in after:
-        return {}
-    unchanged: dict[int, int] = {}
-    changes = _changes(before, after)
-    change, off_by = next(changes, None), 0
-    for line in lines:
-        while change is not None and change.end <= line:
-            off_by = change.off_by
-            change = next(changes, None)
-        if change is None or line < change.start:
-            unchanged[line] = line + off_by
-    return unchanged
+        return []
+    return _unchanged_runs(before, after)
 
 
-class _Change(Struct, frozen=True):
-    """A run of new lines (half open, from 0), and the offset of the lines after it."""
-
-    start: int
-    end: int
-    off_by: int
-
-
-def _changes(before: bytes, after: bytes) -> Iterator[_Change]:
+@limited(list[UnchangedRun])
+def _unchanged_runs(before: bytes, after: bytes) -> list[UnchangedRun]:
+    runs: list[UnchangedRun] = []
+    start = origin = 0
     patch = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT, context_lines=0)
     for hunk in patch.hunks:
         # For a range without lines, git gives the line before it.
-        start = hunk.new_start - (1 if hunk.new_lines else 0)
-        old = hunk.old_start - (1 if hunk.old_lines else 0)
-        end = start + hunk.new_lines
-        yield _Change(start, end, old + hunk.old_lines - end)
+        end = hunk.new_start - (1 if hunk.new_lines else 0)
+        if end > start:
+            runs.append(UnchangedRun(start, origin, end - start))
+        start = end + hunk.new_lines
+        origin = hunk.old_start - (1 if hunk.old_lines else 0) + hunk.old_lines
+    total = count_lines(after)
+    if total > start:
+        runs.append(UnchangedRun(start, origin, total - start))
+    return runs

@@ -16,6 +16,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
+from editd.edits.comparison import limited
 from editd.edits.line_changes import Collision, Winner, hunks_between, is_same, join, touching
 from editd.edits.replace import numbered
 from editd.errors import Conflict
@@ -29,7 +30,7 @@ HUNKS_MAX = 10  # of one file in a `conflict`
 _HINT = "Read the file again, and make the edit for its current content."
 
 
-class Merged(Struct, frozen=True):
+class Merged(Struct, frozen=True, tag=True):
     """The result of a clean merge."""
 
     content: bytes
@@ -42,7 +43,7 @@ class Region(Struct, frozen=True):
     end_line: int
 
 
-class MergeConflict(Struct, frozen=True):
+class MergeConflict(Struct, frozen=True, tag=True):
     """The result of a merge that is not clean; without regions if a content has a NUL, so no lines.
 
     `collisions` are changes of the same lines; without them only adjacent lines were changed.
@@ -60,6 +61,11 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
         return Merged(theirs)
     if any(b"\0" in side for side in (base, ours, theirs)):
         return MergeConflict(())
+    return _merged_texts(base, ours, theirs)
+
+
+@limited(Merged | MergeConflict)
+def _merged_texts(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
     content = _merge_by_git(base, ours, theirs)
     if content is not None:
         return Merged(content)

@@ -36,7 +36,7 @@ from editd.edits.line_changes import (
 )
 from editd.edits.merge import merge_states
 from editd.edits.proposed_hunks import landed_base, line_changes, open_line_changes
-from editd.errors import Conflict, InvalidParams
+from editd.errors import Conflict, InvalidParams, Timeout, TooLarge
 from editd.values.content import Change
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _state_of_whole(
         return "fits" if now.mode == base.mode else "conflict"
     try:
         result = _whole_result(file, base, now)
-    except Conflict:
+    except (Conflict, Timeout, TooLarge):  # it cannot be compared
         return "conflict"
     return "there" if result == now else "fits"
 
@@ -262,7 +262,10 @@ def _fit_lines(file: ProposedFile, base: FileState | None, now: FileState | None
         return ()
     if now is None or now.is_symlink or b"\0" in now.content:
         return [FittedHunk(hunk, "conflict") for hunk, _ in hunks]
-    others = [] if base.version == now.version else hunks_between(base.content, now.content)
+    try:
+        others = [] if base.version == now.version else hunks_between(base.content, now.content)
+    except (Timeout, TooLarge):  # it cannot be compared, so a reviewer rejects it or gives the text
+        return [FittedHunk(hunk, "conflict") for hunk, _ in hunks]
     return _placed(hunks, others, lines_of(base.content))
 
 

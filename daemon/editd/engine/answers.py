@@ -15,7 +15,7 @@ from editd.edits.diff import unified
 from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
 from editd.engine.undo_conflicts import UndoConflict
-from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale
+from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge
 from editd.store.line_blame import LineBlame
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
@@ -266,7 +266,10 @@ def _diff(history: History, path: WorkspacePath, base: str | None, current: str 
         if version is not None and (content is None or len(content) > DIFF_BYTES_MAX):
             return None
         states.append(None if content is None else FileState(content))
-    return unified(path, states[0], states[1], path, with_binary=False)
+    try:
+        return unified(path, states[0], states[1], path, with_binary=False)
+    except (Timeout, TooLarge):
+        return None
 
 
 def folder_missing(root: str) -> Refused:

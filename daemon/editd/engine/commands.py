@@ -13,6 +13,7 @@ from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
 from editd.values.transaction import Authorship, Outcome
 
 if TYPE_CHECKING:
+    from editd.edits.comparison import Comparison
     from editd.edits.search import Match, Search
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
@@ -172,6 +173,12 @@ class NeedsRegex(Struct, frozen=True):
     search: Search
 
 
+class NeedsComparing(Struct, frozen=True):
+    """Planning needs this comparison. Send the request again with its result in the turn."""
+
+    comparison: Comparison
+
+
 class NeedsHooks(Struct, frozen=True):
     """Planning needs this hook job. Send the request again with the result in its `hooked`."""
 
@@ -185,7 +192,7 @@ class NeedsDelay(Struct, frozen=True):
     seconds: float
 
 
-Result = Outcome | Refused | NeedsDelay | NeedsRegex | NeedsHooks
+Result = Outcome | Refused | NeedsDelay | NeedsRegex | NeedsComparing | NeedsHooks
 
 
 # Work that a connection has begun and not ended: changesets, and the brackets of running commands.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
@@ -36,6 +37,7 @@ from editd.engine.commands import (
     Apply,
     Arrive,
     Land,
+    NeedsComparing,
     NeedsDelay,
     NeedsHooks,
     NeedsRegex,
@@ -282,7 +284,7 @@ class Engine(Recorder):
             results = self.carry_out([request])
             self.clean_up()
             if request.dry_run:
-                results = [_with_diffs(result, let_others_in) for result in results]
+                results = [_with_diffs_if_known(result, let_others_in) for result in results]
             return results
         finally:
             self._prepared = self._breathe = None
@@ -336,12 +338,17 @@ class Engine(Recorder):
 
     def _with_details(self, result: Result, session: str | None) -> Result:
         """Add the facts of the history to a refusal or to an outcome whose reader was not up to date."""
-        with contextlib.suppress(Refused):  # without details if the index or the history fails
-            if isinstance(result, Refused):
-                explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
-                self.suggest(result, session)
-            elif isinstance(result, Outcome):
-                result = with_changes_since(result, self.history, session)
+        try:
+            with contextlib.suppress(Refused):  # without details if the index or the history fails
+                if isinstance(result, Refused):
+                    explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
+                    self.suggest(result, session)
+                elif isinstance(result, Outcome):
+                    result = with_changes_since(result, self.history, session)
+        except (
+            NeedsComparison
+        ) as need:  # Only of a refusal: nothing was committed, so it can be planned again.
+            return NeedsComparing(need.comparison)
         refusal = result.reason if isinstance(result, NeedsDelay) else result
         if isinstance(refusal, Refused):
             refusal.forget_stack()
@@ -424,6 +431,10 @@ class Engine(Recorder):
             batch.roll_back(steps)
             batch.view.forget_strangers()
             return NeedsRegex(need.search)
+        except NeedsComparison as need:
+            batch.roll_back(steps)
+            batch.view.forget_strangers()
+            return NeedsComparing(need.comparison)
         except NeedsCommit:
             batch.view.forget_strangers()
             raise
@@ -878,6 +889,13 @@ class Engine(Recorder):
         self.files.check(outcome.changes)
         view.drafted.update((change.path, change.after) for change in outcome.changes)
         return outcome, view
+
+
+def _with_diffs_if_known(result: Result, breathe: Callable[[], None]) -> Result:
+    try:
+        return _with_diffs(result, breathe)
+    except NeedsComparison as need:
+        return NeedsComparing(need.comparison)
 
 
 def _with_diffs(result: Result, breathe: Callable[[], None]) -> Result:

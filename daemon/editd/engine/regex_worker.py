@@ -7,7 +7,8 @@
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
-(`server.plan_workers`). It also runs the searches for lines, which may be as slow.
+(`server.plan_workers`). It also runs the searches for lines, and comparisons of texts, which may be as slow:
+the answer to these is `{result}`, then `{done}`.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ import sys
 import warnings
 from array import array
 from bisect import bisect_left
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from editd.edits.approximate import approximate_matches, equal_windows
+from editd.edits.comparison import Comparison, encoded
 from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from editd.system.process import Frame
 
+Done = TypeVar("Done")
 
 # The refusals of a regular expression that is invalid, too slow, or matches too much.
 
@@ -367,18 +370,88 @@ def matches_of(answer: Frame) -> list[Match]:
     return [Match(start, end, tuple(groups), *rest) for start, end, groups, *rest in answer["matches"]]
 
 
+COMPARISON_SECONDS = 10.0
+COMPARISON_BYTES_MAX = 96 * 1024 * 1024
+"""Of the texts together: their lines and changes take several times as much of the process's memory."""
+RESULT_BYTES_MAX = 64 * 1024 * 1024
+
+
+def comparison_request(comparison: Comparison, seconds: float) -> Frame:
+    """Return the frame of a request to compare texts."""
+    return {"compare": comparison.name, "arguments": comparison.arguments, "seconds": seconds}
+
+
+def comparison_result(answer: Frame) -> bytes:
+    """Return the encoded result of a comparison. Raises its refusal, if it is one."""
+    if "refused" in answer:
+        raise _KINDS[answer["refused"]](answer["message"], hint=answer["hint"], data=answer["data"])
+    result: bytes = answer["result"]
+    return result
+
+
+def comparison_out_of_time(seconds: float) -> Timeout:
+    """Refuse a comparison that exceeded its time limit."""
+    return Timeout(
+        f"The comparison of two versions of a text was stopped after {seconds:g} s.",
+        hint="Nothing was changed. Read the file again, and make the edit for its current content.",
+        data={"seconds": seconds},
+    )
+
+
+def comparison_too_large(amount: str) -> TooLarge:
+    """Refuse a comparison that needs too much. `amount` is such as "more than 1 GiB of memory"."""
+    return TooLarge(
+        f"The comparison of two versions of a text takes {amount}.",
+        hint="Nothing was changed. Read the file again, and make the edit for its current content.",
+    )
+
+
+def _compared(request: Frame) -> bytes:
+    # Searches do not need libgit2. These modules register the comparisons.
+    import pygit2
+
+    import editd.edits.diff
+    import editd.edits.merge  # noqa: F401
+
+    try:
+        result = encoded(Comparison(request["compare"], tuple(request["arguments"])))
+    except (MemoryError, pygit2.GitError):  # libgit2 raises either if it gets no memory
+        raise comparison_too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
+    if len(result) > RESULT_BYTES_MAX:
+        raise comparison_too_large(f"more than {RESULT_BYTES_MAX >> 20} MiB for its result")
+    return result
+
+
+def _comparison_answers(request: Frame) -> Iterator[Frame]:
+    seconds = request["seconds"]
+    try:
+        result = _within(partial(_compared, request), seconds, comparison_out_of_time(seconds))
+    except Refused as refusal:
+        yield _refusal_frame(refusal)
+    else:
+        yield {"result": result}
+        yield {"matches": [], "done": True}
+
+
+def _refusal_frame(refusal: Refused) -> Frame:
+    return {
+        "refused": refusal.code,
+        "message": refusal.message,
+        "hint": refusal.hint,
+        "data": refusal.data,
+    }
+
+
 def answers(request: Frame) -> Iterator[Frame]:
     """Run one request within its time limit. Yield the frames of the answer."""
+    if "compare" in request:
+        yield from _comparison_answers(request)
+        return
     try:
         seconds = request.pop("seconds")
         matches = _limited(Search(**request), seconds)
     except Refused as refusal:
-        yield {
-            "refused": refusal.code,
-            "message": refusal.message,
-            "hint": refusal.hint,
-            "data": refusal.data,
-        }
+        yield _refusal_frame(refusal)
         return
     for start in range(0, len(matches), PART):
         yield {"matches": [_row(match) for match in matches[start : start + PART]]}
@@ -435,14 +508,19 @@ class _OutOfTime(BaseException):
 
 
 def _limited(wanted: Search, seconds: float) -> tuple[Match, ...]:
+    return _within(partial(search, wanted, seconds), seconds, out_of_time(wanted, seconds))
+
+
+def _within(work: Callable[[], Done], seconds: float, late: Timeout) -> Done:
+    """Do some work within its time limit. Raises `late` after that."""
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
-            return search(wanted, seconds)
+            return work()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _OutOfTime:
-        raise out_of_time(wanted, seconds) from None
+        raise late from None
 
 
 def _ring(_signal: int, _frame: Any) -> None:

@@ -12,7 +12,7 @@ from editd.edits.diff import line_counts, unified
 from editd.edits.line_changes import lines_of
 from editd.edits.rebase import hunk_texts
 from editd.engine.commands import Land, ReviewedText
-from editd.errors import InvalidParams
+from editd.errors import InvalidParams, Timeout, TooLarge
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
@@ -108,11 +108,20 @@ def summary(view: View) -> ProposalSummary:
     counts = Counter[str](one.state for fitted in view.files for one in fitted.hunks)
     added = deleted = 0
     for fitted in view.files:
-        more, fewer = line_counts(fitted.now, fitted.after)
+        more, fewer = _line_counts(fitted)
         added += more
         deleted += fewer
     paths = tuple(fitted.file.path for fitted in view.files)
     return ProposalSummary(view.token, int(view.head), dict(counts), added, deleted, paths)
+
+
+def _line_counts(fitted: FittedFile) -> tuple[int, int]:
+    """Return the lines that a file gains and loses; those of its hunks if the texts cannot be compared."""
+    try:
+        return line_counts(fitted.now, fitted.after)
+    except (Timeout, TooLarge):
+        changes = [one.change for one in fitted.hunks if one.change is not None]
+        return sum(len(one.lines) for one in changes), sum(one.end - one.start for one in changes)
 
 
 def entry(proposal: Proposal, shown: ProposalSummary, notes: ProposalNotes) -> messages.ProposalEntry:

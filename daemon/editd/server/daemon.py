@@ -24,12 +24,14 @@ from msgspec.structs import asdict
 
 import editd
 from editd.config.paths import review_socket_path
+from editd.edits.comparison import TURN, ComparisonTurn
 from editd.engine.access import RealClock
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.permissions import verify_table
 from editd.engine.queries import Queries
+from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.check_runner import CheckRunner
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
@@ -130,6 +132,7 @@ class Daemon:
         self._idle_seconds = idle_seconds
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
+        self._comparer: RegexPool  # the process for comparisons of texts
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # that of reviewers, if they have their own
@@ -189,7 +192,9 @@ class Daemon:
         self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
         self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
+        TURN.set(ComparisonTurn())  # for all that is started below: no client's comparison blocks the loop
         searcher = RegexPool(self._config.regex_seconds)
+        self._comparer = RegexPool(COMPARISON_SECONDS)
         self._configuration.take(lambda config: self._configure(config, searcher))
         watching = self._watching = WorkspaceWatcher(self._places.root, scanner, self._shortfalls.is_deaf)
         watching.begin()
@@ -251,7 +256,7 @@ class Daemon:
     ) -> None:
         """Take each of the last steps, even if others fail. Raises the first failure."""
 
-        steps = [self._watching.close, scanner.close, searcher.close]
+        steps = [self._watching.close, scanner.close, searcher.close, self._comparer.close]
         if services is not None:
             steps += [
                 services.hooker.close,
@@ -342,7 +347,7 @@ class Daemon:
     def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
         state, root = self._places.state, self._places.root
         hooker = HookRunner(state, root, self._config.file_bytes_max)
-        queue = EngineQueue(engine, searcher.find, hooker.run, self._activity)
+        queue = EngineQueue(engine, searcher.find, hooker.run, self._comparer.compare, self._activity)
         background = Maintenance(engine, queue, state)
         subscriptions = Subscriptions(engine.history, queue)
         guard = open_guard(state, engine)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
+from editd.edits.comparison import TURN_COST_MAX, NeedsComparison
 from editd.engine.access import policy_of
 from editd.engine.hooks import hooks_of
 from editd.engine.review_checks import review_checks_of
@@ -140,7 +141,12 @@ class Dispatch:
             raise Refused("The connection is closed.")
         self._services.gate.check(params, caller)
         self._services.sessions.admit(params, caller)
-        return METHODS[type(params)](self._services, params, caller)
+        queue, method = self._services.queue, METHODS[type(params)]
+        queue.comparing.results, queue.comparing.left = {}, TURN_COST_MAX
+        try:
+            return method(self._services, params, caller)
+        except NeedsComparison as need:
+            return queue.again(partial(method, self._services, params, caller), need)
 
     def refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
         """Note the refusal of a request."""

@@ -17,23 +17,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
+import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from editd.engine.commands import Apply, Land, NeedsDelay, NeedsHooks, NeedsRegex, Result, Write
+from editd.edits.comparison import TURN, TURN_COST_MAX, ComparisonTurn, NeedsComparison
+from editd.engine.commands import (
+    Apply,
+    Land,
+    NeedsComparing,
+    NeedsDelay,
+    NeedsHooks,
+    NeedsRegex,
+    Result,
+    Write,
+)
 from editd.errors import Broken, Overloaded, Refused, ShuttingDown
 from editd.server.connection import PendingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+    from editd.edits.comparison import Comparison
     from editd.edits.search import Match, Search
     from editd.engine.engine import Engine
     from editd.engine.hooks import HookJob, HookResult
@@ -45,6 +58,7 @@ log = logging.getLogger(__name__)
 TURN_REQUESTS_MAX = 256  # more wait for the next turn, so that queries are answered in between
 HEAVY_BYTES = 512 * 1024  # of content in a turn: above this, it would block other clients for over 10 ms
 SEARCHES_MAX = 10_000  # for one request; a file that keeps changing would need searches without end
+COMPARISONS_MAX = 10_000  # likewise
 HOOKINGS_MAX = 20  # of one request; files that keep changing would need the hooks again each time
 PATIENCE_SECONDS = 2.0  # for a file that another program has open for writing, or for packing to catch up
 
@@ -54,6 +68,10 @@ REST_SECONDS_MAX = 1.0  # between two looks whether the loop has ended, while a 
 SLICE_SECONDS = 0.02  # of the engine's time in one go; then others are served
 
 Done = TypeVar("Done")
+Compared = dict["Comparison", Any]
+
+
+Need = NeedsRegex | NeedsHooks | NeedsComparing
 
 
 class QueuedRequest(PendingAnswer):
@@ -62,6 +80,7 @@ class QueuedRequest(PendingAnswer):
     until: float  # the loop's time
     hookings: int = 0  # how often its hooks have run
     done: asyncio.Future[Outcome] | None = None  # gets the result in place of the client
+    compared: Compared | None = None  # the results of comparisons that it has needed
 
 
 class EngineQueue:
@@ -75,9 +94,10 @@ class EngineQueue:
         engine: Engine,
         search: Callable[[Search], Awaitable[tuple[Match, ...] | Refused]],
         run_hooks: Callable[[HookJob], Awaitable[HookResult | Refused]],
+        compare: Callable[[Comparison], Awaitable[Any]],
         activity: Activity | None = None,
     ) -> None:
-        """`search` and `run_hooks` do the work that a request needs from other processes.
+        """`search`, `run_hooks` and `compare` do the work that a request needs from other processes.
 
         Calls `activity.note` after each turn, and after each work in a thread.
         """
@@ -88,6 +108,9 @@ class EngineQueue:
         self._engine = engine
         self._search = search
         self._run_hooks = run_hooks
+        self._compare = compare
+        self.comparing = TURN.get() or ComparisonTurn()  # of the loop's thread
+        TURN.set(self.comparing)
         self._aside: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[QueuedRequest] = deque()
@@ -142,13 +165,49 @@ class EngineQueue:
 
         All of one step is in one `work`: afterwards the engine may be busy again.
         """
+        return await self._with_comparisons(lambda compared: self._run(work, compared))
+
+    async def again(self, work: Callable[[], Done], need: NeedsComparison) -> Done:
+        """Do work again that has raised `need`, after the comparison. Otherwise as `run`."""
+        compared = {need.comparison: await self._compare(need.comparison)}
+        return await self._with_comparisons(lambda compared: self._run(work, compared), compared)
+
+    def now_or_again(self, work: Callable[[], Done]) -> Done | Coroutine[Any, Any, Done]:
+        """Do short work with the engine at once, which is free, or begin it and finish it as `again`."""
+        self.comparing.begin()
+        try:
+            return work()
+        except NeedsComparison as need:
+            return self.again(work, need)
+
+    async def _with_comparisons(
+        self, attempt: Callable[[Compared], Awaitable[Done]], compared: Compared | None = None
+    ) -> Done:
+        """Do work until it needs no more comparison that another process must compute."""
+        compared = {} if compared is None else compared
+        try:
+            while True:
+                try:
+                    return await attempt(compared)
+                except NeedsComparison as need:
+                    comparison = need.comparison
+                if len(compared) > COMPARISONS_MAX:
+                    raise _too_much_comparing()
+                compared[comparison] = await self._compare(comparison)
+        finally:
+            if self.comparing.results is compared:
+                self.comparing.begin()  # large texts are not kept
+
+    async def _run(self, work: Callable[[], Done], compared: Compared) -> Done:
         if not self._is_away:
+            self.comparing.begin(compared)
             return work()
         done: asyncio.Future[Done] = self._loop.create_future()
 
         def settle() -> None:
             if done.cancelled():
                 return
+            self.comparing.begin(compared)
             try:
                 done.set_result(work())
             except Exception as error:  # noqa: BLE001  # the caller's
@@ -180,7 +239,11 @@ class EngineQueue:
 
         A cancelled caller stops waiting; the engine stays busy until the thread has finished.
         """
-        return await asyncio.shield(await self.run(lambda: self._send_away(work)))
+        return await self._with_comparisons(lambda compared: self._run_in_thread(work, compared))
+
+    async def _run_in_thread(self, work: Callable[[], Done], compared: Compared) -> Done:
+        future = await self._run(lambda: self._send_away(work, compared), compared)
+        return await asyncio.shield(future)
 
     def _enqueue(self, waiting: QueuedRequest) -> None:
         self._waiting.append(waiting)
@@ -202,15 +265,20 @@ class EngineQueue:
         requests = [waiting.request for waiting in taken]
         if not taken:
             return
+        compared: Compared = {}
+        for waiting in taken:
+            if waiting.compared is not None:
+                compared |= waiting.compared
         if weight < HEAVY_BYTES:
-            self._answer(taken, self._carried_out(requests))
+            self.comparing.results, self.comparing.left = compared, TURN_COST_MAX
+            self._answer(taken, self._carried_out(requests), compared)
         elif not is_large:
-            future = self._send_away(lambda: self._carried_out(requests))
-            future.add_done_callback(lambda done: self._answer(taken, done.result()))
+            future = self._send_away(lambda: self._carried_out(requests), compared)
+            future.add_done_callback(lambda done: self._answer_after(taken, done.result(), compared))
         else:
             self._is_sliced = True
-            future = self._send_away(lambda: self._carried_out_in_slices(requests[0]))
-            future.add_done_callback(lambda done: self._answer_large(taken, done.result()))
+            future = self._send_away(lambda: self._carried_out_in_slices(requests[0]), compared)
+            future.add_done_callback(lambda done: self._answer_large(taken, done.result(), compared))
 
     def _take(self) -> tuple[list[QueuedRequest], int, bool]:
         """Take the requests of the next turn; return them with their weight, and whether it is a large one.
@@ -232,13 +300,18 @@ class EngineQueue:
                 return taken, total, True
         return taken, total, False
 
-    def _answer_large(self, taken: list[QueuedRequest], results: list[Result]) -> None:
+    def _answer_large(self, taken: list[QueuedRequest], results: list[Result], compared: Compared) -> None:
         self._is_sliced = False
         while self._held:
             held = self._held.popleft()
             held.until = self._loop.time() + PATIENCE_SECONDS
             self._waiting.append(held)
-        self._answer(taken, results)
+        self._answer_after(taken, results, compared)
+
+    def _answer_after(self, taken: list[QueuedRequest], results: list[Result], compared: Compared) -> None:
+        """Answer requests that the engine's thread has carried out."""
+        self.comparing.begin(compared)
+        self._answer(taken, results, compared)
 
     def _carried_out_in_slices(self, request: Write) -> list[Result]:
         """Carry out a large request in the engine's thread, and let others in after each slice of it."""
@@ -303,13 +376,27 @@ class EngineQueue:
                 waiting.call.refuse(result)
             else:
                 waiting.call.reply(waiting.render(result))
+        except NeedsComparison as need:
+            assert not isinstance(result, Refused)
+            self._start(self._tell_compared(waiting, result, need))
         except Exception:  # our bug, which must not keep the others from their answers
             log.exception("a request could not be answered")
             waiting.call.fail()
 
-    def _answer(self, taken: list[QueuedRequest], results: list[Result]) -> None:
+    async def _tell_compared(self, waiting: QueuedRequest, outcome: Outcome, need: NeedsComparison) -> None:
+        """Answer with an outcome whose diff another process computes."""
+        try:
+            waiting.call.reply(await self.again(partial(waiting.render, outcome), need))
+        except Refused as refusal:
+            waiting.call.refuse(refusal)
+        except Exception:  # our bug
+            log.exception("a request could not be answered")
+            waiting.call.fail()
+
+    def _answer(self, taken: list[QueuedRequest], results: list[Result], compared: Compared) -> None:
         for waiting, result in zip(taken, results, strict=True):
-            if isinstance(result, NeedsRegex | NeedsHooks):
+            if isinstance(result, NeedsRegex | NeedsHooks | NeedsComparing):
+                waiting.compared = compared or None
                 self._put_aside(waiting, result)
             elif not isinstance(result, NeedsDelay):
                 self._tell(waiting, result)
@@ -322,13 +409,16 @@ class EngineQueue:
         self._call()
         self.activity.note()
 
-    def _put_aside(self, waiting: QueuedRequest, need: NeedsRegex | NeedsHooks) -> None:
+    def _put_aside(self, waiting: QueuedRequest, need: Need) -> None:
         self._postponed += 1
-        task = self._loop.create_task(self._fulfil(waiting, need))
+        self._start(self._fulfil(waiting, need))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
 
-    async def _fulfil(self, waiting: QueuedRequest, need: NeedsRegex | NeedsHooks) -> None:
+    async def _fulfil(self, waiting: QueuedRequest, need: Need) -> None:
         """Get what a request needs, then queue it again with that; others go on meanwhile."""
         request = waiting.request
         try:
@@ -338,6 +428,12 @@ class EngineQueue:
                     raise _too_many(request)
                 found = await self._search(need.search)
                 waiting.request = replace(request, found={**request.found, need.search: found})
+            elif isinstance(need, NeedsComparing):
+                known = waiting.compared or {}
+                if len(known) > COMPARISONS_MAX:
+                    raise _too_much_comparing()
+                waiting.compared = known | {need.comparison: await self._compare(need.comparison)}
+                waiting.until = self._loop.time() + PATIENCE_SECONDS
             else:
                 waiting.hookings += 1
                 if waiting.hookings > HOOKINGS_MAX:
@@ -350,7 +446,7 @@ class EngineQueue:
             self._tell(waiting, refusal)
         except Exception:  # our bug
             self._postponed -= 1
-            log.exception("the search or the hooks of a request failed")
+            log.exception("the search, the comparison or the hooks of a request failed")
             if waiting.done is None:
                 waiting.call.fail()
             else:
@@ -362,10 +458,13 @@ class EngineQueue:
         self._postponed -= 1
         self._enqueue(waiting)
 
-    def _send_away(self, work: Callable[[], Done]) -> asyncio.Future[Done]:
+    def _send_away(self, work: Callable[[], Done], compared: Compared | None = None) -> asyncio.Future[Done]:
         assert not self._is_away, "the engine is entered by one at a time"
         self._is_away = True
-        future = self._loop.run_in_executor(self._thread, work)
+        context = contextvars.copy_context()
+        # In the thread, others are served between two comparisons, so that only each of them has a limit.
+        context.run(TURN.set, ComparisonTurn({} if compared is None else compared, sys.maxsize))
+        future = self._loop.run_in_executor(self._thread, context.run, work)
         future.add_done_callback(self._come_back)
         return future
 
@@ -402,6 +501,14 @@ def _too_many(request: Apply) -> Refused:
         f"This request needs more than {SEARCHES_MAX} searches with regular expressions.",
         hint="Send fewer edits at once, or wait until no other program writes to these files.",
         data={"searches": len(request.found)},
+    )
+
+
+def _too_much_comparing() -> Refused:
+    return Overloaded(
+        f"This request needs more than {COMPARISONS_MAX} comparisons of texts.",
+        hint="Ask for fewer files at once.",
+        data={"comparisons": COMPARISONS_MAX},
     )
 
 

@@ -1,4 +1,4 @@
-"""The processes that do the work that a plan needs: hooks, and regular expressions.
+"""The processes that do the work that a plan needs: hooks, regular expressions, and comparisons of texts.
 
 Hooks run in a process for each trial, a few at once. Other clients are served meanwhile. `status` shows the
 last failure of each hook.
@@ -17,9 +17,23 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
+from editd.edits.comparison import decoded
 from editd.engine.hook_worker import TRIAL_SECONDS
 from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
-from editd.engine.regex_worker import SECONDS, matches_of, out_of_time, request_of, too_large
+from editd.engine.regex_worker import (
+    COMPARISON_BYTES_MAX,
+    SECONDS,
+    comparison_out_of_time,
+    comparison_request,
+    comparison_result,
+    comparison_too_large,
+    matches_of,
+    out_of_time,
+    request_of,
+    too_large,
+)
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown, Timeout
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.store.transaction_record import rfc3339
@@ -28,6 +42,7 @@ from editd.system.process import KILL_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from editd.edits.comparison import Comparison
     from editd.edits.search import Match, Search
     from editd.system.process import Frame
 
@@ -193,19 +208,80 @@ def _hooks_died() -> Refused:
     return Refused("The process that runs the hooks died.", hint="Nothing was changed. See the daemon's log.")
 
 
-# The warm process that runs regular expressions, one at a time, each within its time limit.
+# The warm process that runs regular expressions or comparisons, one at a time, each within its time limit.
 #
-# Searches wait in a queue, and the limit runs from when a search is sent. As a rule the process stops a
-# search by itself (`engine.regex_worker`). If it does not, it is killed, the caller is answered at once, and
-# another is started meanwhile. None of this holds up the event loop.
+# Jobs wait in a queue, and the limit runs from when a job is sent. As a rule the process stops a job by
+# itself (`engine.regex_worker`). If it does not, as in libgit2, it is killed, the caller is answered at once,
+# and another is started meanwhile. None of this holds up the event loop.
 
 GRACE_SECONDS = 0.05  # within which the process reports that it has stopped by itself
 START_SECONDS = 30.0  # it takes a tenth of a second, but many on a machine that is out of memory
 REGEX_CLOSE_SECONDS = 1.0
 
 
+class _SearchJob(Struct):
+    """A search, and the matches so far."""
+
+    search: Search
+    seconds: float
+    matches: list[Match] = field(default_factory=list)
+
+    def request(self) -> Frame:
+        self.matches = []  # of a process that has died
+        return request_of(self.search, self.seconds)
+
+    def take(self, answer: Frame) -> None:
+        """Take one frame of the answer. Raises the process's refusal."""
+        self.matches += matches_of(answer)
+
+    @property
+    def result(self) -> tuple[Match, ...]:
+        return tuple(self.matches)
+
+    def late(self) -> Refused:
+        return out_of_time(self.search, self.seconds)
+
+    def unsendable(self, error: ValueError) -> Refused:
+        return too_large(f"a message that cannot be sent: {error}")
+
+    def died(self) -> Refused:
+        return InvalidRegex(
+            "The process for regular expressions died on this one.",
+            hint="Nothing was changed. Make the expression simpler, or replace plain text.",
+            data={"position": None, "pattern": self.search.pattern[:500]},
+        )
+
+
+class _ComparisonJob(Struct):
+    """A comparison, and its result."""
+
+    comparison: Comparison
+    seconds: float
+    result: Any = None
+
+    def request(self) -> Frame:
+        return comparison_request(self.comparison, self.seconds)
+
+    def take(self, answer: Frame) -> None:
+        """Take one frame of the answer. Raises the process's refusal."""
+        if "done" not in answer:
+            self.result = decoded(self.comparison, comparison_result(answer))
+
+    def late(self) -> Refused:
+        return comparison_out_of_time(self.seconds)
+
+    def unsendable(self, error: ValueError) -> Refused:
+        return comparison_too_large(f"a message that cannot be sent: {error}")
+
+    def died(self) -> Refused:
+        return comparison_too_large("more memory than its process may have")
+
+
+_Job = _SearchJob | _ComparisonJob
+
+
 class RegexPool:
-    """The searches of any number of callers, in a process that the first of them starts."""
+    """The jobs of any number of callers, in a process that the first of them starts."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
@@ -216,51 +292,64 @@ class RegexPool:
 
     async def find(self, search: Search) -> tuple[Match, ...] | Refused:
         """Return the matches, or a refusal: InvalidRegex, Timeout, TooLarge, Overloaded …"""
+        job = _SearchJob(search, self.seconds)
+        return await self._in_line(job) or job.result
+
+    async def compare(self, comparison: Comparison) -> Any:
+        """Return the result of a comparison, or a refusal: Timeout, TooLarge, Overloaded …"""
+        if comparison.bytes > COMPARISON_BYTES_MAX:
+            return comparison_too_large(f"more than {COMPARISON_BYTES_MAX >> 20} MiB of text")
+        job = _ComparisonJob(comparison, self.seconds)
+        refusal = await self._in_line(job)
+        return job.result if refusal is None else refusal
+
+    async def _in_line(self, job: _Job) -> Refused | None:
+        """Carry out a job in its turn. Return its refusal, or None if it has a result."""
         async with self._line:
             self._idle.stop()
             try:
-                return await self._found(search)
+                return await self._done(job)
             finally:
                 if not self._closing:
                     self._idle.restart()
 
-    async def _found(self, search: Search) -> tuple[Match, ...] | Refused:
+    async def _done(self, job: _Job) -> Refused | None:
         if self._closing:
             return ShuttingDown("The daemon is shutting down.", hint="Nothing was changed.")
         try:
-            return await self._answered(search)
-        except _Died as died:
+            return await self._answered(job)
+        except _Died:
             if self._closing:
-                return died
-            log.warning("retrying a search: the process may have been dead before it")
+                return job.died()
+            log.warning("retrying a job: the process may have been dead before it")
         try:
-            return await self._answered(search)
-        except _Died as died:
-            return died
+            return await self._answered(job)
+        except _Died:
+            return job.died()
 
-    async def _answered(self, search: Search) -> tuple[Match, ...] | Refused:
-        """Run the search in a warm process; raises _Died."""
+    async def _answered(self, job: _Job) -> Refused | None:
+        """Run the job in a warm process; raises _Died."""
         process = await self._warm()
         if process is None:
             return Overloaded(
-                "The process for regular expressions does not start.",
+                "The process for regular expressions and comparisons does not start.",
                 hint="Retry. See the daemon's log for the reason.",
             )
         try:
-            return await self._answer(process, search)
+            return await self._answer(process, job)
         finally:
             if (process.is_busy or process.is_dead) and not self._closing:
-                process.kill()  # Its late answer would be taken for that of another search.
+                process.kill()  # Its late answer would be taken for that of another job.
                 self._launch = asyncio.create_task(_launched())
 
     async def close(self) -> None:
-        """End the process, with any search in it."""
+        """End the process, with any job in it."""
         self._closing = True
         self._idle.stop()
         await self._end_process()
 
     async def _end_idle(self) -> None:
-        async with self._line:  # no search is under way
+        async with self._line:  # no job is under way
             await self._end_process()
 
     async def _end_process(self) -> None:
@@ -280,20 +369,19 @@ class RegexPool:
             self._launch = asyncio.create_task(_launched())
         return self._launch
 
-    async def _answer(self, process: _RegexProcess, search: Search) -> tuple[Match, ...] | Refused:
+    async def _answer(self, process: _RegexProcess, job: _Job) -> Refused | None:
         try:
-            async with asyncio.timeout(self.seconds + GRACE_SECONDS):
-                return await process.find(search, self.seconds)
+            async with asyncio.timeout(job.seconds + GRACE_SECONDS):
+                await process.run(job)
         except TimeoutError:
-            return out_of_time(search, self.seconds)
-        except _Died:
-            raise
+            return job.late()
         except Refused as refusal:
             return refusal
+        return None
 
 
-class _Died(InvalidRegex):
-    """The process ended in the middle of a search."""
+class _Died(Exception):
+    """The process ended in the middle of a job, or before it was warm."""
 
 
 async def _launched() -> _RegexProcess | None:
@@ -301,7 +389,7 @@ async def _launched() -> _RegexProcess | None:
     try:
         async with asyncio.timeout(START_SECONDS):
             await process.start()
-    except (OSError, Refused) as error:  # TimeoutError is an OSError
+    except (OSError, _Died) as error:  # TimeoutError is an OSError
         log.error("the process for regular expressions does not start: %r", error)
         process.kill()
         return None
@@ -316,35 +404,34 @@ class _RegexProcess:
             [*PYTHON, "editd.engine.regex_worker"], on_frame=self._heard, on_death=self._died
         )  # fmt: skip
         self._warm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._answer: asyncio.Future[tuple[Match, ...]] | None = None
-        self._matches: list[Match] = []
-        self._pattern = ""
-        self.is_busy = False  # a search was sent, and has no final answer yet
+        self._answer: asyncio.Future[None] | None = None
+        self._job: _Job | None = None
+        self.is_busy = False  # a job was sent, and has no final answer yet
         self.is_dead = False
 
     async def start(self) -> None:
-        """Return when it is warm. Raises OSError, or Refused if it dies before."""
+        """Return when it is warm. Raises OSError, or _Died if it dies before."""
         await self._child.start()
         await self._warm
 
-    async def find(self, search: Search, seconds: float) -> tuple[Match, ...]:
-        """Return the matches. Raises the process's refusal, or InvalidRegex if it dies."""
+    async def run(self, job: _Job) -> None:
+        """Have a job done, which gets the result. Raises the process's refusal, or _Died."""
         try:
-            self._child.send(request_of(search, seconds))
+            self._child.send(job.request())
         except ValueError as error:  # UnicodeEncodeError is one
-            raise too_large(f"a message that cannot be sent: {error}") from None
+            raise job.unsendable(error) from None
         self.is_busy = True
-        self._pattern, self._matches = search.pattern, []
+        self._job = job
         self._answer = asyncio.get_running_loop().create_future()
         if self.is_dead:
             self._fail()
-        return await self._answer
+        await self._answer
 
     def kill(self) -> None:
         self._child.kill()
 
     async def close(self) -> None:
-        """End it, at once if it is in a search."""
+        """End it, at once if it is in a job."""
         self.is_dead = True
         if self.is_busy:
             self._fail()
@@ -356,22 +443,24 @@ class _RegexProcess:
             if not self._warm.done():
                 self._warm.set_result(None)
             return
+        if self._job is None:
+            return
         try:
-            self._matches += matches_of(frame)
+            self._job.take(frame)
         except Refused as refusal:
             self._settle(refusal)
         else:
             if "done" in frame:
                 self._settle(None)
 
-    def _settle(self, refusal: Refused | None) -> None:
+    def _settle(self, failure: Exception | None) -> None:
         self.is_busy = False
         if self._answer is None or self._answer.done():
             return
-        if refusal is None:
-            self._answer.set_result(tuple(self._matches))
+        if failure is None:
+            self._answer.set_result(None)
         else:
-            self._answer.set_exception(refusal)
+            self._answer.set_exception(failure)
 
     def _died(self, status: int) -> None:
         self.is_dead = True
@@ -380,11 +469,6 @@ class _RegexProcess:
         self._fail()
 
     def _fail(self) -> None:
-        died = _Died(
-            "The process for regular expressions died on this one.",
-            hint="Nothing was changed. Make the expression simpler, or replace plain text.",
-            data={"position": None, "pattern": self._pattern[:500]},
-        )
         if not self._warm.done():
-            self._warm.set_exception(died)
-        self._settle(died)
+            self._warm.set_exception(_Died())
+        self._settle(_Died())

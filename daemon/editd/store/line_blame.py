@@ -7,20 +7,23 @@ An undo brings back lines that are older than itself. They are searched in the f
 that the undo takes back, so that they keep their author. If a file returns to an earlier version (by a
 checkout there and back, `git stash pop` or a restore), its lines keep the authors of that version.
 
-A file may have many versions, so `run_for` works for a limited time and can be called again.
+A file may have many versions, so `run_for` works for a limited time and can be called again. Lines are kept
+as runs, because a large file has many lines and few changes.
 """
 
 from __future__ import annotations
 
 import heapq
 import time
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Protocol
 
-from editd.edits.line_changes import count_lines, unchanged_lines
+from editd.edits.comparison import NeedsComparison
+from editd.edits.line_changes import UnchangedRun, count_lines, unchanged_runs
 from editd.errors import HistoryDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from editd.store.git_repository import HistoryStart
     from editd.store.index import Index
@@ -31,7 +34,7 @@ TAKEN_BACK_MAX = 50  # transactions of one undo that are searched; the undo gets
 TAKING_BACK = ("undo", "redo", "rollback")
 CONTENTS_MAX = 8  # cached versions: the current one and its predecessors
 
-Lines = dict[int, int]  # line number in the file now → line number in the older version
+Lines = list[UnchangedRun]  # `start` is a line of the file now, `origin` that of the older version
 
 
 class LineHistory(Protocol):
@@ -51,6 +54,27 @@ class LineHistory(Protocol):
     def content(self, version: Version) -> bytes | None: ...
 
 
+def divided(lines: Lines, unchanged: Sequence[UnchangedRun]) -> tuple[Lines, Lines]:
+    """Divide lines of a version into those in `unchanged` runs, with their origins, and the others."""
+    kept: Lines = []
+    others: Lines = []
+    ends = [run.start + run.count for run in unchanged]
+    for line in lines:
+        at, end, ahead = line.origin, line.origin + line.count, line.start - line.origin
+        index = bisect_right(ends, at)
+        while at < end:
+            run = unchanged[index] if index < len(unchanged) else None
+            start = end if run is None else min(max(run.start, at), end)
+            if start > at:
+                others.append(UnchangedRun(at + ahead, at, start - at))
+            if run is None or start == end:
+                break
+            stop = min(run.start + run.count, end)
+            kept.append(UnchangedRun(start + ahead, run.origin + start - run.start, stop - start))
+            at, index = stop, index + 1
+    return kept, others
+
+
 class LineBlame:
     """A search for the transaction of each line, in steps. `seqs` has the result so far."""
 
@@ -67,15 +91,24 @@ class LineBlame:
         self.seqs = [history.floor.seq] * lines  # of each line; an untouched line is the baseline's
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
-        self._suspect(path, int(history.head), {line: line for line in (wanted or range(lines))})
+        searched = wanted or range(lines)
+        self._suspect(path, int(history.head), [UnchangedRun(searched.start, searched.start, len(searched))])
 
     def run_for(self, seconds: float) -> bool:
-        """Continue the search for about `seconds`. Return whether it is complete."""
+        """Continue the search for about `seconds`. Return whether it is complete.
+
+        Raises NeedsComparison, and can then be called again with its result.
+        """
         until = time.monotonic() + seconds
         while self._order:
             negative, path = heapq.heappop(self._order)
-            touch, lines = self._suspects.pop((-negative, path))
-            self._attribute(-negative, touch, lines)
+            touch, lines = self._suspects[-negative, path]
+            try:
+                self._attribute(-negative, touch, lines)
+            except NeedsComparison:
+                heapq.heappush(self._order, (negative, path))
+                raise
+            del self._suspects[-negative, path]
             if time.monotonic() > until:
                 break
         return not self._order
@@ -87,9 +120,9 @@ class LineBlame:
             return
         seq, touch = latest
         if (seq, path) in self._suspects:
-            self._suspects[seq, path][1].update(lines)
+            self._suspects[seq, path][1].extend(lines)
             return
-        self._suspects[seq, path] = touch, lines
+        self._suspects[seq, path] = touch, list(lines)
         heapq.heappush(self._order, (-seq, path))
 
     def _attribute(self, seq: int, touch: Change[Entry], lines: Lines) -> None:
@@ -101,15 +134,17 @@ class LineBlame:
         if left is not None:
             self._suspect(touch.path, left - 1, lines)
             return
+        passed: list[tuple[WorkspacePath, int, Lines]] = []
         for path, before in self._parents(seq, touch):
             entry = self._history.entry_at(path, before)
             if entry is None or not lines:
                 continue
-            kept = self._kept(entry.version, touch.after.version, lines)
+            kept, lines = self._divided(entry.version, touch.after.version, lines)
+            passed.append((path, before, kept))
+        for path, before, kept in passed:  # after the last comparison, which may have to wait for its result
             self._suspect(path, before, kept)
-            lines = {line: here for line, here in lines.items() if line not in kept}
-        for line in lines:
-            self.seqs[line] = seq
+        for run in lines:
+            self.seqs[run.start : run.start + run.count] = [seq] * run.count
 
     def _left_by(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
         """Return the newest transaction before `seq` that replaced `version` at `path`.
@@ -122,12 +157,11 @@ class LineBlame:
             return None
         return None if any(at == left for at, _ in index.moves_from(path)) else left
 
-    def _kept(self, before: Version, after: Version, lines: Lines) -> Lines:
+    def _divided(self, before: Version, after: Version, lines: Lines) -> tuple[Lines, Lines]:
+        """Divide lines of `after` into those that `before` has, with their numbers there, and the others."""
         if before == after:
-            return lines
-        in_order = sorted(lines.items(), key=lambda pair: pair[1])
-        origins = unchanged_lines(self._content(before), self._content(after), [at for _, at in in_order])
-        return {line: origins[at] for line, at in in_order if at in origins}
+            return lines, []
+        return divided(lines, unchanged_runs(self._content(before), self._content(after)))
 
     def _parents(self, seq: int, touch: Change[Entry]) -> Iterator[tuple[WorkspacePath, int]]:
         """Yield the previous homes of the lines: a path, and the transaction after which to read it."""

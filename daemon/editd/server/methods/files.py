@@ -159,7 +159,8 @@ async def _diff_between(
     if end is None:
         await services.watching.settle()
     compare = partial(services.queries.changes_between, start, end, paths)
-    return convert.diff_result(await services.queue.run(compare))
+    changes = await services.queue.run(compare)
+    return await services.queue.run(partial(convert.diff_result, changes))
 
 
 async def _diff_by_the_log(
@@ -173,7 +174,8 @@ async def _diff_by_the_log(
     if params.to is None:
         update = partial(services.queries.with_present_files, changes, through, paths)
         changes = await services.queue.run(update)
-    return convert.diff_result(changes, None if paths is None else frozenset(paths))
+    wanted = None if paths is None else frozenset(paths)
+    return await services.queue.run(partial(convert.diff_result, changes, wanted))
 
 
 def _diff_staged(
@@ -216,7 +218,7 @@ async def _reported(
     return messages.HooksRunResult(
         hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
         files=[{"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states],
-        diff=convert.diff_of(found.changes(states)),
+        diff=await services.queue.run(partial(convert.diff_of, found.changes(states))),
         warnings=list(found.warnings),
     )
 
@@ -265,8 +267,9 @@ def stage(services: Services, params: messages.Stage, caller: ClientState) -> An
     services.changesets.check_room(caller.number, edits)
 
     def result(outcome: Outcome, _: DiskSnapshot) -> messages.ApplyResult:
+        answer = convert.outcome(outcome, diff=True)  # first: it may need a comparison
         services.changesets.add(params.changeset, caller.number, edits)
-        return convert.outcome(outcome, diff=True)
+        return answer
 
     return staged(services, changeset, edits, result)
 

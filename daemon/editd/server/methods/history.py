@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,7 @@ from editd.engine.undo_selection import (
     Latest,
     Scope,
 )
-from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout
+from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout, TooLarge
 from editd.server import convert
 from editd.server.methods.oversight import know_marks
 from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
@@ -103,16 +104,11 @@ async def _with_lines(
         whole = replace(
             transaction, touches=tuple(replace(one, undone_by=None) for one in transaction.touches)
         )
-        work = _Counts(is_whole=time.monotonic() < until)
-        if work.is_whole:
-            await services.queue.run(partial(_count_lines, services, whole, work))
-        counted.append(
-            replace(
-                result,
-                added=work.added if work.is_whole else None,
-                deleted=work.removed if work.is_whole else None,
-            )
-        )
+        added = removed = None
+        if time.monotonic() < until:
+            with contextlib.suppress(Timeout, TooLarge):  # too much to compare: the answer has no count
+                added, removed = await services.queue.run(partial(_lines_of, services, whole))
+        counted.append(replace(result, added=added, deleted=removed))
     return _log(counted, files, more)
 
 
@@ -346,24 +342,33 @@ def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -
     lot = services.engine.history.index.in_force(chosen, LOT)
     if not lot:
         return 0
-    for transaction in lot:
-        work.edits += 1
-        work.paths.update(touch.path.raw for touch in transaction.touches if touch.undone_by is None)
+    counts = [(0, 0)] * len(lot)
+    for number, transaction in enumerate(lot):
         work.is_whole = work.is_whole and time.monotonic() < until
         if work.is_whole:
-            _count_lines(services, transaction, work)
+            try:
+                counts[number] = _lines_of(services, transaction)
+            except (Timeout, TooLarge):  # too much to compare: the answer has no count
+                work.is_whole = False
+    # Nothing is added before the last line is counted, because a comparison may begin the lot again.
+    work.edits += len(lot)
+    work.added += sum(added for added, _ in counts)
+    work.removed += sum(removed for _, removed in counts)
+    for transaction in lot:
+        work.paths.update(touch.path.raw for touch in transaction.touches if touch.undone_by is None)
     commits = services.guard.registry.published([int(transaction.seq) for transaction in lot]).values()
     work.published.update((found.commit, found.branch) for found in commits)
     return int(lot[-1].seq)
 
 
-def _count_lines(services: Services, transaction: Transaction, work: _Counts) -> None:
+def _lines_of(services: Services, transaction: Transaction) -> tuple[int, int]:
+    """Return the numbers of lines that a transaction added and removed."""
     history = services.engine.history
-    for before, after in _pairs(transaction):
-        states = recorded_state(before, history), recorded_state(after, history)
-        added, removed = line_counts(*states)
-        work.added += added
-        work.removed += removed
+    counts = [
+        line_counts(recorded_state(before, history), recorded_state(after, history))
+        for before, after in _pairs(transaction)
+    ]
+    return sum(added for added, _ in counts), sum(removed for _, removed in counts)
 
 
 class _Counts(Struct):

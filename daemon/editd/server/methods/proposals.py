@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.values.content import Change, FileState
+    from editd.values.grant import Grant
     from editd.values.path import WorkspacePath
     from editd.values.proposal import Comment, Decision, Proposal, ProposalNumber, Reviewer, TrialResult, Via
     from editd.values.transaction import Outcome, Transaction
@@ -92,6 +93,7 @@ class ProposalMethods:
         self._told: OrderedDict[int, list[str | None]] = OrderedDict()
         self._tries = PinTries()
         self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._telling: set[asyncio.Task[None]] = set()  # of events that wait for a comparison
         self._moved: set[int] = set()  # whose subscribers get an event soon
         self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
         self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
@@ -215,8 +217,8 @@ class ProposalMethods:
         if not 0 <= wait <= WAIT_SECONDS_MAX:
             raise InvalidParams(f"`wait` is a number of seconds, up to {WAIT_SECONDS_MAX:g}.")
         outcome = await self._queue.result_of(request)
-        rendered = render(outcome)
-        answer = self.answer_of(outcome, rendered, caller)
+        rendered = await self._queue.run(partial(render, outcome))
+        answer = await self._queue.run(partial(self.answer_of, outcome, rendered, caller))
         if not isinstance(answer, messages.ApplyResult) or not isinstance(rendered, messages.ApplyResult):
             return answer
         became = outcome.proposal
@@ -298,7 +300,8 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         request = await self._queue.run(partial(self._landing, params, caller))
         outcome = await self._queue.result_of(request)
-        answer = convert.outcome(outcome, return_content=params.dry_run, diff=params.dry_run)
+        render = partial(convert.outcome, return_content=params.dry_run, diff=params.dry_run)
+        answer = await self._queue.run(partial(render, outcome))
         return await self._queue.run(
             lambda: messages.ProposalApproveResult(
                 transaction=answer.transaction,
@@ -309,7 +312,7 @@ class ProposalMethods:
             )
         )
 
-    def reject(self, params: messages.ProposalReject, caller: ClientState) -> messages.ProposalResult:
+    def reject(self, params: messages.ProposalReject, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         by = self._reviewer(params, number, caller)
         hunks = wire.hunk_ids(params.hunks)
@@ -343,30 +346,30 @@ class ProposalMethods:
             await self._wait_for_change(number, params.timeout)
         return await self._queue.run(partial(self._waited, number))
 
-    def comment(self, params: messages.ProposalComment, caller: ClientState) -> messages.ProposalResult:
+    def comment(self, params: messages.ProposalComment, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         hunk = None if params.hunk is None else convert.hunk_id(params.hunk)
         by = self._by(caller)
         return self._result(self._proposals.comment(number, by, params.text, hunk, params.path, params.line))
 
-    def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> messages.ProposalResult:
+    def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         self._gate.check_author(number, caller)
         return self._result(self._proposals.submit(number, self._by(caller)))
 
-    def withdraw(self, params: messages.ProposalWithdraw, caller: ClientState) -> messages.ProposalResult:
+    def withdraw(self, params: messages.ProposalWithdraw, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         self._gate.check_author(number, caller)
         return self._result(self._proposals.withdraw(number, self._by(caller)))
 
-    def reopen(self, params: messages.ProposalReopen, caller: ClientState) -> messages.ProposalResult:
+    def reopen(self, params: messages.ProposalReopen, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         self._gate.check_proposal_holder(params, number, caller)
         authorship = self._proposals.get(number).authorship
         made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
         return self._result(made)
 
-    def check(self, params: messages.ProposalCheck, caller: ClientState) -> messages.ProposalResult:
+    def check(self, params: messages.ProposalCheck, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
         made = self._proposals.check(
             number, params.view, params.name[:200], params.exit, params.seconds, params.output,
@@ -374,7 +377,7 @@ class ProposalMethods:
         )  # fmt: skip
         return self._result(made)
 
-    def allow(self, params: messages.ReviewAllow, caller: ClientState) -> messages.ReviewAllowResult:
+    def allow(self, params: messages.ReviewAllow, caller: ClientState) -> Answer:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
         if caller.session is not None and params.session in (None, caller.session):
@@ -388,6 +391,9 @@ class ProposalMethods:
             convert.globs(params.paths, "A grant"), int(params.ttl * 1_000_000), params.session,
             params.uses, params.lines, self._by(caller),
         )  # fmt: skip
+        return self._queue.now_or_again(partial(self._allowed, made))
+
+    def _allowed(self, made: Grant) -> messages.ReviewAllowResult:
         matching = [
             int(one.number)
             for one in self._proposals.waiting()
@@ -472,8 +478,9 @@ class ProposalMethods:
             return notes
         return [replace(note, by=replace(note.by, pid=None)) for note in notes]
 
-    def _result(self, proposal: Proposal) -> messages.ProposalResult:
-        return messages.ProposalResult(proposal=self._entry(proposal))
+    def _result(self, proposal: Proposal) -> Answer:
+        """Return a proposal that was changed. Only this is done again if it needs a comparison."""
+        return self._queue.now_or_again(lambda: messages.ProposalResult(proposal=self._entry(proposal)))
 
     def _whole(
         self, view: View, paths: Collection[WorkspacePath] | None, *, content: bool, context: int
@@ -638,7 +645,7 @@ class ProposalMethods:
         self._loop.call_soon_threadsafe(self._tell, proposal, what)
 
     def _tell(self, proposal: Proposal, what: str) -> None:
-        self._queue.when_idle(partial(self._tell_now, proposal, what))
+        self._queue.when_idle(partial(self._tell_or_compare, proposal, what))
 
     def _say_moved(self, number: int) -> None:
         """Tell subscribers soon that somebody has changed a file of an open proposal."""
@@ -651,7 +658,14 @@ class ProposalMethods:
         self._moved.discard(number)
         proposal = self._proposals.store.open.get(convert.proposal_number(number))
         if proposal is not None and proposal.state == "open" and not self._is_closing:
-            self._tell_now(proposal, "moved")
+            self._tell_or_compare(proposal, "moved")
+
+    def _tell_or_compare(self, proposal: Proposal, what: str) -> None:
+        telling = self._queue.now_or_again(partial(self._tell_now, proposal, what))
+        if telling is not None:
+            task = self._loop.create_task(telling)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     def _tell_now(self, proposal: Proposal, what: str) -> None:
         for event in self._waiting.get(proposal.number, ()):
