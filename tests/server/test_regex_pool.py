@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import select
 import signal
 import time
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import in_company, own_time
+from editd.edits.comparison import Comparison
 from editd.edits.search import Match, Search
+from editd.engine.regex_worker import COMPARISON_BYTES_MAX
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
 from editd.server import child_process
 from editd.server.plan_workers import RegexPool
@@ -278,3 +281,28 @@ def test_the_process_ends_without_a_search_and_the_next_search_starts_another(
             assert await searcher.find(Search("python", "b", "abc")) == (Match(1, 2),)
 
     run(test)
+
+
+def test_a_comparison_is_stopped_at_the_time_limit_and_the_next_one_is_done() -> None:
+    """libgit2 does not stop by itself, so the process is killed, and another one goes on."""
+
+    async def check() -> None:
+        rows = [b"%d,ok\n" % number for number in range(8)]
+        texts = tuple(b"".join(random.Random(seed).choices(rows, k=1_000_000)) for seed in range(2))
+        async with searching() as pool:
+            refusal = await pool.compare(Comparison("hunks_between", texts))
+            assert isinstance(refusal, Timeout)
+            assert "Nothing was changed." in refusal.hint
+            assert await pool.compare(Comparison("_counted", (b"a\n", b"b\nc\n"))) == (2, 1)
+
+    run(check)
+
+
+def test_a_comparison_of_too_much_text_is_refused_unsent() -> None:
+    async def check() -> None:
+        pool = RegexPool()
+        half = bytes(COMPARISON_BYTES_MAX // 2 + 1)
+        assert isinstance(await pool.compare(Comparison("hunks_between", (half, half))), TooLarge)
+        assert pool._launch is None
+
+    run(check)

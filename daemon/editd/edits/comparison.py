@@ -51,6 +51,10 @@ class NeedsComparison(Exception):
         self.comparison = comparison
 
 
+class NeedsThread(Exception):
+    """The work is too much for a turn on the event loop. Internal: it is done again in a thread."""
+
+
 class ComparisonTurn(Struct):
     """The known results in one turn, and the work that is left for it.
 
@@ -59,12 +63,22 @@ class ComparisonTurn(Struct):
 
     results: dict[Comparison, Any] = field(default_factory=dict)
     left: int = TURN_COST_MAX
+    is_movable: bool = False  # the work of the turn can be done again in a thread
 
     def begin(self, results: dict[Comparison, Any] | None = None) -> dict[Comparison, Any]:
         """Begin another turn with these results. Return the dictionary that keeps the new ones."""
         self.results = {} if results is None else results
         self.left = TURN_COST_MAX
+        self.is_movable = True
         return self.results
+
+    def charge(self, cost: int) -> None:
+        """Count other work in a turn that can move. Raises NeedsThread if it is too much."""
+        if not self.is_movable:
+            return
+        if cost > self.left:
+            raise NeedsThread
+        self.left -= cost
 
     def result(self, comparison: Comparison) -> Any:
         """Return the result if it is known or cheap. Raises NeedsComparison, or the worker's refusal."""
@@ -83,6 +97,13 @@ class ComparisonTurn(Struct):
 
 TURN: ContextVar[ComparisonTurn | None] = ContextVar("TURN", default=None)
 """The turn of the running thread or task; None if there is no limit."""
+
+
+def charge(*texts: bytes) -> None:
+    """Count work on these texts, line by line, in the turn, if there is one. Raises NeedsThread."""
+    turn = TURN.get()
+    if turn is not None:
+        turn.charge(sum(len(text) // 200 + text.count(b"\n") for text in texts))
 
 
 class _Kind(Struct, frozen=True):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.edits.comparison import charge
 from editd.edits.diff import unified
 from editd.edits.line_changes import (
     LineChange,
@@ -102,6 +103,7 @@ class FittedFile(Struct, frozen=True):
 def rebase(file: ProposedFile, present: Present) -> FittedFile:
     """Return the state of each hunk on the present files."""
     path, now, move_state = _located(file, present)
+    charge(*(state.content for state in (file.base, file.proposed, now) if state is not None))
     base = landed_base(file)
     by_lines = {one.hunk.id: one for one in _fit_lines(file, base, now)}
     fitted = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.edits.comparison import charge
 from editd.edits.line_changes import hunks_between
 from editd.edits.merge import Merged, merge_lines
 from editd.edits.replace import numbered
@@ -251,6 +252,7 @@ def _unsaved(base: bytes, held: bytes) -> list[int]:
     """Return the lines of `held`, from 1, that differ from the base."""
     if b"\0" in base + held:
         return []
+    charge(base, held)
     return sorted(
         {
             line

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,7 @@ class CheckRunner:
 
     def under_way(self, number: int) -> list[tuple[str, float | None]]:
         """Return the checks of a proposal that run, with the seconds since then, or that wait for a turn."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()  # in the engine's thread there is no loop
         runs = {name: run for (of, name), run in self._runs.items() if of == number}
         begun = [(name, now - run.began if run.job is not None else None) for name, run in runs.items()]
         waiting = [name for of, name in self._pending if of == number and name not in runs]
@@ -171,7 +172,7 @@ class CheckRunner:
             if known is not None and check == run.job.check and run.job.view == known[1].token:
                 wanted.pop(key[1], None)
             else:
-                run.task.cancel()
+                run.task.get_loop().call_soon_threadsafe(run.task.cancel)  # this may be the engine's thread
         self._pending |= dict.fromkeys((number, name) for name in wanted)
         return names
 
@@ -191,7 +192,7 @@ class CheckRunner:
             if job is None:
                 return
             run = self._runs[key]
-            run.job, run.began = job, asyncio.get_running_loop().time()
+            run.job, run.began = job, time.monotonic()
             answer = await self._answer(job)
             await self._queue.run(partial(self._note, job, answer))
         except Refused as refusal:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from editd.edits.comparison import TURN_COST_MAX, NeedsComparison
+from editd.edits.comparison import TURN_COST_MAX, NeedsComparison, NeedsThread
 from editd.engine.access import policy_of
 from editd.engine.hooks import hooks_of
 from editd.engine.review_checks import review_checks_of
@@ -142,10 +142,11 @@ class Dispatch:
         self._services.gate.check(params, caller)
         self._services.sessions.admit(params, caller)
         queue, method = self._services.queue, METHODS[type(params)]
-        queue.comparing.results, queue.comparing.left = {}, TURN_COST_MAX
+        turn = queue.comparing
+        turn.results, turn.left, turn.is_movable = {}, TURN_COST_MAX, True
         try:
             return method(self._services, params, caller)
-        except NeedsComparison as need:
+        except (NeedsComparison, NeedsThread) as need:
             return queue.again(partial(method, self._services, params, caller), need)
 
     def refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from editd.edits.comparison import TURN, TURN_COST_MAX, ComparisonTurn, NeedsComparison
+from editd.edits.comparison import TURN, TURN_COST_MAX, ComparisonTurn, NeedsComparison, NeedsThread
 from editd.engine.commands import (
     Apply,
     Land,
@@ -165,19 +165,27 @@ class EngineQueue:
 
         All of one step is in one `work`: afterwards the engine may be busy again.
         """
-        return await self._with_comparisons(lambda compared: self._run(work, compared))
+        try:
+            return await self._with_comparisons(lambda compared: self._run(work, compared))
+        except NeedsThread:
+            return await self.run_in_thread(work)
 
-    async def again(self, work: Callable[[], Done], need: NeedsComparison) -> Done:
-        """Do work again that has raised `need`, after the comparison. Otherwise as `run`."""
+    async def again(self, work: Callable[[], Done], need: NeedsComparison | NeedsThread) -> Done:
+        """Do work again that has raised `need`: after the comparison, or in the engine's thread."""
+        if isinstance(need, NeedsThread):
+            return await self.run_in_thread(work)
         compared = {need.comparison: await self._compare(need.comparison)}
-        return await self._with_comparisons(lambda compared: self._run(work, compared), compared)
+        try:
+            return await self._with_comparisons(lambda compared: self._run(work, compared), compared)
+        except NeedsThread:
+            return await self.run_in_thread(work)
 
     def now_or_again(self, work: Callable[[], Done]) -> Done | Coroutine[Any, Any, Done]:
         """Do short work with the engine at once, which is free, or begin it and finish it as `again`."""
         self.comparing.begin()
         try:
             return work()
-        except NeedsComparison as need:
+        except (NeedsComparison, NeedsThread) as need:
             return self.again(work, need)
 
     async def _with_comparisons(
@@ -270,7 +278,8 @@ class EngineQueue:
             if waiting.compared is not None:
                 compared |= waiting.compared
         if weight < HEAVY_BYTES:
-            self.comparing.results, self.comparing.left = compared, TURN_COST_MAX
+            turn = self.comparing
+            turn.results, turn.left, turn.is_movable = compared, TURN_COST_MAX, False
             self._answer(taken, self._carried_out(requests), compared)
         elif not is_large:
             future = self._send_away(lambda: self._carried_out(requests), compared)
@@ -376,14 +385,16 @@ class EngineQueue:
                 waiting.call.refuse(result)
             else:
                 waiting.call.reply(waiting.render(result))
-        except NeedsComparison as need:
+        except (NeedsComparison, NeedsThread) as need:
             assert not isinstance(result, Refused)
             self._start(self._tell_compared(waiting, result, need))
         except Exception:  # our bug, which must not keep the others from their answers
             log.exception("a request could not be answered")
             waiting.call.fail()
 
-    async def _tell_compared(self, waiting: QueuedRequest, outcome: Outcome, need: NeedsComparison) -> None:
+    async def _tell_compared(
+        self, waiting: QueuedRequest, outcome: Outcome, need: NeedsComparison | NeedsThread
+    ) -> None:
         """Answer with an outcome whose diff another process computes."""
         try:
             waiting.call.reply(await self.again(partial(waiting.render, outcome), need))

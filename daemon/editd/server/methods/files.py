@@ -159,8 +159,7 @@ async def _diff_between(
     if end is None:
         await services.watching.settle()
     compare = partial(services.queries.changes_between, start, end, paths)
-    changes = await services.queue.run(compare)
-    return await services.queue.run(partial(convert.diff_result, changes))
+    return await services.queue.run_in_thread(lambda: convert.diff_result(compare()))
 
 
 async def _diff_by_the_log(
@@ -175,7 +174,7 @@ async def _diff_by_the_log(
         update = partial(services.queries.with_present_files, changes, through, paths)
         changes = await services.queue.run(update)
     wanted = None if paths is None else frozenset(paths)
-    return await services.queue.run(partial(convert.diff_result, changes, wanted))
+    return await services.queue.run_in_thread(partial(convert.diff_result, changes, wanted))
 
 
 def _diff_staged(
@@ -218,7 +217,7 @@ async def _reported(
     return messages.HooksRunResult(
         hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
         files=[{"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states],
-        diff=await services.queue.run(partial(convert.diff_of, found.changes(states))),
+        diff=await services.queue.run_in_thread(partial(convert.diff_of, found.changes(states))),
         warnings=list(found.warnings),
     )
 

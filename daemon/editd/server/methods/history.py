@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
+from editd.edits.line_changes import count_lines
 from editd.engine.commands import Restore, Undo
 from editd.engine.external_changes import recorded_state
 from editd.engine.queries import changes_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
 SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
 BLAME_TRIES = 5  # while the file changes
+BLAME_LINES_MAX = 200_000  # of a file: all of them are in one answer
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 LOT = 200  # transactions that are counted at once, so that other requests come in between
 LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
@@ -107,7 +109,7 @@ async def _with_lines(
         added = removed = None
         if time.monotonic() < until:
             with contextlib.suppress(Timeout, TooLarge):  # too much to compare: the answer has no count
-                added, removed = await services.queue.run(partial(_lines_of, services, whole))
+                added, removed = await services.queue.run_in_thread(partial(_lines_of, services, whole))
         counted.append(replace(result, added=added, deleted=removed))
     return _log(counted, files, more)
 
@@ -125,7 +127,12 @@ def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
     return convert.wanted(params)
 
 
-def show(services: Services, params: messages.Show, _caller: ClientState) -> messages.ShowResult:
+def show(services: Services, params: messages.Show, _caller: ClientState) -> Answer:
+    shown = partial(_shown, services, params)
+    return services.queue.run_in_thread(shown) if params.diff or params.hunks else shown()
+
+
+def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
     found = services.engine.history.find(params.tx)
     diff = convert.diff_of(changes_of(found, services.engine.history)) if params.diff else None
     seq, registry = int(found.seq), services.guard.registry
@@ -148,11 +155,13 @@ def blame(
     services: Services, params: messages.Blame, _caller: ClientState
 ) -> Awaitable[messages.BlameResult]:
     path = services.engine.tree.resolve(convert.path(params.path))
+    return _blamed_by_the_log(services, path) if services.shared_log.is_joined else _blamed(services, path)
+
+
+def _begun(services: Services, path: WorkspacePath) -> tuple[Version, LineBlame]:
+    """Record the current content, and return its version and the search for its authors. Raises Refused."""
     version = _recorded(services, path)
-    search = LineBlame(services.engine.history, path, version)
-    if services.shared_log.is_joined:
-        return _blamed_by_the_log(services, path, version, search)
-    return _blamed(services, path, version, search)
+    return version, LineBlame(services.engine.history, path, version)
 
 
 def _recorded(services: Services, path: WorkspacePath) -> Version:
@@ -172,12 +181,18 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
         raise NotText(
             f"{path} has a NUL in it, and no lines.", hint="Run `log` to see its authors.", data=data
         )
+    lines = count_lines(state.content)
+    if lines > BLAME_LINES_MAX:
+        raise TooLarge(
+            f"{path} has {lines} lines, and `blame` answers for {BLAME_LINES_MAX} at most.",
+            hint="Run `log` with this path to list its transactions, and `show` to see their changes.",
+            data=data | {"lines": lines, "limit": BLAME_LINES_MAX},
+        )
     return entry.version
 
 
-async def _blamed(
-    services: Services, path: WorkspacePath, version: Version, lines: LineBlame
-) -> messages.BlameResult:
+async def _blamed(services: Services, path: WorkspacePath) -> messages.BlameResult:
+    version, lines = await services.queue.run_in_thread(partial(_begun, services, path))
     loop = asyncio.get_running_loop()
     until = loop.time() + BLAME_SECONDS_MAX
     while not await services.queue.run_in_thread(partial(lines.run_for, SLICE_SECONDS)):
@@ -189,25 +204,24 @@ async def _blamed(
             )
         await asyncio.sleep(0)  # requests that wait for a turn go first
     return messages.BlameResult(
-        version=version, lines=await services.queue.run(partial(_blame_lines, services, lines))
+        version=version, lines=await services.queue.run_in_thread(partial(_blame_lines, services, lines))
     )
 
 
-async def _blamed_by_the_log(
-    services: Services, path: WorkspacePath, version: Version, search: LineBlame
-) -> messages.BlameResult:
+async def _blamed_by_the_log(services: Services, path: WorkspacePath) -> messages.BlameResult:
     """Return the author of each line by the order of the log, so that all hosts agree."""
-    found = await _blamed(services, path, version, search)
+    found = await _blamed(services, path)
     for _ in range(BLAME_TRIES):
+        version = convert.base_version(found.version)
+        assert version is not None
         authors = await services.shared_log.blame(path, version)
         if authors is not None:
             lines = [_as_in_log(*pair) for pair in zip(found.lines, authors, strict=True)]
             return replace(found, lines=lines)
-        now = await services.queue.run(partial(_recorded, services, path))
+        now = await services.queue.run_in_thread(partial(_recorded, services, path))
         if now == version:  # the file is not shared
             return found
-        version, search = now, LineBlame(services.engine.history, path, now)
-        found = await _blamed(services, path, version, search)
+        found = await _blamed(services, path)
     return found
 
 
@@ -332,7 +346,7 @@ async def _with_counts(
     """Count the session's edits in force, their files and their lines."""
     work = _Counts()
     chosen = UndoQuery(ROLLED_BACK, (entry.session,))
-    while oldest := await services.queue.run(partial(_count, services, chosen, work, until)):
+    while oldest := await services.queue.run_in_thread(partial(_count, services, chosen, work, until)):
         chosen = replace(chosen, until=oldest - 1)
     return _counted(entry, work)
 

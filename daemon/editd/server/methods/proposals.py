@@ -14,6 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from editd.config.pin import pin_path, read_pin
+from editd.edits.comparison import NeedsComparison, NeedsThread
 from editd.edits.rebase import land
 from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
@@ -661,11 +662,17 @@ class ProposalMethods:
             self._tell_or_compare(proposal, "moved")
 
     def _tell_or_compare(self, proposal: Proposal, what: str) -> None:
-        telling = self._queue.now_or_again(partial(self._tell_now, proposal, what))
-        if telling is not None:
-            task = self._loop.create_task(telling)
+        try:
+            self._tell_now(proposal, what)
+        except (NeedsComparison, NeedsThread) as need:
+            task = self._loop.create_task(self._tell_later(proposal, what, need))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
+
+    async def _tell_later(self, proposal: Proposal, what: str, need: NeedsComparison | NeedsThread) -> None:
+        """Compute what an event shows of a large proposal, then tell."""
+        await self._queue.again(partial(self._summary, proposal), need)
+        self._queue.when_idle(partial(self._tell_or_compare, proposal, what))
 
     def _tell_now(self, proposal: Proposal, what: str) -> None:
         for event in self._waiting.get(proposal.number, ()):

@@ -1,0 +1,212 @@
+"""Attacks with texts that take long to compare: `status` of another client is answered meanwhile.
+
+The texts have many lines and few distinct ones, or one line alone. A canary in another process asks for the
+status every 5 ms. `edits.comparison` limits the work by a count, which `tests/edits/test_comparison.py` tests
+without a clock. Here a clock shows that no place was forgotten.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd_client import errors
+from socket_attacks import CANARY
+from workplace import workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+STATUS_SECONDS_MAX = 0.2
+LOADED = 3  # times the 99th percentile of an idle run in turn, on a busy machine
+ROUNDS = 4  # what blocks the daemon blocks it in each of them, and a busy machine does not
+IDLE_SECONDS = 0.5
+ROWS = [b"%d,ok,0\n" % number for number in range(8)]
+WIDE_ROWS = [b"%d,%s\n" % (number, b"x" * 97) for number in range(8)]
+
+
+def few_distinct(lines: int, seed: int, rows: list[bytes] = ROWS) -> str:
+    return b"".join(random.Random(seed).choices(rows, k=lines)).decode()
+
+
+def minified(seed: int) -> str:
+    dice = random.Random(seed)
+    return "".join(f"var a{dice.randrange(99)}=f({dice.randrange(9)});" for _ in range(3_000))[: 32 * 1024]
+
+
+def equal_lines(seed: int) -> str:
+    return "a\n" * (400_000 + seed * 50_000) + "b\n" + "a\n" * (600_000 - seed * 50_000)
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "few distinct lines": lambda seed: few_distinct(17_000, seed),  # 136 KiB: it took 37 s
+    "minified": minified,
+    "equal lines": equal_lines,
+}
+
+
+class Canary:
+    """A client in a process of its own that asks for the status again and again."""
+
+    def __init__(self, place: Workplace) -> None:
+        self.seconds: list[float] = []
+        self._has_answer = threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CANARY, place.socket], env=place.environment, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.seconds.append(float(line))
+            self._has_answer.set()
+
+    def end(self) -> list[float]:
+        """Stop it after an answer at least. Return how long each answer took, the shortest first."""
+        assert self._has_answer.wait(60), "the daemon answered no status at all"
+        self._process.terminate()
+        self._process.wait(30)
+        self._thread.join(30)
+        return sorted(self.seconds)
+
+
+def times_during(place: Workplace, work: Callable[[], object]) -> list[float]:
+    canary = Canary(place)
+    try:
+        work()
+    finally:
+        times = canary.end()
+    return times
+
+
+def check_answered(place: Workplace, name: str, work: Callable[[], object]) -> None:
+    """`status` is answered in time beside `work`, which may be done again."""
+    worst = []
+    for _ in range(ROUNDS):
+        idle = times_during(place, lambda: time.sleep(IDLE_SECONDS))
+        limit = max(STATUS_SECONDS_MAX, LOADED * idle[len(idle) * 99 // 100])
+        worst.append((times_during(place, work)[-1], limit))
+        if worst[-1][0] <= limit:
+            return
+    raise AssertionError(f"{name} held the status of another client up (seconds, limit): {worst}")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    with workplace(tmp_path) as place:
+        yield place
+
+
+def ask(client: Client, method: str, **params: Any) -> None:
+    """Send a request that may be refused: merging such texts may be a conflict, or take too long."""
+    try:
+        getattr(client, method)(**params)
+    except errors.EditdError as refusal:
+        if refusal.name in ("internal_error", "refused"):  # a fault of the daemon
+            raise
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_request_on_such_a_text_holds_the_status_of_others_up(place: Workplace, name: str) -> None:
+    text = TEXTS[name]
+    with place.start() as client, place.client() as other:
+        client.apply([write("a", text(0), force=True)])
+        base = client.read("a").version
+        made = client.apply([write("a", text(1), base=base)]).transaction
+        assert made is not None
+        stale = [write("a", text(2), base=base)]
+        requests: dict[str, Callable[[], None]] = {
+            "a refusal as stale": lambda: ask(client, "apply", edits=stale),
+            "a merge": lambda: ask(client, "apply", edits=stale, on_stale="merge", dry_run=True),
+            "show with diff": lambda: ask(client, "show", tx=made.seq, diff=True),
+            "show with hunks": lambda: ask(client, "show", tx=made.seq, hunks=True),
+            "diff": lambda: ask(client, "diff", from_=made.seq - 1),
+            "log with lines": lambda: ask(client, "log", limit=5, stat=True),
+            "blame": lambda: ask(client, "blame", path="a"),
+        }
+        for request, work in requests.items():
+            check_answered(place, request, work)
+        client.apply([write("a", text(2), force=True)])
+        later: dict[str, Callable[[], None]] = {
+            "undo": lambda: ask(client, "undo", tx=made.seq, dry_run=True),
+            "a forced undo": lambda: ask(client, "undo", tx=made.seq, on_conflict="force", dry_run=True),
+            "restore": lambda: ask(client, "restore", to=made.seq, paths=["a"], dry_run=True),
+        }
+        for request, work in later.items():
+            check_answered(place, request, work)
+        now = client.read("a").version
+        number = proposed(client, text(1))
+        reviews: dict[str, Callable[[], None]] = {
+            "a proposal": lambda: ask(client, "proposal_get", proposal=number),
+            "proposals": lambda: ask(client, "proposal_list"),
+            "an approval": lambda: approve(other, number),
+        }
+        for request, work in reviews.items():
+            check_answered(place, request, work)
+        other.document_hold("a", base=now, content=text(1))
+        edits = [write("a", text(0), base=now)]
+        check_answered(place, "a read of a held file", lambda: ask(client, "read", path="a"))
+        check_answered(
+            place, "an edit of a held file", lambda: ask(client, "apply", edits=edits, dry_run=True)
+        )
+
+
+def proposed(client: Client, text: str) -> int:
+    """Propose a text for the file, and return the number of the proposal."""
+    client.apply([write("a", text, force=True)], propose=True)
+    return client.proposal_list().proposals[0].proposal
+
+
+def approve(reviewer: Client, number: int) -> None:
+    view = reviewer.proposal_get(number, paths=["none"]).view
+    ask(reviewer, "proposal_approve", proposal=number, view=view, dry_run=True)
+
+
+def test_blame_of_a_large_file_of_few_distinct_lines_holds_nobody_up(place: Workplace) -> None:
+    """10 MB: others waited 82 s for the engine, and so for each of their own requests."""
+    lines = few_distinct(100_000, 1, WIDE_ROWS).splitlines(keepends=True)
+    with place.start() as client:
+        client.apply([write("a", "".join(lines), force=True)])
+        first = client.log(limit=1).transactions[0].seq
+        lines[::50] = [WIDE_ROWS[0].decode()] * len(lines[::50])
+        client.apply([write("a", "".join(lines), force=True)])
+        seqs = {line.seq for line in client.blame("a").lines}
+        assert seqs == {first, first + 1}
+        check_answered(place, "blame", lambda: client.blame("a"))
+
+
+def test_blame_of_more_lines_than_an_answer_may_have_is_refused(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "a\n" * 200_001)])
+        with pytest.raises(errors.TooLarge, match="200001 lines") as refused:
+            client.blame("a")
+        assert "Run `log`" in refused.value.hint
+
+
+def test_a_stale_edit_of_such_a_text_is_merged_as_before(place: Workplace) -> None:
+    """Each merge waits for the process of comparisons, and nobody for the merge."""
+    lines = few_distinct(17_000, 0).splitlines(keepends=True)
+    with place.start() as client:
+        client.apply([write("a", "".join(lines))])
+        base = client.read("a").version
+        ours = [*lines[:50], "mine\n", *lines[50:]]
+        theirs = [*lines[:-50], "yours\n", *lines[-50:]]
+        client.apply([write("a", "".join(ours), base=base)])
+        client.apply([write("a", "".join(theirs), base=base)], on_stale="merge")
+        merged = client.read("a").content
+    assert merged == "".join([*lines[:50], "mine\n", *lines[50:-50], "yours\n", *lines[-50:]])
