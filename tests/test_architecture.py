@@ -32,7 +32,8 @@ FLOORS: dict[str, set[str]] = {
     "remote": {"store", "edits", "wire", "values"} | GROUND,
     "engine": {"store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
     "config": {"values", "errors"},
-    "server": {"engine", "store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
+    "server": {"engine", "remote", "store", "workspace", "tools", "edits", "wire", "values", "config"}
+    | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
 CLIENT_MAY_IMPORT = {"wire", "config"}  # what is said on the socket, and what is said in the file
@@ -133,6 +134,55 @@ def test_only_system_knows_what_linux_has_beyond_posix() -> None:
     }
     assert {file for file in found if not file.startswith("system/")} == set(ASKING)
     assert "system/native.py" in found
+
+
+GIT_RUNNER = "daemon/editd/system/git_command.py"
+STARTERS = re.compile(
+    r"(?:subprocess|os|asyncio|shutil)\.|(?:^|\.)(?:Popen|which|create_subprocess_\w+|posix_spawnp?|exec[lv]p?e?)$"
+)
+GIT = re.compile(r"(?:^|[/\s;&|'\"(])git(?:-[a-z]+)*(?:$|\s)")
+
+
+def runs_of_git(code: ast.AST) -> list[str]:
+    """Return each command line of git, and each call that starts a program with `git` in its arguments."""
+    runs: list[str] = []
+    for node in ast.walk(code):
+        if isinstance(node, ast.List | ast.Tuple) and node.elts:
+            words: list[ast.AST] = [node.elts[0]] if len(node.elts) > 1 else []
+        elif isinstance(node, ast.Call) and STARTERS.search(ast.unparse(node.func)):
+            words = [word for part in node.args for word in ast.walk(part)]
+        else:
+            continue
+        texts = [
+            word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)
+        ]
+        if any(GIT.search(text) for text in texts) and not ast.unparse(node).startswith("os.path."):
+            runs.append(ast.unparse(node))
+    return runs
+
+
+def test_one_module_runs_git() -> None:
+    """It overrides the programs that a repository names: no other module starts git."""
+    found = {file: runs for file in SOURCES if (runs := runs_of_git(tree(file)))}
+    assert set(found) == {GIT_RUNNER}, found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "run(['git', '-C', root, 'status'])",
+        "argv = ('git', *words)",
+        "os.system('git status')",
+        "subprocess.run('cd x && git status', shell=True)",
+        "shutil.which('git')",
+        "['/usr/bin/git', 'status']",
+        "os.execvp('git', argv)",
+        "['git-upload-pack', folder]",
+        "await asyncio.create_subprocess_exec('git')",
+    ],
+)
+def test_a_run_of_git_is_seen_in_each_form(code: str) -> None:
+    assert runs_of_git(ast.parse(code))
 
 
 SDKS = {  # a package of an extra: the only modules that may import it

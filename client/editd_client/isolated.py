@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import subprocess
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from editd.wire import messages
-from editd_client.errors import EditdError
+from editd_client.errors import EditdError, refusal
+from editd_client.trial import ignored_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
@@ -51,7 +51,10 @@ def layer_at(upper: str) -> Layer:
 
 
 def edits_of(client: Client, root: str, upper: str, head: int) -> tuple[list[AnyEdit], list[str]]:
-    """Return the edits that make the changes of a layer, on the files as of `head`, and what is left out."""
+    """Return the edits that make the changes of a layer, on the files as of `head`, and the left out paths.
+
+    Raises EditdError, and OSError if the layer cannot be read.
+    """
     layer = layer_at(upper)
     deleted = set(_hidden_files(root, layer))
     left_out = _ignored(root, {*layer.written, *deleted})
@@ -113,17 +116,15 @@ def _hidden_files(root: str, layer: Layer) -> Iterator[str]:
 
 
 def _ignored(root: str, paths: Collection[str]) -> set[str]:
-    """Return the paths that git ignores, and those of git itself."""
+    """Return the paths that git ignores, and those of git itself. Raises EditdError."""
     ignored = {path for path in paths if ".git" in path.split("/")}
-    asked = b"\0".join(map(os.fsencode, sorted(set(paths) - ignored)))
-    git = ["git", "-C", root, "check-ignore", "-z", "--stdin"]
     try:
-        listed: Iterable[bytes] = subprocess.run(
-            git, input=asked, capture_output=True, check=False
-        ).stdout.split(b"\0")
-    except OSError:  # no git
-        listed = ()
-    return ignored | {os.fsdecode(name) for name in listed if name}
+        return ignored | ignored_paths(root, set(paths) - ignored)
+    except OSError as error:
+        raise refusal(
+            "io_error", f"The ignore rules of the repository cannot be read: {error}",
+            hint="Run `git status` in the workspace, and repair what it reports.",
+        ) from error  # fmt: skip
 
 
 def _is_opaque(folder: str) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from io import BufferedReader
 
 TREE = ("-P", "-m", "editd.workspace.trial_tree")
@@ -105,6 +105,18 @@ def copy_workspace(root: str, to: str, files: Sequence[ProposedContent]) -> None
         plan = os.path.join(scratch, "plan")
         _write_plan(plan, files)
         _copy(plan, root, to)
+
+
+def ignored_paths(root: str, paths: Collection[str]) -> set[str]:
+    """Return those of the workspace's paths that git ignores; none without git. Raises OSError."""
+    if not paths:
+        return set()
+    asked = b"".join(os.fsencode(path) + b"\0" for path in sorted(paths))
+    argv = [sys.executable, *TREE, "ignored", root]
+    done = subprocess.run(argv, input=asked, capture_output=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr.decode("utf-8", "replace").strip())
+    return {os.fsdecode(path) for path in done.stdout.split(b"\0") if path}
 
 
 def _copy(plan: str, root: str, to: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.remote.transport import Offline, Transport, ssh_host
+from editd.remote.transport import Offline, Transport
 from git_servers import GitServer
 from hosts import bare_repository, exchange, hosts, until
 from workplace import write
@@ -45,7 +45,7 @@ def options_used(folder: Path, config: str) -> str:
     (folder / "config").write_text(config)
     server = bare_repository(folder / "server.git")
     own = bare_repository(folder / "own.git")
-    assert Transport(str(own), f"ssh://me@server{server}", "/run/me").heads("refs/heads/*") == {}
+    assert Transport(str(own), f"ssh://me@server{server}", "/run/me", str(folder)).heads("refs/heads/*") == {}
     return (folder / "calls").read_text()
 
 
@@ -66,25 +66,12 @@ def test_the_users_own_command_is_used(folder: Path, monkeypatch: pytest.MonkeyP
     assert "BatchMode" not in options_used(folder, "")
 
 
-@pytest.mark.parametrize(
-    ("url", "host"),
-    [
-        ("ssh://me@server:22/srv/work.git", "me@server"),
-        ("me@server:work.git", "me@server"),
-        ("server:work.git", "server"),
-        ("/srv/a:b.git", None),
-        ("https://me@server/work.git", None),
-        ("file:///srv/work.git", None),
-    ],
-)
-def test_the_host_of_a_url(url: str, host: str | None) -> None:
-    assert ssh_host(url) == host
-
-
 def test_a_url_with_a_password_is_shown_without_it(tmp_path: Path) -> None:
     own = bare_repository(tmp_path / "own.git")
     with pytest.raises(Offline) as caught:
-        Transport(str(own), "http://me:secret@127.0.0.1:1/work.git", "/run/me").heads("refs/heads/*")
+        Transport(str(own), "http://me:secret@127.0.0.1:1/work.git", "/run/me", str(tmp_path)).heads(
+            "refs/heads/*"
+        )
     assert "secret" not in caught.value.message
 
 
@@ -101,8 +88,13 @@ def test_the_refs_of_a_folder_are_those_that_git_lists(tmp_path: Path) -> None:
         subprocess.run([*git, "update-ref", name, made], check=True)
     subprocess.run([*git, "pack-refs", "--all"], check=True)
     own = bare_repository(tmp_path / "own.git")
+    histories = tmp_path / "histories"
+    histories.mkdir()
     wanted = ("refs/heads/editd/a", "refs/editd/a/queues/*")
-    found = [Transport(str(own), url, "/run/me").heads(*wanted) for url in (str(server), f"file://{server}")]
+    found = [
+        Transport(str(own), url, "/run/me", str(histories)).heads(*wanted)
+        for url in (str(server), f"file://{server}")
+    ]
     assert found[0] == found[1]
     assert len(found[0]) == 3
 

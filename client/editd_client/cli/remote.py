@@ -234,8 +234,8 @@ def leave(invocation: Invocation) -> None:
 
 
 def _as_url(url: str) -> str:
-    """Return the URL; a folder's with all of its path, because the daemon runs in another folder."""
-    return os.path.realpath(url) if os.path.isdir(url) else url
+    """Return the URL; a path with all of its folders, because the daemon runs in another folder."""
+    return os.path.realpath(url) if os.path.exists(url) else url
 
 
 def _say(invocation: Invocation, result: RemoteResult) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 from editd_client.locate import Workspace
@@ -26,7 +25,7 @@ class HostsTour:
             os.mkdir(self._folder(host))
             scene.others.append(self._folder(host))
         self._server = os.path.join(scene.temporary, "work.git")
-        subprocess.run(["git", "init", "--quiet", "--bare", self._server], check=True)
+        _make_bare_repository(self._server)
 
     def play(self) -> None:
         """Run the whole tour."""
@@ -138,3 +137,14 @@ class HostsTour:
         """Return the parts of the text that the tour has changed, as far as they are there."""
         text = self._scene.text(PATH)
         return [words for words in (WHISK, "an hour", "jam", "cream") if words in text]
+
+
+def _make_bare_repository(folder: str) -> None:
+    """Make an empty repository, as `git init --bare` does (gitrepository-layout(5))."""
+    for name in ("objects", "refs"):
+        os.makedirs(os.path.join(folder, name))
+    config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+    files = {"HEAD": "ref: refs/heads/main\n", "config": config}
+    for name, content in files.items():
+        with open(os.path.join(folder, name), "x", encoding="ascii") as file:
+            file.write(content)

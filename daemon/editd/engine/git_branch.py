@@ -23,6 +23,7 @@ from pygit2.enums import FileMode, RepositoryState, SortMode
 
 from editd.engine.queries import numbers_in
 from editd.errors import Conflict, InvalidParams, IoError
+from editd.system.git_command import work_tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,14 +78,14 @@ class Branch(Struct, frozen=True):
 
 def open_repository(root: str) -> pygit2.Repository:
     """Open the repository that has the folder `root`. Raises InvalidParams if there is none to write to."""
-    git_folder = pygit2.discover_repository(root)
-    if git_folder is None:
+    work_tree = work_tree_of(root)
+    if work_tree is None:
         raise InvalidParams(
             "The workspace is in no git repository.",
             hint="Create one with `git init`. The history of editd does not need it.",
         )
     try:
-        repository = pygit2.Repository(git_folder)
+        repository = pygit2.Repository(work_tree.git_folder)
     except (pygit2.GitError, ValueError) as error:
         reason = str(error).rpartition(": ")[2]
         raise InvalidParams(

@@ -125,7 +125,7 @@ class Exchange:
         self._place = place
         self._path = os.path.join(folder, "remote", "taken.json")
         self.objects = LogObjects(shared_of(folder), store_of(folder))
-        self._transport = Transport(self.objects.shared, place.url, place.sockets)
+        self._transport = transport_of(self.objects, folder, place)
         self.landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
         self.chain: dict[Oid, int] = {}  # all entries of the log
         self._hosts: dict[str, int] = {}  # the last entry of each
@@ -601,6 +601,11 @@ class Exchange:
 
 def _not_an_entry(error: Exception) -> Forked:
     return Forked(f"The log has a commit that is none of its entries: {error}.")
+
+
+def transport_of(objects: LogObjects, folder: str, place: Place) -> Transport:
+    """Return the way to the server of a place, for a state folder. Raises InvalidParams."""
+    return Transport(objects.shared, place.url, place.sockets, os.path.dirname(folder))
 
 
 def shared_of(folder: str) -> str:

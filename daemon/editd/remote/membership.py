@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.remote.entries import differences, hold_trees, read_entry, write_baseline, write_empty_queue
-from editd.remote.exchange import INCOMING, LOGS, Forked, Place, shared_of
+from editd.remote.exchange import INCOMING, LOGS, Forked, Place, shared_of, transport_of
 from editd.remote.log_objects import LogObjects
 from editd.remote.step_frames import change_frames
-from editd.remote.transport import Offline, Transport
+from editd.remote.transport import Offline
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
 from editd.store.history import store_of
 from editd.values.content import Change
@@ -21,6 +21,7 @@ from editd.values.content import Change
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from editd.remote.transport import Transport
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
     from editd.values.path import WorkspacePath
@@ -37,7 +38,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         objects.share_all(tree)
         commit = write_baseline(objects, tree, place.host, time_us)
         objects.write()
-        transport = Transport(objects.shared, place.url, place.sockets)
+        transport = transport_of(objects, folder, place)
         transport.push(commit, place.ref, None)
         host = _claim(objects, transport, place)
         return {"taken": commit.hex(), "ref": place.ref, "host": host, "number": 0}
@@ -69,7 +70,7 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        transport = Transport(objects.shared, place.url, place.sockets)
+        transport = transport_of(objects, folder, place)
         refs = transport.heads(place.ref or LOGS + "*")
         if len(refs) != 1:
             known = ", ".join(sorted(refs)) or "none"
@@ -102,7 +103,7 @@ def claim_name(folder: str, place: Place) -> Frame:
     """Take a name in the log that no other host has. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        return {"host": _claim(objects, Transport(objects.shared, place.url, place.sockets), place)}
+        return {"host": _claim(objects, transport_of(objects, folder, place), place)}
     finally:
         objects.close()
 

@@ -1,7 +1,10 @@
-"""The user's own `git`, which reaches the server with the user's credentials, proxies and configuration.
+"""The way to the server: the user's own `git`, with the user's credentials, proxies and configuration.
 
 It asks nothing: without an answer it fails, and its words go to the status. No text of a server is
 interpreted. After any failure of a push, the caller reads the head of the log (L8).
+
+The address is checked before each call, because a folder may have become a link meanwhile. The hooks of a
+server in a folder run only if they are the user's own and outside of all workspaces.
 """
 
 from __future__ import annotations
@@ -17,27 +20,30 @@ import pygit2
 import pygit2.enums
 
 from editd.errors import Refused
+from editd.remote.server_address import ServerAddress, workspaces_in
 from editd.store.git_objects import Oid, oid_of
+from editd.system.git_command import (
+    GitFailed,
+    GitMissing,
+    git_environment,
+    receiver_without_hooks,
+    run_git,
+)
+from editd.system.real_paths import ThroughProcess, is_within, real_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-GIT_SECONDS_MAX = 120.0  # of one call; then it is killed, and tried again later
+    from editd.remote.server_address import ServerRepository
+
 ASK_SECONDS_MAX = 10.0  # of a question about the user's configuration
 SOCKET_BYTES_MAX = 108  # of the path of a socket: unix(7)
 SOCKET_BYTES_MORE = 40 - len("%C") + len(".") + 16  # the hash in its name, and ssh's temporary suffix
-WORDS_MAX = 400  # characters of git's own words
 _SETTINGS = (
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
     ("protocol.version", "2"),
     ("fetch.unpackLimit", "100"),
     ("fetch.fsckObjects", "true"),
     ("pack.threads", "1"),
-    ("core.hooksPath", os.devnull),
-)
-_OF_A_REPOSITORY = frozenset(
-    {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
 )
 
 
@@ -50,90 +56,104 @@ class Offline(Refused):
 class Transport:
     """One repository on a server, reached from the repository of the log."""
 
-    def __init__(self, shared: str, url: str, sockets: str) -> None:
-        """`sockets` is a folder with a short path, for the connection that ssh keeps."""
+    def __init__(self, shared: str, url: str, sockets: str, histories: str) -> None:
+        """`sockets` is a folder with a short path, for the connection that ssh keeps.
+
+        `histories` has the state folders of all workspaces. Raises InvalidParams for a URL of no server.
+        """
         self._shared = shared
-        self.url = url
+        self._address = ServerAddress.parse(url)
         self._sockets = sockets
+        self._histories = histories
         self._ssh = ""  # the command for ssh, once it is known
 
     @property
     def is_by_ssh(self) -> bool:
         """Whether git reaches the server by ssh."""
-        return ssh_host(self.url) is not None
+        return self._address.ssh_host is not None
 
     def heads(self, *patterns: str) -> dict[str, Oid]:
-        """Return the refs on the server that match. Raises Offline.
+        """Return the refs on the server that match. Raises Offline, InvalidParams.
 
         Those of a folder are read without a process, because a host asks for them several times a second.
         """
-        with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
-            if os.path.isdir(self.url):
-                return _refs_of(self.url, patterns)
-        listed = self._run("ls-remote", "--", self.url, *patterns)
+        server = self._server()
+        if server is not None and not self._address.is_by_git:
+            with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
+                return _refs_of(server.folder, patterns)
+        listed = self._run("ls-remote", "--", self._address.target(server), *patterns)
         return {name: oid_of(oid) for oid, _, name in (line.partition("\t") for line in listed.splitlines())}
 
     def fetch(self, *refspecs: str) -> None:
-        """Bring refs and their objects here. Raises Offline."""
-        self._run("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", self.url, *refspecs)
+        """Bring refs and their objects here. Raises Offline, InvalidParams."""
+        url = self._address.target(self._server())
+        self._run("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", url, *refspecs)
 
     def push(self, commit: Oid, ref: str, expected: Oid | None) -> None:
-        """Move a ref from `expected` to `commit`; None is no such ref. Raises Offline."""
+        """Move a ref from `expected` to `commit`; None is no such ref. Raises Offline, InvalidParams."""
         lease = "" if expected is None else expected.hex()
-        self._run(
-            "push", "-q", "--porcelain", f"--force-with-lease={ref}:{lease}", "--", self.url,
-            f"{commit.hex()}:{ref}",
-        )  # fmt: skip
+        self._push(f"--force-with-lease={ref}:{lease}", f"{commit.hex()}:{ref}")
 
     def overwrite(self, commit: Oid, ref: str) -> None:
-        """Set a ref that nobody else writes. Raises Offline."""
-        self._run("push", "-q", "--porcelain", "--", self.url, f"+{commit.hex()}:{ref}")
+        """Set a ref that nobody else writes. Raises Offline, InvalidParams."""
+        self._push("--no-force-with-lease", f"+{commit.hex()}:{ref}")
 
     def combine_packs(self) -> None:
         """Combine the small packs of the repository of the log. Raises Offline if git cannot."""
         self._run("repack", "-q", "-d", "--geometric=2")
 
-    def _run(self, *arguments: str) -> str:
-        argv = ["git", "--git-dir", self._shared, *arguments]
+    def _push(self, lease: str, refspec: str) -> None:
+        server = self._server()
+        receiver = [] if server is None or self._are_hooks_own(server) else [_WITHOUT_HOOKS]
+        self._run(
+            "push", "-q", "--porcelain", lease, *receiver, "--", self._address.target(server), refspec
+        )  # fmt: skip
+
+    def _server(self) -> ServerRepository | None:
+        return self._address.repository(self._histories)
+
+    def _are_hooks_own(self, server: ServerRepository) -> bool:
+        """Return whether the repository and its hooks belong to the user, outside of all workspaces."""
         try:
-            done = subprocess.run(
-                argv, env=self._environment(), stdin=subprocess.DEVNULL, capture_output=True,
-                timeout=GIT_SECONDS_MAX, check=False,
-            )  # fmt: skip
-        except FileNotFoundError:
+            return server.is_own and all(map(self._is_own_file, _hooks_of(server.folder)))
+        except (OSError, ThroughProcess, pygit2.GitError, ValueError):
+            return False
+
+    def _is_own_file(self, path: str) -> bool:
+        real = real_path(path)
+        is_own = os.stat(real).st_uid == os.geteuid()
+        return is_own and not any(is_within(real, root) for root in workspaces_in(self._histories))
+
+    def _run(self, verb: str, *arguments: str) -> str:
+        try:
+            output = run_git(
+                self._shared, verb, *arguments, settings=_SETTINGS, variables=self._ssh_variables()
+            )
+        except GitMissing:
             raise Offline("There is no `git` in the PATH of the daemon.", hint="Install git.") from None
-        except OSError as error:
-            raise Offline(f"git could not be started: {error}.") from error
-        except subprocess.TimeoutExpired:
-            raise Offline(f"git {arguments[0]} did not end within {GIT_SECONDS_MAX:g} s.") from None
-        if done.returncode:
-            words = (done.stderr + done.stdout).decode("utf-8", "replace").strip()
-            raise Offline(f"git {arguments[0]} failed: {words[-WORDS_MAX:] or done.returncode}")
-        return done.stdout.decode("utf-8", "surrogateescape")
+        except GitFailed as failure:
+            raise Offline(str(failure)) from failure
+        return output.decode("utf-8", "surrogateescape")
 
-    def _environment(self) -> dict[str, str]:
-        """Return the user's environment without the variables that name a repository."""
-        kept = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
-        kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C"}
-        first = int(kept.get("GIT_CONFIG_COUNT", "0"))
-        for number, (key, value) in enumerate(_SETTINGS, first):
-            kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
-        kept["GIT_CONFIG_COUNT"] = str(first + len(_SETTINGS))
-        if not kept.keys() & {"GIT_SSH_COMMAND", "GIT_SSH"} and (host := ssh_host(self.url)):
-            self._ssh = self._ssh or self._ssh_command(host, kept)
-            kept["GIT_SSH_COMMAND"] = self._ssh
-        return kept
+    def _ssh_variables(self) -> dict[str, str]:
+        """Return the command for ssh, unless the user has set one, or the server needs none."""
+        host = self._address.ssh_host
+        if host is None or os.environ.keys() & {"GIT_SSH_COMMAND", "GIT_SSH"}:
+            return {}
+        self._ssh = self._ssh or self._ssh_command(host)
+        return {"GIT_SSH_COMMAND": self._ssh}
 
-    def _ssh_command(self, host: str, environment: Mapping[str, str]) -> str:
+    def _ssh_command(self, host: str) -> str:
         """Return the user's command for ssh, which asks nothing and keeps its connection for a minute.
 
         The user's own `core.sshCommand` and `ControlMaster` have precedence.
         """
-        own = _output_of(["git", "--git-dir", self._shared, "config", "core.sshCommand"], environment)
-        if own.strip():
-            return own.strip()
+        with contextlib.suppress(GitFailed, GitMissing):
+            own = run_git(self._shared, "config", "core.sshCommand", seconds=ASK_SECONDS_MAX)
+            if own.strip():
+                return os.fsdecode(own.strip())
         words = ["ssh", "-o", "BatchMode=yes"]
-        known = _output_of(["ssh", "-G", host], environment).split("\n")
+        known = _output_of(["ssh", "-G", host]).split("\n")
         socket = os.path.join(self._sockets, "ssh-%C")
         is_set_up = any(line.startswith(("controlpath /", "controlmaster auto")) for line in known)
         if not is_set_up and len(os.fsencode(socket)) + SOCKET_BYTES_MORE < SOCKET_BYTES_MAX:
@@ -141,21 +161,24 @@ class Transport:
         return shlex.join(words)
 
 
-def ssh_host(url: str) -> str | None:
-    """Return the host of a URL that git reaches by ssh, with the user; None for any other URL."""
-    for scheme in ("ssh://", "git+ssh://", "ssh+git://"):
-        if url.startswith(scheme):
-            return url.removeprefix(scheme).partition("/")[0].partition(":")[0] or None
-    host, colon, _ = url.partition(":")
-    is_short_form = colon and "/" not in host and not url.startswith(f"{host}://")
-    return host if is_short_form else None
+_WITHOUT_HOOKS = f"--receive-pack={receiver_without_hooks()}"
 
 
-def _output_of(argv: list[str], environment: Mapping[str, str]) -> str:
+def _hooks_of(folder: str) -> list[str]:
+    """Return the hooks of a repository and the folder that has them. Raises OSError, pygit2.GitError."""
+    config = pygit2.Repository(folder, pygit2.enums.RepositoryOpenFlag.BARE).config
+    named = str(config["core.hooksPath"]) if "core.hooksPath" in config else "hooks"
+    hooks = os.path.join(folder, os.path.expanduser(named))
+    if not os.path.lexists(hooks):
+        return []
+    return [hooks, *(os.path.join(hooks, name) for name in os.listdir(hooks))]
+
+
+def _output_of(argv: list[str]) -> str:
     """Return the output of a program; nothing if it fails."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
-            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            argv, env=git_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=ASK_SECONDS_MAX, check=False,
         )  # fmt: skip
         return done.stdout if done.returncode == 0 else ""

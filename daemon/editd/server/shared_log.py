@@ -23,6 +23,7 @@ from editd.engine.arrivals import arrival_of, change_of, kept, log_author, unwri
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction
+from editd.remote.server_address import ServerAddress, without_password
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
@@ -146,7 +147,7 @@ class SharedLog:
             answer["state"] = "paused"
         oldest = answer.pop("oldest_us", None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
-        return answer | {"url": _without_password(place["url"]), "ref": place["ref"], "host": place["host"],
+        return answer | {"url": without_password(place["url"]), "ref": place["ref"], "host": place["host"],
                          "oldest": age}  # fmt: skip
 
     # ── joining and leaving ──
@@ -160,6 +161,7 @@ class SharedLog:
         """
         async with self._changing:
             self._check_free()
+            await self._check_server(url)
             ref = ref or f"refs/heads/editd/{os.urandom(4).hex()}"
             head, seq = await self._packed()
             asked = self._asked(url, ref, host, head) | {"do": "init", "time_us": self._engine.clock.now_us()}
@@ -180,6 +182,7 @@ class SharedLog:
             raise InvalidParams("`take` and `keep` exclude each other.")
         async with self._changing:
             self._check_free()
+            await self._check_server(url)
             head, seq = await self._packed()
             asked = self._asked(url, ref or "", host, head) | {"do": "join"}
             answer = await self._ask(asked)
@@ -327,7 +330,7 @@ class SharedLog:
             }
         )  # fmt: skip
         log.info("this host is %s in the log %s of %s", answer["host"], answer["ref"],
-                 _without_password(asked["url"]))  # fmt: skip
+                 without_password(asked["url"]))  # fmt: skip
         number = answer["number"]
         self._answer = {"state": "behind", "error": None, "number": number, "head": number}
         self._begin()
@@ -342,8 +345,6 @@ class SharedLog:
     def _asked(self, url: str, ref: str, host: str | None, head: str) -> dict[str, Any]:
         """Return the frame of a request to the child, for a host that has not joined."""
         assert self._keys is not None, "not configured"
-        if not url or url.startswith("-"):
-            raise InvalidParams(f"{url!r} is not the URL of a repository.")
         host = host or self._keys.host or socket.gethostname().partition(".")[0] or "host"
         return {
             "url": url,
@@ -357,10 +358,19 @@ class SharedLog:
         assert self._place is not None, "no log is joined"
         return self._place
 
+    async def _check_server(self, url: str) -> None:
+        """Refuse a URL of no server, before anything is started. Raises InvalidParams.
+
+        In a thread, because the file system of a folder may not answer.
+        """
+        histories = os.path.dirname(self._folder)
+        address = ServerAddress.parse(url)
+        await asyncio.get_running_loop().run_in_executor(None, address.repository, histories)
+
     def _check_free(self) -> None:
         if self._place is not None:
             raise InvalidParams(
-                f"This workspace has joined {_without_password(self._place['url'])} already.",
+                f"This workspace has joined {without_password(self._place['url'])} already.",
                 hint="`editctl remote leave` ends that.",
             )
 
@@ -661,11 +671,3 @@ def _as_name(host: str) -> str:
         "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in host).strip("-")
         or "host"
     )
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    credentials, at, host = rest.partition("@")
-    if not separator or not at or "/" in credentials:
-        return url
-    return f"{scheme}://{host}"

@@ -40,6 +40,7 @@ class Mount(Struct, frozen=True):
     path: bytes  # the mount point
     kind: str  # of file system, such as `ext4` or `fuse.sshfs`
     options: frozenset[bytes]  # the mount's, and the file system's
+    root: bytes = b"/"  # the folder of the file system that is mounted: another one for a bind mount
 
     @property
     def is_two_sided(self) -> bool:
@@ -115,6 +116,7 @@ def _parsed(line: bytes) -> Mount:
         path=_unescaped(fields[4]),
         kind=os.fsdecode(fields[end + 1]),
         options=frozenset(fields[5].split(b",") + fields[end + 3].split(b",")),
+        root=_unescaped(fields[3]),
     )
 
 

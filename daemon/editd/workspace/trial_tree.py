@@ -13,8 +13,9 @@ process in which the client has them. Its interface is a *plan*, a folder with t
 
     overlay TOLD SCRATCH ROOT FOLDER COMMAND…   write a byte to descriptor TOLD once in the overlay
     copy PLAN ROOT TO                           exit with TOO_MUCH or NOT_EMPTY if it is refused
+    ignored ROOT                                read paths, each with a NUL, and write those that git ignores
 
-Imports nothing of editd, because a person waits for the start of the process.
+Imports only `system.git_command`, because a person waits for the start of the process.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
+
+from editd.system.git_command import GitFailed, GitMissing, run_git, work_tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -135,16 +137,33 @@ def _read_plan(folder: str) -> Iterator[TrialFile]:
 
 
 def _names(root: str) -> Iterator[str]:
-    """Yield the paths of the files in the workspace that git does not ignore."""
-    git = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        listed = subprocess.run(git, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):  # no git, or no repository: all files
+    """Yield the paths of the files in the workspace that git does not ignore; all without git.
+
+    Raises OSError if the repository of the workspace cannot be read.
+    """
+    listed = _asked_of_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is None:
         for folder, folders, names in os.walk(root):
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
             yield from (os.path.relpath(os.path.join(folder, name), root) for name in (*names, *links))
         return
     yield from dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
+
+
+def _asked_of_git(root: str, verb: str, *arguments: str, stdin: bytes = b"") -> bytes | None:
+    """Return git's answer about the workspace; None without git or a repository. Raises OSError."""
+    work_tree = work_tree_of(root)
+    if work_tree is None:
+        return None
+    try:
+        return run_git(
+            work_tree.git_folder, verb, *arguments, top=work_tree.top, folder=root, stdin=stdin,
+            statuses=(0, 1) if verb == "check-ignore" else (0,),
+        )  # fmt: skip
+    except GitMissing:
+        return None
+    except GitFailed as failure:
+        raise OSError(str(failure)) from failure
 
 
 def _copy(source: str, target: str) -> None:
@@ -226,5 +245,19 @@ def _make_copy(plan: str, root: str, to: str) -> int:
     return 0
 
 
+def _print_ignored(root: str) -> int:
+    """Write those of the paths on standard input that git ignores."""
+    try:
+        ignored = _asked_of_git(root, "check-ignore", "-z", "--stdin", stdin=sys.stdin.buffer.read())
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.buffer.write(ignored or b"")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+_VERBS = {"overlay": _become, "copy": _make_copy, "ignored": _print_ignored}
+
 if __name__ == "__main__":
-    sys.exit({"overlay": _become, "copy": _make_copy}[sys.argv[1]](*sys.argv[2:]))  # type: ignore[operator]
+    sys.exit(_VERBS[sys.argv[1]](*sys.argv[2:]))  # type: ignore[operator]

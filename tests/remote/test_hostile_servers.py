@@ -1,0 +1,151 @@
+"""Servers that a client makes of the workspace, and programs that git would run for a URL: nothing starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bait import Bait, git
+from editd.system.native import NATIVE
+from editd_client.errors import EditdError
+from hosts import bare_repository, exchange, hosts, name_host
+from workplace import workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from workplace import Workplace
+
+FILES = {"a.txt": "a\n"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    with workplace(tmp_path / "one", FILES) as made:
+        name_host(made, "one")
+        yield made
+
+
+def write_server(folder: str, marker: Path) -> list[object]:
+    """Return the edits that make a bare repository with a hook, as any client may send them."""
+    hook = f"#!/bin/sh\ntouch {marker}\nexit 1\n"
+    return [
+        write(f"{folder}/HEAD", "ref: refs/heads/main\n"),
+        write(f"{folder}/config", "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
+        write(f"{folder}/objects/.keep", ""),
+        write(f"{folder}/refs/heads/.keep", ""),
+        write(f"{folder}/hooks/pre-receive", hook, mode="100755"),
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_client_gets_no_hook_run_by_a_server_in_the_workspace(
+    place: Workplace, tmp_path: Path, scheme: str
+) -> None:
+    marker = tmp_path / "run"
+    with place.start() as client:
+        client.apply(write_server("evil/r.git", marker))  # type: ignore[arg-type]
+        for url in (f"{place.root}/evil/r.git", f"{place.root}/evil/r"):
+            with pytest.raises(EditdError, match="is inside the workspace"):
+                client.remote_init(scheme + url)
+            with pytest.raises(EditdError, match="is inside the workspace"):
+                client.remote_init(scheme + url, dry_run=True)
+            with pytest.raises(EditdError, match="is inside the workspace"):
+                client.remote_join(scheme + url, take="log")
+        assert not marker.exists()
+        assert client.remote_status().state == "none"
+        assert not (place.state / "remote").exists(), "nothing was started"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ext::sh -c 'touch MARKER'", "git-remote-ext"),
+        ("fd::0", "git-remote-fd"),
+        ("--upload-pack=touch MARKER", "is not the URL"),
+        ("ssh://-oProxyCommand=touch MARKER/x", "names no host"),
+        ("work.git", "no absolute path"),
+    ],
+)
+def test_a_url_that_is_a_program_is_refused_at_once(
+    place: Workplace, tmp_path: Path, url: str, reason: str
+) -> None:
+    marker = tmp_path / "run"
+    with place.start() as client:
+        for request in (client.remote_init, client.remote_join):
+            with pytest.raises(EditdError, match=reason) as caught:
+                request(url.replace("MARKER", str(marker)))
+            assert caught.value.name == "invalid_params"
+        assert not marker.exists()
+        assert not (place.state / "remote").exists()
+
+
+@pytest.mark.skipif(not os.path.isdir(NATIVE.proc), reason="without /proc")
+@pytest.mark.parametrize("through", ["/proc/PID/root", ""])
+def test_a_bundle_replaces_no_file(place: Workplace, tmp_path: Path, through: str) -> None:
+    with hosts(tmp_path / "log", 1, {"a.txt": "theirs\n"}) as (_, _, server):
+        bundle = tmp_path / "log.bundle"
+        git(server, "bundle", "create", "-q", str(bundle), "--all")
+    with place.start() as client:
+        url = through.replace("PID", str(os.getpid())) + str(bundle)
+        with pytest.raises(EditdError, match="leads through /proc" if through else "is a file"):
+            client.remote_join(url, take="log")
+    assert place.files() == {"a.txt": b"a\n"}
+
+
+def test_a_host_whose_server_becomes_a_link_into_the_workspace_exchanges_nothing(
+    place: Workplace, tmp_path: Path
+) -> None:
+    marker, server = tmp_path / "run", bare_repository(tmp_path / "server.git")
+    with place.start() as client:
+        client.remote_init(str(server))
+        exchange(client)
+        client.remote_pause()
+        server.rename(tmp_path / "away.git")
+        client.apply(write_server("evil/r.git", marker))  # type: ignore[arg-type]
+        server.symlink_to(place.root / "evil/r.git")
+        client.remote_resume()
+        state = client.remote_now(timeout=10)
+        assert (state.state, "is inside the workspace" in str(state.error)) == ("refused", True)
+        assert not marker.exists()
+        server.unlink()
+        (tmp_path / "away.git").rename(server)
+        exchange(client)
+
+
+def test_hooks_of_the_users_own_server_run_and_those_of_others_do_not(
+    place: Workplace, tmp_path: Path
+) -> None:
+    server, bait = bare_repository(tmp_path / "server.git"), Bait(tmp_path / "bait")
+    hook = server / "hooks/post-receive"
+    hook.write_text(f"#!/bin/sh\n{bait.trap('own-hook')}\n")
+    hook.chmod(0o755)
+    with place.start() as client:
+        client.remote_init(str(server))
+        assert bait.sprung() == ["own-hook"]
+        client.apply([write("hook.sh", f"#!/bin/sh\n{bait.trap('edited-hook')}\n", mode="100755")])
+        (server / "hooks/post-update").symlink_to(place.root / "hook.sh")
+        exchange(client)
+        assert bait.sprung() == [], "one of the hooks is a file of the workspace"
+        (server / "hooks/post-update").unlink()
+        client.apply([write("a.txt", "b\n")])
+        exchange(client)
+        assert bait.sprung() == ["own-hook"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_hooks_of_a_server_of_another_user_do_not_run(place: Workplace, tmp_path: Path) -> None:
+    server, bait = bare_repository(tmp_path / "server.git"), Bait(tmp_path / "bait")
+    bait.set(server)
+    (place.folder / "home/.gitconfig").write_text("[safe]\n\tdirectory = *\n")
+    subprocess.run(["chown", "-R", "65534", server], check=True)
+    with place.start() as client:
+        client.remote_init(str(server))
+        client.apply([write("a.txt", "b\n")])
+        exchange(client)
+        assert bait.sprung() == []
+    assert "b" in git(tmp_path, "-c", "safe.directory=*", "-C", str(server), "log", "--all", "-p")
