@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,15 +34,18 @@ from editd.store.transaction_record import EDITD, ParsedMessage, compose, ident,
 from editd.values.content import Change, Entry
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Arrival, Authorship, CommitId, Part
+from editd.wire.messages import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from editd.remote.log_objects import LogObjects
-    from editd.wire.messages import Kind
 
 Outcome = Literal["baseline", "applied", "aside", "decided"]
 OUTCOMES = frozenset({"baseline", "applied", "aside", "decided"})
+TIME_US_END = 253_402_300_800 * 1_000_000  # the year 10000
+_KINDS = frozenset(get_args(Kind))
+PERMISSIONS = 0o777  # of a file that comes out of the log
 _BEFORE, _AFTER = b"before/", b"after/"
 _NOT_AN_ENTRY = "it is not an entry of the log"
 
@@ -124,7 +127,7 @@ def write_settled(objects: LogObjects, settled: SettledAside, number: int, paren
 
 def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = None) -> Oid:
     """Write a transaction that waits, whole, behind those that wait before it. Return the commit."""
-    trees = Trees(EMPTY_TREE, objects.read)
+    trees = Trees(EMPTY_TREE, objects.tree)
     sides: list[tuple[bytes, Entry | None]] = []
     for change in waiting.changes:
         for folder, state in ((_BEFORE, change.before), (_AFTER, change.after)):
@@ -155,15 +158,15 @@ def hold_trees(objects: LogObjects, root: Oid, trees: dict[Oid, bytes]) -> None:
         objects.put_tree(root, b"")
 
 
-def read_entry(read: Callable[[Oid], bytes], commit: Oid) -> tuple[LogEntry, Oid | None]:
+def read_entry(objects: LogObjects, commit: Oid) -> tuple[LogEntry, Oid | None]:
     """Read an entry of the log, and return it with its first parent. Raises ValueError."""
-    decoded = CommitObject.decode(read(commit))
+    decoded = CommitObject.decode(objects.commit(commit))
     message, trailers = _parsed(decoded.message)
     arrival, outcome = message.authorship.arrival, trailers.get("Outcome", [""])[0]
     if arrival is None or outcome not in OUTCOMES or (outcome == "decided" and "Decides" not in trailers):
         raise ValueError(_NOT_AN_ENTRY)
     parent = decoded.parent
-    before = EMPTY_TREE if parent is None else CommitObject.decode(read(parent)).tree
+    before = EMPTY_TREE if parent is None else CommitObject.decode(objects.commit(parent)).tree
     entry = LogEntry(
         commit, decoded.tree, before, message, arrival, cast("Outcome", outcome), _undone(trailers),
         next(map(CommitId, trailers.get("Decides", ())), None), trailers.get("Decision", [""])[0],
@@ -172,62 +175,67 @@ def read_entry(read: Callable[[Oid], bytes], commit: Oid) -> tuple[LogEntry, Oid
 
 
 def changes_of(
-    read: Callable[[Oid], bytes], before: Oid, after: Oid, message: ParsedMessage
+    objects: LogObjects, before: Oid, after: Oid, message: ParsedMessage
 ) -> Iterator[Change[Entry]]:
-    """Yield the changes between two trees. A path that editd does not write is left out."""
+    """Yield the changes between two trees. A path that editd does not write is left out.
+
+    So are bits that give a file another user's or group's rights.
+    """
     sources = {target: source for source, target in message.moves}
     bits = dict(message.permissions)
-    for path, old, new in differences(read, before, after):
+    for path, old, new in differences(objects, before, after):
         source = sources.get(path.text)
         try:
             moved_from = None if source is None else WorkspacePath.parse(source)
         except Refused:
             continue
-        after_state = None if new is None else replace(new, permissions=bits.get(path.text))
+        permissions = bits.get(path.text)
+        known = None if permissions is None else permissions & PERMISSIONS
+        after_state = None if new is None else replace(new, permissions=known)
         yield Change(path, old, after_state, moved_from)
 
 
 def differences(
-    read: Callable[[Oid], bytes], before: Oid, after: Oid
+    objects: LogObjects, before: Oid, after: Oid
 ) -> Iterator[tuple[WorkspacePath, Entry | None, Entry | None]]:
     """Yield the paths at which two trees differ. A path that editd does not write is left out."""
-    for raw, old, new in tree_changes(read, before, after):
+    for raw, old, new in tree_changes(objects.tree, before, after):
         with contextlib.suppress(Refused):
             yield WorkspacePath.parse(os.fsdecode(raw)), old, new
 
 
-def read_queue(read: Callable[[Oid], bytes], head: Oid) -> list[Tentative]:
+def read_queue(objects: LogObjects, head: Oid) -> list[Tentative]:
     """Read the transactions that wait in the queue of a host, in its order. Raises ValueError."""
     waiting: list[Tentative] = []
     commit: Oid | None = head
     while commit is not None:
-        decoded = CommitObject.decode(read(commit))
+        decoded = CommitObject.decode(objects.commit(commit))
         if decoded.parent is None and decoded.message.startswith("queue of "):
             break
-        waiting.append(_read_waiting(read, decoded))
+        waiting.append(_read_waiting(objects, decoded))
         commit = decoded.parent
     waiting.reverse()
     return waiting
 
 
-def read_aside(read: Callable[[Oid], bytes], entry: LogEntry) -> Tentative:
+def read_aside(objects: LogObjects, entry: LogEntry) -> Tentative:
     """Read the whole transaction of an entry that is set aside. Raises ValueError."""
-    head = read(entry.commit).partition(b"\n\n")[0]
+    head = objects.commit(entry.commit).partition(b"\n\n")[0]
     parents = [line[7:] for line in head.split(b"\n") if line.startswith(b"parent ")]
     if len(parents) != 2:
         raise ValueError(_NOT_AN_ENTRY)
-    return _read_waiting(read, CommitObject.decode(read(bytes.fromhex(parents[1].decode()))))
+    return _read_waiting(objects, CommitObject.decode(objects.commit(bytes.fromhex(parents[1].decode()))))
 
 
-def _read_waiting(read: Callable[[Oid], bytes], decoded: CommitObject) -> Tentative:
+def _read_waiting(objects: LogObjects, decoded: CommitObject) -> Tentative:
     message, trailers = _parsed(decoded.message)
     arrival = message.authorship.arrival
     if arrival is None or arrival.origin is None:
         raise ValueError("it is not a transaction that waits")
-    folders = Trees(decoded.tree, read).folder(b"")
+    folders = Trees(decoded.tree, objects.tree).folder(b"")
     known = {} if folders is None else folders.folders()
     before, after = known.get(b"before", EMPTY_TREE), known.get(b"after", EMPTY_TREE)
-    changes = sorted(changes_of(read, before, after, message), key=lambda change: change.path.raw)
+    changes = sorted(changes_of(objects, before, after, message), key=lambda change: change.path.raw)
     return Tentative(
         arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
         message.time_us, tuple(changes), _undone(trailers), message.parts,
@@ -255,4 +263,16 @@ def _parsed(text: str) -> tuple[ParsedMessage, dict[str, list[str]]]:
     for line in text.rstrip("\n").rpartition("\n\n")[2].split("\n"):
         key, _, value = line.partition(": ")
         trailers.setdefault(key, []).append(value)
-    return parse(text), trailers
+    message = parse(text)
+    _check_values(message)
+    return message, trailers
+
+
+def _check_values(message: ParsedMessage) -> None:
+    """Check the values that a history can hold, and an answer can show. Raises ValueError."""
+    arrival = message.authorship.arrival
+    times = (message.time_us, message.time_us if arrival is None else arrival.time_us)
+    if message.kind not in _KINDS:
+        raise ValueError(f"it has the unknown kind {message.kind!r}")
+    if not all(0 <= time_us < TIME_US_END for time_us in times):
+        raise ValueError("it has a time before 1970 or after 9999")

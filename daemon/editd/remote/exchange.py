@@ -168,9 +168,9 @@ class Exchange:
     def _begin(self, head: Oid, through: int) -> None:
         """Read this host's history since it joined, with the waiting transactions."""
         commits = self._commits_back(head, self._joined)
-        last = CommitObject.decode(self.objects.read(commits[0])).parent if commits else head
+        last = CommitObject.decode(self.objects.commit(commits[0])).parent if commits else head
         for commit in commits:
-            written = parse(CommitObject.decode(self.objects.read(commit)).message)
+            written = parse(CommitObject.decode(self.objects.commit(commit)).message)
             self._seen = int(written.seq)
             if written.seq > through:
                 self._waiting_after.append(commit)
@@ -183,7 +183,7 @@ class Exchange:
             elif origin in self.landed:
                 self.replica.name(written.seq, origin, written.undoes)
             else:  # it waits; that of another host only if the log has lost it: see `repair`
-                transaction = transaction_of_commit(self.objects.read, commit)[0]
+                transaction = transaction_of_commit(self.objects.history, commit)[0]
                 if transaction.kind == "baseline":
                     self.replica.hold(transaction)
                 else:
@@ -250,7 +250,7 @@ class Exchange:
         common: Oid | None = now
         while common is not None and common not in self.chain:
             try:
-                common = read_entry(self.objects.read, common)[1]
+                common = read_entry(self.objects, common)[1]
             except (ValueError, KeyError) as error:
                 raise _not_an_entry(error) from error
         if common is None or self.chain[common] < self._first:
@@ -265,7 +265,7 @@ class Exchange:
     def _follow(self, head: Oid) -> None:
         """Read this host's history up to `head`. Raises HistoryDamaged."""
         for commit in [*self._waiting_after, *self._commits_back(head, self._seen)]:
-            transaction = transaction_of_commit(self.objects.read, commit)[0]
+            transaction = transaction_of_commit(self.objects.history, commit)[0]
             arrival, taken = transaction.authorship.arrival, self.replica.taken.number
             self.replica.follow(transaction)
             if arrival is not None and arrival.origin is not None and arrival.number <= taken:
@@ -310,7 +310,7 @@ class Exchange:
         asides: list[Frame] = []
         for entry in islice(new, ASIDE_MAX):
             with contextlib.suppress(ValueError, KeyError):  # a damaged one has no proposal
-                aside = read_aside(self.objects.read, entry)
+                aside = read_aside(self.objects, entry)
                 asides.append(frame_of_aside(self.objects, aside, entry.number, self.replica.is_shared))
         settled = [self._settled_frame(about) for about in sorted(known.proposed | decided)]
         first = max(known.listed, self._first) + 1
@@ -421,7 +421,7 @@ class Exchange:
         commit: Oid | None = head
         while commit is not None and (known is None or commit != known.commit):
             try:
-                entry, commit = read_entry(self.objects.read, commit)
+                entry, commit = read_entry(self.objects, commit)
             except (ValueError, KeyError) as error:
                 raise _not_an_entry(error) from error
             if known is not None and entry.number <= known.number:
@@ -465,7 +465,7 @@ class Exchange:
         commit: Oid | None = head
         while commit is not None:
             try:
-                decoded = CommitObject.decode(self.objects.read(commit))
+                decoded = CommitObject.decode(self.objects.commit(commit))
             except KeyError:
                 if commits:
                     break
@@ -528,7 +528,7 @@ class Exchange:
         if head not in self._queues_read:
             if len(self._queues_read) > 2 * len(self._queues):
                 self._queues_read.clear()
-            self._queues_read[head] = read_queue(self.objects.read, head)
+            self._queues_read[head] = read_queue(self.objects, head)
         return self._queues_read[head]
 
     def _land(self, decisions: Sequence[SettledAside]) -> None:

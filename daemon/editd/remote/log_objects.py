@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.store.git_objects import EMPTY_TREE, GitTree, ObjectKind, Oid, object_id, oid_of
+from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, ObjectKind, Oid, object_id, oid_of
 from editd.store.git_repository import create_store, is_store, open_store
 from editd.store.packfile import PackWriter
 
@@ -37,22 +37,43 @@ class LogObjects:
             tuple[tuple[Version, int] | None, ...], Entry | None
         ] = {}  # `MergedTree` keeps them
 
-    def read(self, oid: Oid) -> bytes:
-        """Return an object's bytes. Raises KeyError if neither repository has it."""
-        if oid == EMPTY_TREE:
-            return b""
+    def commit(self, oid: Oid) -> bytes:
+        """Return the bytes of a commit. Raises KeyError if it is missing, ValueError for another kind."""
+        return self._of_kind("commit", oid)
+
+    def tree(self, oid: Oid) -> bytes:
+        """Return the bytes of a tree. Raises KeyError if it is missing, ValueError for another kind."""
+        return b"" if oid == EMPTY_TREE else self._of_kind("tree", oid)
+
+    def blob(self, oid: Oid) -> bytes:
+        """Return a file's content. Raises KeyError if it is missing, ValueError for another kind."""
+        return self._of_kind("blob", oid)
+
+    def history(self, oid: Oid) -> bytes:
+        """Return a commit or a tree of this host's history, which has each in its place. Raises KeyError."""
+        return b"" if oid == EMPTY_TREE else self._read(oid)[1]
+
+    def _of_kind(self, wanted: ObjectKind, oid: Oid) -> bytes:
+        """Return an object's bytes: whoever may push to the log chooses the object that a name leads to."""
+        kind, content = self._read(oid)
+        if kind != wanted:
+            raise ValueError(f"the log has a {kind or 'tag'} ({oid.hex()}) in the place of a {wanted}")
+        return content
+
+    def _read(self, oid: Oid) -> tuple[ObjectKind | None, bytes]:
+        """Return the kind and the bytes of an object. Raises KeyError if neither repository has it."""
         if (new := self._new.get(oid)) is not None:
-            return new[1]
+            return new
         if (content := self._for_now.get(oid)) is not None:
-            return content
+            return "blob", content
         for repository in (self._log, self._history):
             try:
-                return repository.odb.read(pygit2.Oid(raw=oid))[1]
+                return _object_of(repository, oid)
             except KeyError:
                 continue
         self._history.free()  # its packs may have been replaced
         self._history = open_store(self._store)
-        return self._history.odb.read(pygit2.Oid(raw=oid))[1]
+        return _object_of(self._history, oid)
 
     def has(self, oid: Oid) -> bool:
         """Return whether the log's repository has an object."""
@@ -99,7 +120,7 @@ class LogObjects:
         """Have the log hold a content that may be in this host's history alone."""
         oid = oid_of(version)
         if oid not in self._new and not self.has(oid):
-            self._new[oid] = "blob", self.read(oid)
+            self._new[oid] = "blob", self.blob(oid)
 
     def share_all(self, root: Oid) -> None:
         """Have the log hold a whole tree and its files. Raises OSError."""
@@ -107,14 +128,14 @@ class LogObjects:
             waiting = [root]
             while waiting:
                 tree = waiting.pop()
-                raw = self.read(tree)
+                raw = self.tree(tree)
                 writer.add("tree", raw, tree)
                 folder = GitTree.decode(raw)
                 waiting += folder.folders().values()
                 for entry in folder.files().values():
                     oid = oid_of(entry.version)
                     if oid not in writer:
-                        writer.add("blob", self.read(oid), oid)
+                        writer.add("blob", self.blob(oid), oid)
             writer.finish()
 
     def write(self) -> None:
@@ -144,3 +165,9 @@ class LogObjects:
     def close(self) -> None:
         self._log.free()
         self._history.free()
+
+
+def _object_of(repository: pygit2.Repository, oid: Oid) -> tuple[ObjectKind | None, bytes]:
+    """Return the kind of an object, None for a tag, and its bytes. Raises KeyError."""
+    kind, content = repository.odb.read(pygit2.Oid(raw=oid))
+    return KINDS.get(kind), content

@@ -64,7 +64,7 @@ class LogReader:
         return {
             "changes": [
                 [path.text, self._state(old), self._state(new)]
-                for path, old, new in differences(self._objects.read, before, after)
+                for path, old, new in differences(self._objects, before, after)
                 if self._exchange.replica.is_shared(path)
             ]
         }
@@ -72,7 +72,7 @@ class LogReader:
     def _tree(self, reference: str) -> Oid:
         """Return the tree of an entry or a commit. Raises UnknownTransaction."""
         if not reference.startswith("@"):
-            return CommitObject.decode(self._objects.read(oid_of(reference))).tree
+            return CommitObject.decode(self._objects.commit(oid_of(reference))).tree
         number, taken = entry_number(reference), self._exchange.replica.taken.number
         if number is None or number > taken:
             raise UnknownTransaction(
@@ -80,13 +80,13 @@ class LogReader:
                 hint="`remote now` takes in new entries.",
                 data={"tx": reference},
             )
-        return CommitObject.decode(self._objects.read(self._commit(number))).tree
+        return CommitObject.decode(self._objects.commit(self._commit(number))).tree
 
     def _commit(self, number: int) -> Oid:
         return next(islice(self._exchange.chain, number, None))
 
     def _state(self, entry: Entry | None) -> tuple[int, bytes] | None:
-        return None if entry is None else (entry.mode, self._objects.read(oid_of(entry.version)))
+        return None if entry is None else (entry.mode, self._objects.blob(oid_of(entry.version)))
 
     # ── the entry of each line ──
 
@@ -127,7 +127,7 @@ class LogReader:
 
     def content(self, version: Version) -> bytes | None:
         try:
-            return self._objects.read(oid_of(version))
+            return self._objects.blob(oid_of(version))
         except KeyError:
             return None
 
@@ -138,7 +138,7 @@ class LogReader:
             self.index.clear()
             last = -1
         for commit in commits[last + 1 : self._exchange.replica.taken.number + 1]:
-            self.index.add(self._transaction(read_entry(self._objects.read, commit)[0]))
+            self.index.add(self._transaction(read_entry(self._objects, commit)[0]))
             self.index.flush_if_full()
         self.index.flush()
 
@@ -147,7 +147,7 @@ class LogReader:
         message, number = entry.message, entry.number
         touches: tuple[Change[Entry], ...] = ()
         if number > 0:
-            touches = tuple(changes_of(self._objects.read, entry.tree_before, entry.tree, message))
+            touches = tuple(changes_of(self._objects, entry.tree_before, entry.tree, message))
         undone = [self._exchange.landed.get(origin, number) for origin in entry.undone]
         undoes, parts = _undoing(undone, message.parts, number)
         return Transaction(

@@ -33,7 +33,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
     """Make the log with this host's files as entry 0. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        tree = _shared_tree(objects, CommitObject.decode(objects.read(head)).tree, place.chooser())
+        tree = _shared_tree(objects, CommitObject.decode(objects.commit(head)).tree, place.chooser())
         objects.write()
         objects.share_all(tree)
         commit = write_baseline(objects, tree, place.host, time_us)
@@ -51,10 +51,10 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         is_shared = place.chooser()
-        root = CommitObject.decode(objects.read(head)).tree
+        root = CommitObject.decode(objects.commit(head)).tree
         sizes = [
             objects.size(oid_of(entry.version))
-            for path, _, entry in differences(objects.read, EMPTY_TREE, root)
+            for path, _, entry in differences(objects, EMPTY_TREE, root)
             if entry is not None and is_shared(path)
         ]
         return {"files": len(sizes), "bytes": sum(sizes)}
@@ -79,14 +79,14 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
         place = replace(place, ref=ref)
         transport.fetch(f"+{ref}:{INCOMING}")
         try:
-            entry, _ = read_entry(objects.read, refs[ref])
+            entry, _ = read_entry(objects, refs[ref])
         except ValueError as error:
             raise Forked(f"{ref} is not a log of editd: {error}.") from error
         is_shared = place.chooser()
-        mine = CommitObject.decode(objects.read(head)).tree
+        mine = CommitObject.decode(objects.commit(head)).tree
         changes = [
             Change(path, old, new)
-            for path, old, new in differences(objects.read, mine, entry.tree)
+            for path, old, new in differences(objects, mine, entry.tree)
             if is_shared(path)
         ]
         return {
@@ -129,8 +129,8 @@ def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
 
 def _shared_tree(objects: LogObjects, root: Oid, is_shared: Callable[[WorkspacePath], bool]) -> Oid:
     """Return the tree without the paths that must not leave this host."""
-    trees = Trees(root, objects.read)
-    left_out = [path for path, _, _ in differences(objects.read, EMPTY_TREE, root) if not is_shared(path)]
+    trees = Trees(root, objects.tree)
+    left_out = [path for path, _, _ in differences(objects, EMPTY_TREE, root) if not is_shared(path)]
     update = trees.update((path.raw, None) for path in left_out)
     hold_trees(objects, update.root, update.trees)
     return update.root

@@ -115,7 +115,7 @@ class MergedTree:
         if entry is None:
             return None
         return FileState(
-            self._objects.read(oid_of(entry.version)), entry.mode, entry.permissions, entry.version
+            self._objects.blob(oid_of(entry.version)), entry.mode, entry.permissions, entry.version
         )
 
     def _has_room(self, path: WorkspacePath) -> bool:
@@ -137,7 +137,7 @@ class MergedTree:
 
     def _read(self, oid: Oid) -> bytes:
         known = self.trees.get(oid)
-        return self._objects.read(oid) if known is None else known
+        return self._objects.tree(oid) if known is None else known
 
 
 def is_equal(one: Entry | None, other: Entry | None) -> bool:

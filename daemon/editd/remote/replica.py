@@ -234,7 +234,7 @@ class Replica:
 
         They were merged into each entry as it came, and a merge of each into the last one may differ.
         """
-        held = Trees(CommitObject.decode(self._objects.read(commit)).tree, self._objects.read)
+        held = Trees(CommitObject.decode(self._objects.commit(commit)).tree, self._objects.tree)
         paths = {change.path for one in self.waiting for change in one.changes}
         self.files.put((path, held.entry(path.raw)) for path in sorted(paths) if self.is_shared(path))
         for path in sorted(path for path in self.released if self.is_shared(path)):
@@ -289,7 +289,7 @@ class Replica:
 
     def _catch_up(self) -> list[Change[Entry]]:
         """Return the changes that bring files which were held to the state of the log."""
-        landed = Trees(self.taken.tree, self._objects.read)
+        landed = Trees(self.taken.tree, self._objects.tree)
         changes: list[Change[Entry]] = []
         for path in sorted(self._behind):
             now, wanted = self.files.entry(path), landed.entry(path.raw)
@@ -304,7 +304,7 @@ class Replica:
         own = self.waiting.get(entry.arrival.origin)
         changes = [
             change
-            for change in changes_of(self._objects.read, entry.tree_before, entry.tree, entry.message)
+            for change in changes_of(self._objects, entry.tree_before, entry.tree, entry.message)
             if self.is_shared(change.path)
         ]
         before = _Before(self.taken, own, {}, ())
@@ -321,7 +321,7 @@ class Replica:
         if own is not None and not is_first and self._is_as_merged(own, entry, changes, dependent):
             return Step(entry, (), (), (), undos=self._separate_undos(own, changes)), before
         old = {path: self.files.entry(path) for path in paths}
-        landed = Trees(entry.tree, self._objects.read)
+        landed = Trees(entry.tree, self._objects.tree)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(paths))
         lost = self.files.merge_each(one for one in dependent if not one.is_aside)
         for one in lost:
@@ -368,7 +368,7 @@ class Replica:
             except Conflict:
                 return None
             assert merged is not None, "no side is a deletion"
-            contents = (self._objects.read(oid_of(one.version)) for one in (before, after, merged))
+            contents = (self._objects.blob(oid_of(one.version)) for one in (before, after, merged))
             found = with_entry(text, *contents)
             if found is None:
                 return None
@@ -406,7 +406,7 @@ class Replica:
                     now = self.files.merged(change, now)
                     states.append(now)
         if all(state is not None and state.mode != SYMLINK for state in states):
-            contents = (self._objects.read(oid_of(state.version)) for state in states if state is not None)
+            contents = (self._objects.blob(oid_of(state.version)) for state in states if state is not None)
             self._marked[path] = marked(contents)
 
     def _separate_undos(self, own: Tentative, changes: Sequence[Change[Entry]]) -> tuple[LogEntry, ...]:
@@ -439,7 +439,7 @@ class Replica:
         joined, dependent = self.waiting.connected(paths)
         for path in joined:
             self._marked.pop(path, None)
-        landed = Trees(self.taken.tree, self._objects.read)
+        landed = Trees(self.taken.tree, self._objects.tree)
         self.files.put((path, landed.entry(path.raw)) for path in sorted(joined))
         self.files.merge_each(one for one in dependent if not one.is_aside)
 
@@ -460,7 +460,7 @@ class Replica:
         if _landed_as_made(own, changes):
             return True
         paths = {change.path for change in own.changes}
-        tree, landed = MergedTree(self._objects, entry.tree_before), Trees(entry.tree, self._objects.read)
+        tree, landed = MergedTree(self._objects, entry.tree_before), Trees(entry.tree, self._objects.tree)
         return (
             all(change.path in paths for change in changes)
             and tree.merge(own.changes)

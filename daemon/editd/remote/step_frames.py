@@ -102,7 +102,7 @@ def frame_of_aside(
         "actor": aside.authorship.actor, "session": aside.authorship.session,
         "message": aside.authorship.message,
         "changes": [
-            [frame, None if change.before is None else objects.read(oid_of(change.before.version))]
+            [frame, None if change.before is None else objects.blob(oid_of(change.before.version))]
             for change, frame in zip(
                 shared, change_frames(objects, shared), strict=True
             )
@@ -117,7 +117,7 @@ def change_frames(objects: LogObjects, changes: Iterable[Change[Entry]]) -> list
             change.path.text,
             None if change.before is None else [change.before.mode, change.before.version],
             None if change.after is None else [change.after.mode, change.after.permissions],
-            None if change.after is None else objects.read(oid_of(change.after.version)),
+            None if change.after is None else objects.blob(oid_of(change.after.version)),
             None if change.source is None else change.source.text,
         ]
         for change in changes

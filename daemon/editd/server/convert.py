@@ -432,13 +432,13 @@ def _change(
         base=None if before is None else before.version,
         version=None if after is None else after.version,
         from_=UNSET if change.source is None else change.source.text,
-        mode=None if after is None else _MODES[after.mode],
+        mode=None if after is None else _mode_name(after.mode),
         undone_by=change.undone_by if in_part and change.undone_by is not None else UNSET,
     )
 
 
 def mode_of(state: FileState | None) -> messages.Mode | None:
-    return None if state is None else _MODES[state.mode]
+    return None if state is None else _mode_name(state.mode)
 
 
 def lines_wanted(params: messages.Read | messages.SeenFile) -> tuple[int, int] | None:
@@ -468,7 +468,7 @@ def read_result(
         path=path.text,
         content=content.decode("utf-8", "surrogateescape"),
         version=state.version,
-        mode=_MODES[state.mode],
+        mode=_mode_name(state.mode),
         kind="symlink" if state.is_symlink else "file",
         encoding=None if text is None else text.encoding,
         bom=bool(text is not None and text.bom),
@@ -526,7 +526,7 @@ def stat_entry(given: WorkspacePath, state: FileState | None) -> messages.StatEn
     return messages.StatEntry(
         path=given.text,
         version=None if state is None else state.version,
-        mode=None if state is None else _MODES[state.mode],
+        mode=None if state is None else _mode_name(state.mode),
         size=None if state is None else len(state.content),
         kind=None if state is None else "symlink" if state.is_symlink else "file",
     )
@@ -578,7 +578,7 @@ def _file_result(
         base=None if before is None else before.version,
         change=None if unchanged else change.kind,
         from_=UNSET if change.source is None else change.source.text,
-        mode=None if after is None else _MODES[after.mode],
+        mode=None if after is None else _mode_name(after.mode),
         content=content,
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
@@ -586,6 +586,11 @@ def _file_result(
         changed_by=[transaction_result(tx) for tx in changed_by] if changed_by else UNSET,
         unsaved="merged" if change.path in given.unsaved else UNSET,
     )
+
+
+def _mode_name(mode: int) -> messages.Mode:
+    """Return the name of a file's mode. A history may have others from a log of an earlier version."""
+    return _MODES.get(mode) or ("100755" if mode & 0o100 else "100644")
 
 
 _MODES: dict[int, messages.Mode] = {0o100644: "100644", 0o100755: "100755", 0o120000: "120000"}

@@ -11,17 +11,17 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from editd.values.content import Entry, Version
+from editd.values.content import Entry, Version, mode_of
 from editd.values.path import ways_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from editd.values.content import FileState, GitMode
+    from editd.values.content import FileState
 
 Oid = bytes  # 20 bytes
 oid_of = bytes.fromhex  # the id of a version or a commit, given in hex digits; not a frame of its own
@@ -29,7 +29,9 @@ ObjectKind = Literal["blob", "tree", "commit"]
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
-_ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
+_ENTRY = re.compile(  # of a tree object: all of it, a folder's mode, a file's or symlink's, and the name
+    rb"((?:(0?40000)|(10[0-7]{4}|120000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL
+)
 _FOLDER_MODE = 0o040000
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
 
@@ -88,7 +90,11 @@ class PendingObjects:
 
 
 class GitTree(Struct, eq=False, gc=False):
-    """One tree object, decoded so that an entry is found by bisection and replaced in place."""
+    """One tree object, decoded so that an entry is found by bisection and replaced in place.
+
+    It has files, symlinks and folders. An entry of another kind, such as a submodule, is left out. A file
+    has one of git's two modes, whatever bits the object has.
+    """
 
     keys: list[bytes]  # git's sort keys: a folder's name ends with a slash
     entries: list[bytes]  # `mode name\0oid`
@@ -103,9 +109,10 @@ class GitTree(Struct, eq=False, gc=False):
         """Return a folder with these entries, which are in git's order."""
         keys: list[bytes] = []
         entries: list[bytes] = []
-        for entry, is_folder, name in parsed:
-            keys.append(name + b"/" if is_folder else name)
-            entries.append(entry)
+        for entry, folder, file, name in parsed:
+            if folder or file:
+                keys.append(name + b"/" if folder else name)
+                entries.append(entry)
         return cls(keys, entries)
 
     def __len__(self) -> int:
@@ -165,7 +172,7 @@ class GitTree(Struct, eq=False, gc=False):
 
 def _entry(encoded: bytes) -> Entry:
     mode = int(encoded[: encoded.index(b" ")], 8)
-    return Entry(cast("GitMode", mode), Version(encoded[-20:].hex()))  # the user's git may have older modes
+    return Entry(mode_of(mode), Version(encoded[-20:].hex()))
 
 
 class TreeUpdate(Struct, frozen=True, gc=False):
@@ -318,7 +325,9 @@ def tree_changes(
         old, new = _differing(read, before, after)
         old_files, new_files = old.files(), new.files()
         for name in sorted(old_files.keys() | new_files.keys()):
-            yield prefix + name, old_files.get(name), new_files.get(name)
+            before_entry, after_entry = old_files.get(name), new_files.get(name)
+            if before_entry != after_entry:  # or only a bit of the mode differs that editd does not know
+                yield prefix + name, before_entry, after_entry
         old_folders, new_folders = old.folders(), new.folders()
         waiting.extend(
             (prefix + name + b"/", old_folders.get(name, EMPTY_TREE), new_folders.get(name, EMPTY_TREE))
@@ -326,13 +335,13 @@ def tree_changes(
         )
 
 
-_ParsedEntry = tuple[bytes, bytes, bytes]
-"""An entry of a tree object: all of it, the mode if it is a folder's, and the name."""
+_ParsedEntry = tuple[bytes, bytes, bytes, bytes]
+"""An entry of a tree object, as `_ENTRY` splits it."""
 
 
 def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
     parsed: list[_ParsedEntry] = _ENTRY.findall(raw)
-    if sum([len(entry) for entry, _, _ in parsed]) != len(raw):
+    if sum([len(entry) for entry, _, _, _ in parsed]) != len(raw):
         raise ValueError("not a tree object")
     return parsed
 
@@ -340,7 +349,7 @@ def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
 def _differing(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> tuple[GitTree, GitTree]:
     """Return two folders without the entries that both have: most of them in successive trees."""
     old, new = (_parse_entries(b"" if oid == EMPTY_TREE else read(oid)) for oid in (before, after))
-    shared = {entry for entry, _, _ in old} & {entry for entry, _, _ in new}
+    shared = {entry for entry, _, _, _ in old} & {entry for entry, _, _, _ in new}
     return (
         GitTree.of(parsed for parsed in old if parsed[0] not in shared),
         GitTree.of(parsed for parsed in new if parsed[0] not in shared),

@@ -1,0 +1,206 @@
+"""Entries that somebody wrote into the log by hand: no odd mode, kind of object or trailer harms a host."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.server.convert import mode_of
+from editd.values.content import FileState
+from hosts import exchange, hosts, until
+from log_checker import log_of
+from workplace import replace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from editd_client.client import Client
+
+FILES = {"a.txt": "a\n", "b.txt": "b\n", "sub/c.txt": "c\n"}
+
+
+class HostileLog:
+    """A repository with a log, to which somebody pushes entries of their own."""
+
+    def __init__(self, server: Path) -> None:
+        self._server = server
+
+    def git(self, *words: str, stdin: bytes = b"") -> str:
+        done = subprocess.run(
+            ["git", "--git-dir", self._server, *words], input=stdin, capture_output=True, check=True
+        )
+        return done.stdout.decode().strip()
+
+    def object(self, kind: str, content: bytes) -> str:
+        return self.git("hash-object", "-t", kind, "--literally", "-w", "--stdin", stdin=content)
+
+    @property
+    def head(self) -> str:
+        return str(log_of(self._server)[-1].commit.id)
+
+    def names(self) -> dict[bytes, tuple[bytes, str]]:
+        """Return the top folder of the newest entry: mode and object by name."""
+        lines = self.git("ls-tree", self.head).split("\n")
+        return {
+            line.split("\t")[1].encode(): (line.split()[0].lstrip("0").encode(), line.split()[2])
+            for line in lines
+        }
+
+    def add(self, changes: Mapping[bytes, tuple[bytes, str] | None], trailers: str = "") -> None:
+        """Add an entry that changes names of the top folder, with its modes and objects as they are given."""
+        names = {name: entry for name, entry in (self.names() | dict(changes)).items() if entry is not None}
+        ordered = sorted(names, key=lambda name: name + b"/" * (names[name][0].lstrip(b"0") == b"40000"))
+        raw = b"".join(
+            b"%b %b\0%b" % (names[name][0], name, bytes.fromhex(names[name][1])) for name in ordered
+        )
+        self.add_tree(self.object("tree", raw), trailers)
+
+    def add_tree(self, tree: str, trailers: str = "") -> None:
+        newest = log_of(self._server)[-1]
+        number = newest.number + 1
+        time = newest.trailers["Made"]
+        usual = {
+            "Seq": number, "Kind": "edit", "Actor": "mallory", "Time": time, "Number": number, "Host": "evil",
+            "Made": time, "Origin": secrets.token_hex(20), "Outcome": "applied",
+        }  # fmt: skip
+        kept = "".join(f"{key}: {value}\n" for key, value in usual.items() if f"{key}: " not in trailers)
+        message = f"hostile\n\n{kept}{trailers}"
+        who = "x <x@x> 0 +0000"
+        content = f"tree {tree}\nparent {self.head}\nauthor {who}\ncommitter {who}\n\n{message}"
+        commit = self.object("commit", content.encode())
+        branch = self.git("for-each-ref", "--format=%(refname)", "refs/heads/editd/")
+        self.git("update-ref", branch, commit)
+
+
+def count(client: Client) -> int:
+    """Return the number of transactions of a host, by its log, which is never an internal error."""
+    return len(client.log(limit=200).transactions)
+
+
+def settle_down(client: Client) -> tuple[int, str]:
+    """Exchange a few times, and return the number of transactions and the state."""
+    for _ in range(3):
+        state = client.remote_now(timeout=5)
+    return count(client), str(state.state)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(b"104755", "100755"), (b"100664", "100644"), (b"140000", None)]
+)
+def test_only_gits_modes_come_out_of_a_log(tmp_path: Path, mode: bytes, expected: str | None) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        log = HostileLog(server)
+        log.add({b"new": (mode, log.object("blob", b"new\n"))})
+        log.add({b"b.txt": (b"100644", log.object("blob", b"behind\n"))})
+        exchange(one, other)
+        for place, client in zip(places, (one, other), strict=True):
+            assert place.files().get("new") == (b"new\n" if expected else None)
+            assert place.files()["b.txt"] == b"behind\n"
+            shown = [file for made in client.log(limit=9).transactions for file in made.files or ()]
+            assert [file.mode for file in shown if file.path == "new"] == ([expected] if expected else [])
+        one.apply([replace("a.txt", "a\n", "A\n")])
+        exchange(one, other)
+        before = settle_down(one)
+        assert before[1] == "current"
+        log.add({b"new": (b"100" + mode[-3:], log.object("blob", b"new\n"))})
+        exchange(one, other)
+        assert count(one) == before[0] + (expected is None), "the same file is no change"
+        assert places[0].files() == places[1].files()
+        one.remote_leave()
+        assert count(one) == before[0] + (expected is None)
+
+
+def test_no_set_user_id_bit_comes_out_of_a_log(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        log = HostileLog(server)
+        log.add({b"new": (b"100755", log.object("blob", b"new\n"))}, "Permissions: 6711 new\n")
+        exchange(one, other)
+        assert (places[0].root / "new").stat().st_mode & 0o7777 == 0o711
+
+
+def test_a_submodule_comes_out_as_nothing(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        log = HostileLog(server)
+        log.add({b"module": (b"160000", log.head), b"b.txt": (b"160000", log.head)})
+        exchange(one)
+        assert places[0].files() == {"a.txt": b"a\n", "sub/c.txt": b"c\n"}, "b.txt is gone from the log"
+        one.apply([write("module", "mine\n")])
+        exchange(one)
+        assert settle_down(one) == (3, "current")
+        assert places[0].files()["module"] == b"mine\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "kind"),
+    [
+        (b"b.txt", b"100644", "tree"),
+        (b"b.txt", b"100644", "commit"),
+        (b"b.txt", b"120000", "tree"),
+        (b"new", b"100755", "commit"),
+        (b"sub", b"40000", "blob"),
+        (b"sub", b"40000", "commit"),
+    ],
+)
+def test_an_object_of_another_kind_stops_the_exchange_and_writes_nothing(
+    tmp_path: Path, name: bytes, mode: bytes, kind: str
+) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        before, log = count(one), HostileLog(server)
+        objects = {
+            "tree": log.git("rev-parse", f"{log.head}^{{tree}}"), "commit": log.head,
+            "blob": log.object("blob", b"100644 x\0" + b"x" * 20),
+        }  # fmt: skip
+        log.add({name: (mode, objects[kind])})
+        log.add({b"a.txt": (b"100644", log.object("blob", b"behind\n"))})
+        until(lambda: one.remote_now(timeout=1).error is not None, "it is taken")
+        assert settle_down(one)[0] == before, "no transaction comes of it, however often it is tried"
+        assert places[0].files() == {path: content.encode() for path, content in FILES.items()}
+        assert one.apply([write("a.txt", "edited\n")]).transaction is not None
+        one.remote_leave()
+        assert count(one) == before + 1
+
+
+TRAILERS = [
+    "Kind: banana", "Made: 0001-01-01T00:00:00+23:59", "Permissions: 77777777777777777777777 new",
+]  # fmt: skip
+MORE_TRAILERS = [
+    "Kind: baseline", "Actor: \"\\ud800\"", "Actor: ", "Session: \"a\\nb\"",
+    "Made: 9999-12-31T23:59:59-23:59", "Made: 0999-01-01T00:00:00Z", "Made: 9999-12-31T23:59:59.999999Z",
+    "Made: 1960-01-01T00:00:00Z", "Time: 0001-01-01T00:00:00+23:59", "Host: \"\\ud800\"", "Host: ",
+    "Permissions: -7 new", "Moved: [\"../../x\", \"new\"]", "Moved: [1, 2]",
+    "Undoes: 99999999999999999999", "Undoes: 1 ../x", "Hunks: 1 -5 new", "Undone: banana",
+    "Proposal: 1 1 1", "Approved-by: \"\\ud800\"", "By: path", "Message: \"\\ud800\"",
+    "Request: \"\\u0000\"", "Origin: banana", "Origin: ", "Claims: 1", "Seq: 99999999999999999999",
+    "Number: 99999999999999999999",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "trailers", [*TRAILERS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_TRAILERS)]
+)
+def test_no_trailer_makes_a_log_an_internal_error(tmp_path: Path, trailers: str) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        log = HostileLog(server)
+        log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, trailers + "\n")
+        taken, state = settle_down(one)
+        assert settle_down(one)[0] == taken, "the host loops"
+        assert one.apply([write("a.txt", "edited\n")]).transaction is not None
+        for made in one.log(limit=9).transactions:
+            one.show(made.seq)
+        one.blame("a.txt")
+        places[0].stop()
+        with places[0].start() as again:
+            assert count(again) == taken + 1, state
+            again.status()
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [(0o104755, "100755"), (0o100664, "100644"), (0o160000, "100644"), (0o120000, "120000")]
+)
+def test_a_history_that_has_odd_modes_is_shown_with_gits(mode: int, name: str) -> None:
+    """An earlier version has taken them out of a log."""
+    assert mode_of(FileState(b"", mode)) == name  # type: ignore[arg-type]
