@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,6 @@ from workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from workplace import Workplace
 
@@ -134,3 +135,37 @@ def test_a_file_that_git_ignores_is_held_by_a_host_that_joins(tmp_path: Path) ->
         assert places[1].files() == {
             "a.txt": b"a\n", "build.log": b"mine\n", "c.txt": b"c\n", "other.log": b"theirs\n"
         }  # fmt: skip
+
+
+def test_a_host_whose_name_the_server_refuses_keeps_its_files(both: tuple[Workplace, Workplace, str]) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    hook = Path(server) / "hooks/update"
+    hook.write_text('#!/bin/sh\ncase "$1" in refs/editd/*) exit 1;; esac\n')
+    hook.chmod(0o755)
+    before = other.files()
+    with other.start() as client:
+        head = client.status().head
+        for choice in ({"take": "log"}, {"keep": "mine"}):
+            refusal = refused(functools.partial(client.remote_join, server, **choice))  # type: ignore[arg-type]
+            assert "hook declined" in refusal.message
+        assert (other.files(), client.status().head) == (before, head)
+        assert client.remote_status().state == "none"
+        hook.unlink()
+        assert client.remote_join(server, take="log").host == "other"
+        assert other.files() == one.files()
+
+
+def test_a_host_that_cannot_take_the_files_gives_its_name_back(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    with other.start() as client:
+        client.settle()
+        away = other.root.rename(other.root.with_name("away"))
+        assert refused(lambda: client.remote_join(server, take="log")).name == "io_error"
+        away.rename(other.root)
+        assert client.remote_status().state == "none"
+        assert other.files() == {"a.txt": b"other\n", "mine.txt": b"mine\n"}
+        assert client.remote_join(server, take="log").host == "other", "its name is free"

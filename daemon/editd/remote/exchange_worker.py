@@ -16,7 +16,7 @@ from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
 from editd.remote.exchange import Exchange, Known, Place
 from editd.remote.log_reader import LogReader
-from editd.remote.membership import begin_log, claim_name, count_files, join_log
+from editd.remote.membership import begin_log, claim_name, count_files, join_log, release_name
 from editd.store.git_objects import oid_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
 from editd.values.path import WorkspacePath
@@ -65,6 +65,8 @@ class Worker:
                 answer = join_log(self._folder, place, head)
             case "claim":
                 answer = claim_name(self._folder, place)
+            case "release":
+                release_name(self._folder, place)
             case "repair":
                 self._opened(place, asked).repair(head)
                 self._forget()

@@ -108,6 +108,16 @@ def claim_name(folder: str, place: Place) -> Frame:
         objects.close()
 
 
+def release_name(folder: str, place: Place) -> None:
+    """Give back the name of this host, whose queue is empty. Raises Offline."""
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        queue = write_empty_queue(objects, place.host)
+        transport_of(objects, folder, place).remove(place.queues + place.host, queue)
+    finally:
+        objects.close()
+
+
 def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
     """Make the queue of this host, under the first name that is free. Return the name. Raises Offline."""
     taken = {name.removeprefix(place.queues) for name in transport.heads(place.queues + "*")}

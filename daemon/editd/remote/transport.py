@@ -98,6 +98,10 @@ class Transport:
         """Set a ref that nobody else writes. Raises Offline, InvalidParams."""
         self._push("--no-force-with-lease", f"+{commit.hex()}:{ref}")
 
+    def remove(self, ref: str, expected: Oid) -> None:
+        """Remove a ref that names `expected`. Raises Offline, InvalidParams."""
+        self._push(f"--force-with-lease={ref}:{expected.hex()}", f":{ref}")
+
     def combine_packs(self) -> None:
         """Combine the small packs of the repository of the log. Raises Offline if git cannot."""
         self._run("repack", "-q", "-d", "--geometric=2")

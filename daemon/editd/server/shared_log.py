@@ -197,13 +197,24 @@ class SharedLog:
                     ),
                     data={"files": [{"path": path, "reason": "remote"} for path in differing]},
                 )
-            held = await self._take_files(answer, seq)
             asked |= {"ref": answer["ref"]}
-            claimed = await self._ask(asked | {"do": "claim"})
-            if differing and keep is not None:
-                await self._queue.result_of(kept(answer["changes"], self._engine.history))
-            await self._settle(asked, answer | claimed, seq, held)
+            asked |= await self._ask(asked | {"do": "claim"})  # first: the server may refuse it
+            try:
+                held = await self._take_files(answer, seq)
+                if differing and keep is not None:
+                    await self._queue.result_of(kept(answer["changes"], self._engine.history))
+                await self._settle(asked, answer | {"host": asked["host"]}, seq, held)
+            except Refused:
+                await self._release_name(asked)
+                raise
             return self.status()
+
+    async def _release_name(self, asked: Mapping[str, Any]) -> None:
+        """Give back the name of a host that could not join. A server may keep it."""
+        try:
+            await self._ask({**asked, "do": "release"})
+        except Refused as refusal:
+            log.warning("the name %s stays taken in the log: %s", asked["host"], refusal.message)
 
     async def _take_files(self, answer: Mapping[str, Any], seq: int) -> list[str]:
         """Make the files those of the log, but for those that this host cannot have; return these.
