@@ -70,8 +70,12 @@ def name_host(place: Workplace, name: str, more: str = "") -> None:
 
 
 def set_clock(place: Workplace, days: int) -> None:
-    """Have the clock of a host be so many days ahead, from the next start of its daemon on."""
+    """Have the clock of a host be so many days ahead, from the next start of its daemon on.
+
+    The processes of the daemon read the file, because it does not keep the variables of libfaketime.
+    """
     place.is_forked = False
+    (place.folder / "home/.faketimerc").write_text(f"{days:+d}d\n")
     place.variables |= {
         "LD_PRELOAD": str(CLOCK_LIBRARY), "FAKETIME": f"{days:+d}d", "DONT_FAKE_MONOTONIC": "1"
     }  # fmt: skip

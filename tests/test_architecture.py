@@ -120,6 +120,7 @@ LINUX_ONLY = re.compile(
     r"|\bpidfd_open\b|ctypes|EDITD_SYSTEM"
 )
 ASKING = {  # outside of `system`: the reason
+    "config/environment.py": "it names the variable with the choice of the system, for a daemon",
     "config/paths.py": "the client uses it too: without /proc/locks no daemon counts as running",
     "workspace/trial_tree.py": "a program of its own for namespaces; without them `try` makes a copy",
 }

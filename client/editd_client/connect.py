@@ -21,6 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from editd.config.environment import kept_environment
 from editd.config.paths import review_socket_path
 from editd_client.errors import Unreachable
 
@@ -134,7 +135,7 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "editd", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, pass_fds=[to_say],
+            start_new_session=True, pass_fds=[to_say], env=kept_environment(os.environ),
         )  # fmt: skip
     except OSError as error:
         os.close(said)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 import editd
+from editd.config.environment import drop_others
 from editd.config.load import read_config
 from editd.errors import Refused
 from editd.server.daemon import Daemon
@@ -55,6 +56,7 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
       editd --foreground -C ~/src/project
       editctl start                        # the usual way
     """
+    drop_others(os.environ)
     wish = os.environ.get(VARIABLE, "linux")
     if wish not in SYSTEMS:
         raise click.UsageError(f"{VARIABLE} is {wish!r}. It may be {' or '.join(SYSTEMS)}.")
