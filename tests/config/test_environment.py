@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
         made.editctl("stop")
 
 
-def variables_of(pid: int | str) -> dict[str, str]:
+def variables_of(pid: str) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
@@ -66,7 +66,7 @@ def test_a_daemon_and_its_processes_have_no_token_of_their_first_client(
     with place.client() as client:
         client.remote_init(str(server))
         pid = client.status().pid
-        shown = [variables_of(one) for one in (pid, *children_of(pid))]
+        shown = [variables_of(one) for one in (str(pid), *children_of(pid))]
         assert len(shown) > 1
         for variables in shown:
             assert not SECRETS.keys() & variables.keys()

@@ -118,6 +118,21 @@ def test_the_settings_of_a_repository_move_no_copy_elsewhere(place: Workplace, t
     assert sorted(os.listdir(tmp_path / "copy")) == ["a.txt", "b.txt", "c.log"]
 
 
+def test_an_index_with_a_path_to_the_outside_copies_nothing_of_it(place: Workplace, tmp_path: Path) -> None:
+    (tmp_path / "one/secret").write_text("secret\n")
+    git(place.root, "init", "-q")
+    (place.root / "XX").mkdir()
+    (place.root / "XX/secret").write_text("x\n")
+    git(place.root, "add", "XX/secret")
+    index = place.root / ".git/index"
+    index.write_bytes(index.read_bytes().replace(b"XX/secret", b"../secret"))
+    assert "../secret" in git(place.root, "ls-files"), "git lists it"
+    (tmp_path / "inner").mkdir()
+    copy_workspace(str(place.root), str(tmp_path / "inner/copy"), [])
+    assert os.listdir(tmp_path / "inner") == ["copy"]
+    assert "secret" not in os.listdir(tmp_path / "inner/copy")
+
+
 def test_a_broken_repository_is_named_and_nothing_is_copied(place: Workplace, tmp_path: Path) -> None:
     git(place.root, "init", "-q")
     (place.root / ".git/config").write_text("[core\n")

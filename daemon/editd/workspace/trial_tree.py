@@ -147,7 +147,12 @@ def _names(root: str) -> Iterator[str]:
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
             yield from (os.path.relpath(os.path.join(folder, name), root) for name in (*names, *links))
         return
-    yield from dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
+    yield from dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if _is_inside(name))
+
+
+def _is_inside(name: bytes) -> bool:
+    """Return whether a name of an index is a path in the workspace: anybody may have written the index."""
+    return bool(name) and not name.startswith(b"/") and b".." not in name.split(b"/")
 
 
 def _asked_of_git(root: str, verb: str, *arguments: str, stdin: bytes = b"") -> bytes | None:
