@@ -111,7 +111,9 @@ class WebPage:
 
 
 @contextmanager
-def web_page(place: Workplace, *options: str, is_forked: bool = True) -> Iterator[WebPage]:
+def web_page(
+    place: Workplace, *options: str, is_forked: bool = True, errors_expected: str = ""
+) -> Iterator[WebPage]:
     """Run `editctl web` on a workplace whose daemon runs; the browser has not entered yet.
 
     For a test of its start, its end or a daemon that comes back, it is not forked but exec'ed.
@@ -137,4 +139,4 @@ def web_page(place: Workplace, *options: str, is_forked: bool = True) -> Iterato
             assert process.wait(SECONDS_MAX) == 0
             errors.seek(0)
             printed = errors.read()
-            assert not printed, printed  # also if a stream is open at its end
+            assert printed == errors_expected  # also if a stream is open at its end

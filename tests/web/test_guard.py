@@ -6,6 +6,7 @@ import http.client
 import re
 import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -202,6 +203,17 @@ def test_a_link_on_another_page_enters_by_a_step_of_its_own(page: WebPage) -> No
     refused = page.get("/proposals/1", **{"Sec-Fetch-Site": "cross-site"})
     assert refused.status == 403
     assert 'href="/proposals/1"' in refused.body
+
+
+@pytest.mark.parametrize(
+    "path", ["//other.host/x", "///other.host", "/%2F/other.host", "/%5Cother.host", "/%09/other.host"]
+)
+def test_a_link_of_a_refusal_stays_on_this_server(page: WebPage, path: str) -> None:
+    refused = page.get(path, **{"Sec-Fetch-Site": "cross-site"})
+    assert refused.status == 403
+    (link,) = re.findall(r'href="([^"]*)"', refused.body)
+    assert urlsplit(link).netloc == ""
+    assert re.match(r"/[^/\\\s]", link), link
 
 
 def test_a_long_form_is_refused(page: WebPage) -> None:

@@ -8,6 +8,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.errors import Unreachable, refusal
+from editd_client.web.peer import is_known
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
@@ -34,6 +35,11 @@ def web_verb(invocation: Invocation, port: int, is_opening: bool) -> None:
       editctl web --open
       editctl web --port 8123
     """
+    if not is_known():
+        raise Unreachable(
+            "This system does not show the user of a connection: it has no /proc/net/tcp.",
+            hint="Use `editctl review`, or mount /proc.",
+        )
     try:
         from editd_client.web.server import ReviewServer
     except ModuleNotFoundError as error:

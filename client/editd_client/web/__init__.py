@@ -8,4 +8,5 @@ W1  Every request has the address of this server as its `Host`, and the cookie o
 W2  A request that changes something comes from a page of this server, by its `Origin`.
 W3  Every answer has the policy, and no page has a script, a style or an asset from elsewhere.
 W4  A decision is made on the visitor's own connection, so a PIN admits one browser only.
+W5  A connection of another user of this machine ends before a byte of it is read.
 """

@@ -15,7 +15,7 @@ import hmac
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from editd_client.web.markup import DOCTYPE, element, joined
 
@@ -82,7 +82,7 @@ class Guard:
             await self._enter(send, given[0], headers)
         elif visitor is None:
             is_elsewhere = headers.get("sec-fetch-site") == "cross-site"
-            again = scope["path"] if is_elsewhere and scope["method"] == "GET" else None
+            again = _own_link(scope["path"]) if is_elsewhere and scope["method"] == "GET" else None
             await _answer(send, 403, "Start with the address that `editctl web` prints.", again=again)
         elif scope["method"] not in SAFE and not self._is_own(headers):
             await _answer(send, 403, "This request comes from a page of another origin.")
@@ -118,6 +118,14 @@ class Guard:
     def _is_own(self, headers: Mapping[str, str]) -> bool:
         is_own = headers.get("origin") == f"http://{self._host}"
         return is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+
+
+def _own_link(path: str) -> str:
+    """Return a link to a path of this server.
+
+    A browser takes `//name`, and `/` with a backslash or a tab before `name`, for another host.
+    """
+    return "/" + quote(path.lstrip("/"))
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -12,15 +12,18 @@ import asyncio
 import contextlib
 import os
 import socket
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+import click
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from editd_client.errors import EditdError, Unreachable
 from editd_client.web import agent_forms, proposal_forms, undo_forms
@@ -29,6 +32,7 @@ from editd_client.web.form_fields import status_of
 from editd_client.web.guard import HEADERS, VISITORS_MAX, Guard
 from editd_client.web.layout import version, whole
 from editd_client.web.markup import DOCTYPE, Html, element, joined
+from editd_client.web.peer import Address, has_left, may_enter, owner_of
 from editd_client.web.site import NoSuchPage, page_at
 from editd_client.web.trials import Trials
 from editd_client.web.visitor import Visitor, client_of
@@ -93,7 +97,7 @@ class ReviewServer:
         """Serve until Ctrl-C. `on_ready` is called, in a thread, once Ctrl-C ends the server cleanly."""
         config = uvicorn.Config(
             self.guard, log_level="error", access_log=False, server_header=False, proxy_headers=False,
-            http="h11", ws="none", timeout_graceful_shutdown=1,
+            http=_OwnUserProtocol, ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._socket.listen()
         with announced(self._workspace.state_folder, self.address), contextlib.suppress(KeyboardInterrupt):
@@ -274,6 +278,20 @@ class Changes:
         self._news = asyncio.Event()
 
 
+class _OwnUserProtocol(H11Protocol):
+    """The protocol of a connection, which ends at once if another user made the connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin the connection. The transport reads its first byte after this call."""
+        super().connection_made(transport)
+        stream, local, remote = map(transport.get_extra_info, ("socket", "sockname", "peername"))
+        owner = None if remote is None else owner_of(Address(*local), Address(*remote))
+        if not may_enter(owner):
+            if owner is not None or not has_left(stream):
+                _report_refusal(owner)
+            transport.abort()
+
+
 class _Server(uvicorn.Server):
     """A server whose streams end with it: otherwise it would wait for them, and print their cancellation."""
 
@@ -309,6 +327,13 @@ def loopback(port: int) -> socket.socket:
     stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     stream.bind(("127.0.0.1", port))
     return stream
+
+
+@cache
+def _report_refusal(owner: int | None) -> None:
+    """Print that a connection was refused, once for each owner."""
+    user = "an unknown user" if owner is None else f"user {owner}"
+    click.echo(f"Refused a connection of {user}: the page serves only your own programs.", err=True)
 
 
 def _parsed(address: str) -> tuple[str, dict[str, str]]:
