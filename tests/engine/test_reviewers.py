@@ -1,4 +1,4 @@
-"""reviewers: whose program was started by the same one as the author's, and how often a PIN may be tried."""
+"""reviewers: whose program was started by the same one as the author's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.reviewers import TRIES_MAX, TRIES_SECONDS, PinTries, common_program
-from editd.errors import Overloaded
+from editd.engine.reviewers import common_program
 from editd.system.process import Process, line_above, peer_of
 
 if TYPE_CHECKING:
@@ -114,15 +113,3 @@ def test_a_real_agent_in_a_terminal_is_kin_to_its_own_shell_and_not_to_a_person_
     assert found[0] is not None
     assert found[0].startswith("python")
     assert found[1] is None
-
-
-def test_after_too_many_wrong_pins_none_is_compared_for_a_while() -> None:
-    now = 0.0
-    tries = PinTries(lambda: now)
-    for _ in range(TRIES_MAX):
-        tries.check_room()
-        tries.note_wrong()
-    with pytest.raises(Overloaded, match="wrong 5 times within an hour"):
-        tries.check_room()
-    now = TRIES_SECONDS + 1
-    tries.check_room()

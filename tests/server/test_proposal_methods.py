@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -201,6 +202,57 @@ def test_after_five_wrong_pins_none_is_compared(place: Workplace, author: Client
                 kin.review_unlock("0000")
         with refused("overloaded"):
             kin.review_unlock(PIN)
+
+
+AGENT = """
+import subprocess, sys
+from editd.wire.messages import Write
+from editd_client.client import Client
+from editd_client.errors import EditdError
+if sys.argv[2] == "shell":
+    with Client(sys.argv[1]) as client:
+        for _ in range(6):
+            try:
+                client.review_unlock("0000")
+            except EditdError as error:
+                print(error.name, flush=True)
+else:
+    with Client(sys.argv[1]) as author:
+        author.apply([Write(path="n", content="1")], propose=True)
+    for _ in sys.stdin:
+        subprocess.run([sys.executable, "-c", sys.argv[3], sys.argv[1], "shell"], check=True)
+"""
+
+
+def test_the_wrong_pins_of_an_agents_shell_lock_out_the_agent_and_no_person_also_after_a_restart(
+    place: Workplace, author: Client
+) -> None:
+    """The attack: an agent locks out the person for an hour, or tries all PINs, a restart between them."""
+    assert author.status().state == "ready"
+    argv = [sys.executable, "-c", AGENT, place.socket, "agent", AGENT]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=place.environment
+    ) as agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+
+        def answers() -> list[str]:
+            print(file=agent.stdin, flush=True)
+            return [agent.stdout.readline().strip() for _ in range(6)]  # type: ignore[union-attr]
+
+        assert answers() == ["permission_denied"] * 5 + ["overloaded"]
+        reviewer_of(place).close()
+        place.stop()
+        with place.start():
+            assert answers() == ["overloaded"] * 6
+            with reviewer_of(place) as person:
+                view = person.proposal_get(1).view
+                assert person.proposal_approve(1, view=view).proposal.state == "landed"
+        agent.stdin.close()
+        assert agent.wait(60) == 0
+    place.stop()
+    with place.start():
+        assert place.files()["n"] == b"1"
 
 
 def test_only_the_author_takes_a_proposal_back(author: Client, reviewer: Client) -> None:

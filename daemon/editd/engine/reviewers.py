@@ -10,14 +10,10 @@ This is a guard rail, as sessions are. A process of the same user can leave its 
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from typing import TYPE_CHECKING
 
-from editd.errors import Overloaded
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from editd.system.process import Process
 
@@ -39,10 +35,16 @@ def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> 
     Each line begins with the process itself, as `system.process.line_above` gives it. An empty line, of a
     process in another process namespace, is kin to nobody.
     """
-    starts = {(process.pid, process.start) for process in reviewer}
-    for process in proposer:
+    shared = common_process(proposer, reviewer)
+    return None if shared is None else shared.program
+
+
+def common_process(proposer: Sequence[Process], reviewer: Sequence[Process]) -> Process | None:
+    """Return the nearest process above both, as the reviewer's line has it; None if they are no kin."""
+    starts = {(process.pid, process.start) for process in proposer}
+    for process in reviewer:
         if (process.pid, process.start) in starts:
-            return None if is_common_ground(process) else process.program
+            return None if is_common_ground(process) else process
     return None
 
 
@@ -60,33 +62,3 @@ def is_common_ground(process: Process) -> bool:
     """Return whether people start programs of every kind from this one."""
     is_leader = process.program in SHELLS and process.pid == process.session
     return process.pid == 1 or is_leader or process.program in GROUND
-
-
-TRIES_MAX = 5  # wrong PINs, within TRIES_SECONDS
-TRIES_SECONDS = 3600.0
-
-
-class PinTries:
-    """The wrong tries of the last hour, of all connections together."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._wrong: deque[float] = deque()
-
-    def check_room(self) -> None:
-        """Raise Overloaded after too many wrong tries."""
-        while self._wrong and self._wrong[0] < self._now() - TRIES_SECONDS:
-            self._wrong.popleft()
-        if len(self._wrong) >= TRIES_MAX:
-            wait = self._wrong[0] + TRIES_SECONDS - self._now()
-            raise Overloaded(
-                f"The PIN was wrong {TRIES_MAX} times within an hour.",
-                hint=f"Wait {wait / 60:.0f} minutes, or decide from a program that the author did not start.",
-            )
-
-    def note_wrong(self) -> None:
-        self._wrong.append(self._now())
-
-    def forget_newest(self) -> None:
-        """Take back the newest note, of a PIN that was right."""
-        self._wrong.pop()

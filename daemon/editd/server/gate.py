@@ -209,7 +209,7 @@ class Gate:
 
         None is all sessions.
         """
-        self._check_kin(self._lines_of(session), caller, action)
+        self._check_kin(self.lines_of(session), caller, action)
 
     def check_person(self, session: str, caller: ClientState, action: str) -> None:
         """Raise PermissionDenied if the session is the caller's own, or its kin's and the PIN is missing."""
@@ -236,7 +236,7 @@ class Gate:
             data={"needs_pin": has_pin, "program": program},
         )
 
-    def _lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
+    def lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
         """Yield the processes of a session that have proposed what waits; of any, for None."""
         store = self._opened().store
         for proposal in store.open.values():

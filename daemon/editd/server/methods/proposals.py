@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from editd.config.paths import histories_folder
 from editd.config.pin import pin_path, read_pin
 from editd.edits.comparison import NeedsComparison, NeedsThread
 from editd.edits.rebase import land
 from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
+from editd.engine.pin_tries import PinTries, tree_of
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
-from editd.engine.reviewers import PinTries
 from editd.engine.unsaved import UnsavedRule
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
 from editd.server import convert_proposals as wire
+from editd.server.gate import line_of
 from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.line_blame import LineBlame
 from editd.store.proposals import ProposalStore
@@ -92,7 +94,7 @@ class ProposalMethods:
         self.by_path = self._summaries.by_path  # empty if no transaction concerns what a list shows
         # The tools' own answers to the newest edits that became proposals, for the same request again.
         self._told: OrderedDict[int, list[str | None]] = OrderedDict()
-        self._tries = PinTries()
+        self._tries = PinTries(histories_folder(), engine.clock.now_us)
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._telling: set[asyncio.Task[None]] = set()  # of events that wait for a comparison
         self._moved: set[int] = set()  # whose subscribers get an event soon
@@ -414,16 +416,16 @@ class ProposalMethods:
         return messages.Empty()
 
     async def unlock(self, params: messages.ReviewUnlock, caller: ClientState) -> messages.Empty:
-        self._tries.check_room()
         known = read_pin(pin_path())
         if known is None:
             raise PermissionDenied(
                 "No PIN is set.", hint="`editctl review pin` sets one, on a terminal of your own."
             )
-        self._tries.note_wrong()  # first: tries that run at once must not go beyond the limit
+        tree = await self._queue.run(lambda: tree_of(self._gate.lines_of(None), line_of(caller)))
+        await asyncio.to_thread(self._tries.begin, tree)
         if not await asyncio.to_thread(known.matches, params.pin):
             raise PermissionDenied("That is not the PIN.", data={"needs_pin": True})
-        self._tries.forget_newest()
+        await asyncio.to_thread(self._tries.take_back, tree)
         self._gate.unlock(caller)
         return messages.Empty()
 
