@@ -66,6 +66,7 @@ def test_a_problem_names_file_line_and_key_and_what_may_be_meant(text: str, said
 
 
 HOOK = '[[hook]]\nname = "a"\nglob = ["*.py"]\ncommand = ["x"]\n'
+CHECK = '[[review.check]]\nname = "pytest"\ncommand = ["pytest"]\n'
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,14 @@ def test_what_is_wrong_beyond_all_measure_is_told_as_other_wrong_values_are(text
         (
             HOOK.replace('"x"', '"x", "-={files}"'),
             "c.toml:4: hook.1.command: {files} must be an argument by itself",
+        ),
+        (
+            HOOK.replace('"x"', '"sh", "-c", "cat {path}"'),
+            "c.toml:4: hook.1.command: {path} must be an argument by itself",
+        ),
+        (
+            CHECK.replace('"pytest"]', '"pytest", "{path}"]'),
+            "c.toml:3: review.check.1.command: a check has no {path}",
         ),
         (HOOK + 'with_files = ["../x"]', "c.toml:5: hook.1.with_files: "),
         (
@@ -206,7 +215,6 @@ def test_the_default_of_every_key_is_what_a_configuration_of_nothing_has() -> No
         assert value_of(Config(), key.name) == key.default
 
 
-CHECK = '[[review.check]]\nname = "pytest"\ncommand = ["pytest"]\n'
 CHECKED = '[[review.rule]]\nname = "tested"\npaths = ["**"]\naction = "land"\ncheck = "pytest"\n'
 
 

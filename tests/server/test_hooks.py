@@ -424,6 +424,27 @@ def test_no_file_of_the_workspace_is_run_nor_taken_for_an_option(hooks: Desk) ->
         hooks.configure(hook("here", "", command=["./run.txt"]))
 
 
+def test_the_name_of_a_file_is_never_a_part_of_a_hooks_command(hooks: Desk) -> None:
+    """The attack: a client chooses a name with a command in it, and a shell runs the name."""
+    made = hooks.place.folder / "run"
+    name = f"$(touch {made}).txt"
+    for command in (["sh", "-c", "cat; : {path}"], ["sh", "-c", "{path}"], ["{path}"]):
+        with pytest.raises(EditdError, match=r"hook.1.command: \{path\} must"):
+            hooks.configure(hook("shell", "", command=command))
+        hooks.client.apply([write(name, "x\n")])
+        hooks.client.apply([Delete(path=name)])
+        assert not made.exists()
+    for command in (
+        ["sh", "-c", 'printf "%s\\n" "$1"', "sh", "{path}"],
+        ["env", "NAME={path}", "sh", "-c", 'printf "%s\\n" "$NAME"'],
+    ):
+        hooks.configure(hook("shell", "", command=command))
+        hooks.client.apply([write(name, "x\n")])
+        assert hooks.holds(name) == f"{name}\n"
+        hooks.client.apply([Delete(path=name)])
+    assert not made.exists()
+
+
 @pytest.mark.parametrize("folder", [".", "bin"])
 def test_a_hook_finds_no_program_in_the_workspace_by_its_name(tmp_path: Path, folder: str) -> None:
     with workplace(tmp_path / "place", {}) as place:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from editd.config import placeholders
 from editd.errors import Refused
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
@@ -110,11 +111,24 @@ def command(value: object) -> tuple[str, ...]:
         raise ValueError(expected)
     if "/" in value[0] and not value[0].startswith(("/", "~/")):
         raise ValueError("the program must be a name in PATH, or an absolute path")
-    if any("{files}" in item and item != "{files}" for item in value) or "{files}" in value[0]:
-        raise ValueError("{files} must be an argument by itself, and becomes one argument for each file")
-    if "{files}" in value and any("{file}" in item for item in value):
-        raise ValueError("use either {file} or {files}")
     return tuple(value)
+
+
+def hook_command(value: object) -> tuple[str, ...]:
+    """Return the command of a hook. Raises ValueError, also for a placeholder that could run as code."""
+    return _without_problem(command(value), placeholders.problem_of)
+
+
+def check_command(value: object) -> tuple[str, ...]:
+    """Return the command of a check of proposals. Raises ValueError, also for a placeholder."""
+    return _without_problem(command(value), placeholders.problem_of_check)
+
+
+def _without_problem(parts: tuple[str, ...], problem_of: Callable[[tuple[str, ...]], str]) -> tuple[str, ...]:
+    problem = problem_of(parts)
+    if problem:
+        raise ValueError(problem)
+    return parts
 
 
 def _split(value: object, expected: str) -> tuple[float, str]:
@@ -131,10 +145,13 @@ FORMS: Mapping[str, Callable[[object], Any]] = {
     "encoding": encoding,
     "globs": globs,
     "paths": paths,
-    "command": command,
+    "hook command": hook_command,
+    "check command": check_command,
 }
 Extra = dict[str, object]
-DURATION, TERM, SIZE, ENCODING, GLOBS, PATHS, COMMAND = (Extra(form=name) for name in FORMS)
+DURATION, TERM, SIZE, ENCODING, GLOBS, PATHS, HOOK_COMMAND, CHECK_COMMAND = (
+    Extra(form=name) for name in FORMS
+)
 
 
 RESTART = Extra(restart=True)
@@ -273,10 +290,11 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
             description=(
                 "The program and its arguments; no shell reads them. `{file}` is the file's path in the "
                 "scratch folder, `{files}` those of all files. Without either, the content is on standard "
-                "input, and `{path}` is the file's path in the workspace."
+                "input, and `{path}` is the file's path in the workspace. Each is an argument by itself, "
+                'or the value of a variable: `["env", "NAME={path}", …]`.'
             ),
             examples=[["ruff", "format", "--stdin-filename", "{path}", "-"]],
-            extra=COMMAND,
+            extra=HOOK_COMMAND,
         ),
     ]
     kind: Annotated[
@@ -403,7 +421,7 @@ class ReviewCheckKeys(ConfigSection, frozen=True, kw_only=True):
                 "that the check has passed."
             ),
             examples=[["pytest", "-q", "-x"]],
-            extra=COMMAND,
+            extra=CHECK_COMMAND,
         ),
     ]
     paths: Annotated[

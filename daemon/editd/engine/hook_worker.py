@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from editd.config import placeholders
 from editd.engine.command_run import (
     PRINTED_BYTES_MAX,
     OutputStream,
@@ -101,14 +102,14 @@ class HookProcess:
         """Run one hook on all of its files. Yield warnings."""
         files = [self._files[number] for number in hook["files"]]
         command: list[str] = hook["command"]
-        is_on_files = "{files}" in command or any("{file}" in part for part in command)
+        has_files = placeholders.is_on_files(command)
         size = FILES_AT_ONCE if "{files}" in command else 1
         for start in range(0, len(files), size):
             some = files[start : start + size]
             before = [file.content for file in some]
             try:
                 os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
-                ran = self._on_files(hook, some) if is_on_files else self._on_input(hook, some[0])
+                ran = self._on_files(hook, some) if has_files else self._on_input(hook, some[0])
             except OSError as error:  # such as a path that is too long, or a full disk
                 ran = HookRun(None, problem=f"its scratch folder cannot be used: {error.strerror}")
             problem = self._problem(hook, ran, some, before)
@@ -126,7 +127,7 @@ class HookProcess:
         name = os.path.join(self._folder, "input")
         with open(name, "wb") as target:
             target.write(file.content)
-        argv = [part.replace("{path}", _argument(file.path)) for part in hook["command"]]
+        argv = placeholders.filled(hook["command"], {"{path}": [_argument(file.path)]})
         is_format = hook["kind"] == "format"
         self._lay_out(self._beside)
         os.makedirs(os.path.dirname(os.path.join(self._tree, file.path)), 0o700, exist_ok=True)
@@ -140,9 +141,7 @@ class HookProcess:
         """Run a command on files in the scratch folder, where a formatter changes them."""
         self._lay_out([*self._beside, *files])
         names = [_argument(file.path) for file in files]
-        argv: list[str] = []
-        for part in hook["command"]:
-            argv += names if part == "{files}" else [part.replace("{file}", names[0])]
+        argv = placeholders.filled(hook["command"], {"{file}": names[:1], "{files}": names})
         ran = self._command(hook, argv, None, None)
         if hook["kind"] == "format" and ran.status == 0:
             for file in files:

@@ -1,0 +1,87 @@
+"""config.placeholders: the names of files in a command are arguments or values, and never code."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from editd.config.placeholders import filled, problem_of, problem_of_check
+
+NAME = "$(echo run >&2); `echo run >&2`.txt"
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (["sh", "-c", "cat {path}"], "{path} must be an argument by itself"),
+        (["sh", "-c", "cat '{file}'"], "{file} must be an argument by itself"),
+        (["x", "-={files}"], "{files} must be an argument by itself"),
+        (["prettier", "--stdin-filepath={path}"], "{path} must be an argument by itself"),
+        (["sh", "-c", "cat \"$P\"", "P={path}"], "{path} must be an argument by itself"),
+        (["{path}"], "{path} must not be the program"),
+        (["env", "{path}"], "{path} must not be the program"),
+        (["env", "-S", "{path}"], "{path} must not be the program"),
+        (["nice", "-n", "5", "{file}"], "{file} must not be the program"),
+        (["sh", "-c", "{path}"], "{path} must not be the text of a program"),
+        (["/bin/bash", "-ec", "{path}"], "{path} must not be the text of a program"),
+        (["bash", "-c", "-e", "{path}"], "{path} must not be the text of a program"),
+        (["env", "A=1", "sh", "-c", "{path}"], "{path} must not be the text of a program"),
+        (["python3.12", "-Ic", "{file}"], "{file} must not be the text of a program"),
+        (["perl", "-ne", "{file}"], "{file} must not be the text of a program"),
+        (["node", "--eval", "{path}"], "{path} must not be the text of a program"),
+        (["awk", "{path}"], "{path} must not be the text of a program"),
+        (["sed", "-n", "{path}"], "{path} must not be the text of a program"),
+        (["env", "LD_PRELOAD={file}", "cat"], "{file} must not be the value of LD_PRELOAD"),
+        (["env", "BASH_ENV={file}", "bash", "-c", ":"], "{file} must not be the value of BASH_ENV"),
+        (["env", "N={files}", "sh", "-c", "x"], "{files} must be an argument by itself, and becomes one"),
+        (["x", "{file}", "{files}"], "use either {file} or {files}"),
+    ],
+)  # fmt: skip
+def test_a_placeholder_that_could_run_as_code_is_a_problem(command: list[str], problem: str) -> None:
+    assert problem_of(command).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "format", "--stdin-filename", "{path}", "-"],
+        ["sh", "-c", "cat \"$1\"", "sh", "{path}"],
+        ["bash", "-n", "{file}"],
+        ["perl", "-c", "{file}"],
+        ["node", "--check", "{file}"],
+        ["python3", "-m", "py_compile", "{file}"],
+        ["sed", "-i", "s/a/b/", "{file}"],
+        ["sed", "-i", "-f", "rules.sed", "{file}"],
+        ["awk", "NF", "{files}"],
+        ["env", "NAME={path}", "sh", "-c", "cat \"$NAME\""],
+        ["nice", "-n", "5", "gofmt", "{file}"],
+        ["jq", "--indent", "2", "."],
+        ["awk", "{print}"],
+        ["find", ".", "-exec", "grep", "x", "{}", ";"],
+    ],
+)  # fmt: skip
+def test_an_argument_by_itself_and_the_value_of_a_variable_are_right(command: list[str]) -> None:
+    assert problem_of(command) == ""
+
+
+def test_a_check_of_proposals_has_no_placeholder() -> None:
+    assert problem_of_check(["pytest", "{path}"]).startswith("a check has no {path}")
+    assert problem_of_check(["pytest", "-q"]) == ""
+
+
+def test_only_whole_placeholders_are_filled() -> None:
+    values = {"{file}": ["a b"], "{files}": ["a b", "c"]}
+    assert filled(["x", "{files}", "-{file}", "{file}"], values) == ["x", "a b", "c", "-{file}", "a b"]
+    assert filled(["sh", "-c", "A={file}"], values) == ["sh", "-c", "A={file}"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sh", "-c", 'printf %s "$1"', "sh", "{path}"], ["env", "N={path}", "sh", "-c", 'printf %s "$N"']],
+)
+def test_a_name_full_of_commands_stays_a_name_in_a_real_shell(command: list[str]) -> None:
+    assert problem_of(command) == ""
+    argv = filled(command, {"{path}": [NAME]})
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (NAME, "")
