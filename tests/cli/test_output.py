@@ -48,6 +48,26 @@ def test_on_a_terminal_a_diff_has_colours_and_no_control_characters_of_the_files
     assert lines[5].startswith("\x1b[32m+caf\udce9 \\x1b[31m\\x0d")
 
 
+def test_a_terminal_gets_no_control_character_but_our_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last net: also where the text of a line was not made plain."""
+    monkeypatch.setenv("EDITD_PAGER", "")
+    attack = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\u202ee\r\x1b[8mf"
+    with contextlib.redirect_stdout(Terminal()) as terminal:
+        output.echo(output.paint(attack, "red"))
+        output.page([attack, "tab\tand é"])
+    assert terminal.getvalue() == (
+        "\x1b[31ma\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\x1b[0m\n"
+        "a\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\n"
+        "tab\tand é\n"
+    )
+    with contextlib.redirect_stderr(Terminal()) as errors:
+        output.print_error(attack)
+    assert "\x1b" not in errors.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()) as pipe:
+        output.echo(attack)
+    assert pipe.getvalue() == f"{attack}\n"
+
+
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_who_wants_no_colour_gets_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     with contextlib.redirect_stdout(Terminal()):

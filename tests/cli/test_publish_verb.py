@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+
+from pseudo_terminal import PseudoTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +44,20 @@ def test_a_range_becomes_a_commit_and_the_line_that_git_would_print(editctl: Run
     assert said == f"{commit} on main: Louder\nleft out, as git would: x.log\n"
     assert place.git("log", "-1", "--format=%an|%b").startswith("Ann|Much.\n\nCo-authored-by: bot <")
     assert place.git("status", "--porcelain") == ""
+
+
+def test_a_message_of_others_is_plain_on_the_terminal(editctl: Run, place: Workplace) -> None:
+    editctl("replace", "app.txt", "two", "TWO")
+    attack = "Fix\x1b]0;owned\x07\x1b[2J\x9b8m\u202eok"
+    for options in (["--dry-run"], []):
+        words = [str(place.provide_editctl() / "editctl"), "publish", "--to", "1", "-m", attack, *options]
+        with PseudoTerminal(words, (80, 24), folder=str(place.root), environment=place.environment) as shown:
+            shown.until(r"on main: Fix")
+            while shown.read(20):
+                continue
+            printed = b"".join(part for _, part in shown.printed).decode()
+        assert "\\x1b]0;owned\\x07\\x1b[2J\\x9b8m\\u202eok" in printed
+        assert not re.search("[\x07\x9b\u202e]|\x1b(?!\\[[0-9]*m)", printed), printed
 
 
 def test_a_new_branch_and_another_author(editctl: Run, place: Workplace) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from editd.config.schema import AtMost
 from editd.engine.review_policy import ReviewPolicy, ReviewRule, Ruling
 from editd.errors import PermissionDenied
-from editd.values.content import Change, FileState
+from editd.values.content import SYMLINK, Change, FileState
 from editd.values.glob import Glob
 from editd.values.grant import Grant
 from editd.values.path import WorkspacePath
@@ -130,6 +131,42 @@ def test_a_grant_goes_before_a_rule_that_asks_but_not_before_one_that_refuses() 
     assert judged(policy, change("a.lock"), session="other", grants=(given,)) == ("ask", "locks")
     with pytest.raises(PermissionDenied):
         judged(policy, change("secret/k"), grants=(given,))
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "is_outside"),
+    [
+        ("a", "/etc/passwd", True),
+        ("a", "../other", True),
+        ("a", "..", True),
+        ("d/a", "../..", True),
+        ("d/a", "../../x", True),
+        ("d/a", "x/../../../y", True),
+        ("d/a", "x/../y", True),  # `x` may be a link to a folder elsewhere
+        ("d/a", ".//../.././x", True),
+        ("d/a", "../x", False),
+        ("d/e/a", "../../x", False),
+        ("d/a", "./x//y", False),
+        ("a", "..x", False),
+    ],
+)
+def test_neither_a_rule_nor_a_grant_lets_a_symlink_land_that_leads_out(
+    path: str, target: str, is_outside: bool
+) -> None:
+    made = Change(WorkspacePath(path), None, FileState(target.encode(), SYMLINK))
+    expected = "ask" if is_outside else "land"
+    assert judged(ReviewPolicy("ask", (rule("r", "**", action="land"),)), made) == (expected, "r")
+    assert judged(ReviewPolicy("ask"), made, grants=(grant(1, "**"),)) == (expected, "grant 1")
+    assert judged(ReviewPolicy("land"), made) == ("land", None)
+    gone = Change(WorkspacePath(path), made.after, None)
+    assert judged(ReviewPolicy("ask", (rule("r", "**", action="land"),)), gone) == ("land", "r")
+
+
+def test_a_check_that_has_passed_lets_no_symlink_out() -> None:
+    policy = ReviewPolicy("ask", (replace(rule("r", "**", action="land"), check="pytest"),))
+    made = Change(WorkspacePath("a"), None, FileState(b"/etc", SYMLINK))
+    ruling = policy.judge([made], "s", (), lambda _: 0, ("pytest",))
+    assert (ruling.action, ruling.checks) == ("ask", ())
 
 
 def test_a_grant_that_is_used_up_asks() -> None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import UNSET
 
 from editd.wire import messages
 from editd_client.errors import EditdError
@@ -643,6 +644,26 @@ def test_rules_decide_by_path(place: Workplace, author: Client, reviewer: Client
     assert dry.would_propose.rule == "locks"
     assert author.apply([write("y", "1\n")]).transaction is not None
     assert len(reviewer.proposal_list().proposals) == 2
+
+
+def test_no_rule_and_no_grant_lets_a_symlink_land_that_leads_out(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    """The attack: what other programs then write through the link is outside of the workspace."""
+    rule = '[[review.rule]]\nname = "free"\npaths = ["free/**"]\naction = "land"\n'
+    configure(place, author, f'[review]\ndefault = "ask"\n{rule}')
+    reviewer.review_allow(["granted/**"], 60.0)
+    outside = str(place.folder / "outside")
+    links = [("free/out", outside), ("free/up", "../.."), ("granted/out", outside), ("granted/up", "../..")]
+    for path, target in links:
+        made = author.apply([messages.Symlink(path=path, target=target)])
+        assert made.transaction is None
+        assert made.proposal is not UNSET
+        assert not (place.root / path).is_symlink()
+    for path in ("free/in", "granted/in"):
+        made = author.apply([messages.Symlink(path=path, target="../a.txt")])
+        assert made.transaction is not None
+    configure(place, author, "")
 
 
 def test_a_grant_lets_edits_land_until_used_up(place: Workplace, author: Client, reviewer: Client) -> None:

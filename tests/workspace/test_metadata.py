@@ -108,7 +108,7 @@ def test_x_is_set_where_r_is_and_nothing_else_is_touched(
     after = FileState(content, EXECUTABLE if executable else OLD.mode)
     inode = file.stat().st_ino
     publish(file.parent, change("a", before, after))
-    assert permissions(file) == becomes
+    assert permissions(file) == (becomes if content == b"old" else becomes & 0o777)
     assert (file.stat().st_ino == inode) is (content == b"old")
 
 
@@ -118,12 +118,15 @@ def test_an_owner_that_cannot_read_can_still_execute() -> None:
 
 
 @NEEDS_ROOT
-def test_the_owner_is_kept_and_setuid_with_it(file: Path) -> None:
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o4644, 0o2644])
+def test_the_owner_is_kept_and_new_content_gets_no_privilege_of_the_old(file: Path, mode: int) -> None:
+    """The attack: an edit of a program that runs as its owner is run as that owner."""
     os.chown(file, 1234, 4321)
-    file.chmod(0o6755)
-    publish(file.parent, change("a", FileState(b"old", EXECUTABLE), FileState(b"new", EXECUTABLE)))
+    file.chmod(mode)
+    git_mode = EXECUTABLE if mode & 0o100 else OLD.mode
+    publish(file.parent, change("a", FileState(b"old", git_mode), FileState(b"new", git_mode)))
     found = file.stat()
-    assert (found.st_uid, found.st_gid, permissions(file)) == (1234, 4321, 0o6755)
+    assert (found.st_uid, found.st_gid, permissions(file)) == (1234, 4321, mode & 0o777)
 
 
 @NEEDS_ROOT

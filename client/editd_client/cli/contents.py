@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def read_verb(invocation: Invocation, path: str, at: str | None) -> None:
     """Print a file, current or as of a transaction.
 
-    Prints it byte for byte. With --json, also prints its version (for --base of an edit), its
-    encoding and its line ends.
+    Prints it byte for byte, but on a terminal without control characters. With --json, also prints
+    its version (for --base of an edit), its encoding and its line ends.
 
     \b
     Examples:
@@ -48,7 +48,8 @@ def read_verb(invocation: Invocation, path: str, at: str | None) -> None:
     if not invocation.say_json(result):
         with output.writing():
             sys.stdout.flush()
-            sys.stdout.buffer.write(result.content.encode("utf-8", "surrogateescape"))
+            content = output.shown(result.content, sys.stdout)
+            sys.stdout.buffer.write(content.encode("utf-8", "surrogateescape"))
             sys.stdout.buffer.flush()
 
 

@@ -1,7 +1,8 @@
 """The output of `editctl`: text for people, one JSON document for programs.
 
 Uses colour and a pager on a terminal only. Text from files and other people (paths, messages) is
-stripped of control characters before it reaches a terminal.
+stripped of control characters before it reaches a terminal: by `plain` where it becomes a line, and once
+more where a line is printed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 # Characters that hide or reorder text: a reviewer approves the text that is there.
 INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
 CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # those, and what controls a terminal
+OWN_STYLE = re.compile(r"(\x1b\[(?:0|1|2|3[0-7]|9[0-7])m)")  # the sequences of `paint`
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
@@ -37,7 +39,7 @@ COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
 def echo(text: str) -> None:
     """Print a text and a newline. Raises OutputError if it cannot be written."""
     with writing():
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(shown(text, sys.stdout) + "\n")
 
 
 def page(lines: Iterable[str]) -> None:
@@ -55,7 +57,7 @@ def page(lines: Iterable[str]) -> None:
         assert started.stdin is not None
         with contextlib.suppress(BrokenPipeError), started.stdin as pipe:  # the user may quit the pager early
             for line in lines:
-                pipe.write(line.encode("utf-8", "surrogateescape") + b"\n")
+                pipe.write(shown(line, sys.stdout).encode("utf-8", "surrogateescape") + b"\n")
         started.wait()
 
 
@@ -101,6 +103,14 @@ def is_coloured(stream: TextIO) -> bool:
 def plain(text: str, *, but: str = "") -> str:
     """Return the text with control and invisible characters shown as `\\x1b`; those in `but` stay."""
     return CONTROL.sub(lambda match: match[0] if match[0] in but else _escape(ord(match[0])), text)
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """Return a text as `stream` gets it: on a terminal without a control character but our own colours."""
+    if not stream.isatty() or not CONTROL.search(text):
+        return text
+    parts = OWN_STYLE.split(text)  # each style is between two texts
+    return "".join(part if at % 2 else plain(part, but="\n\t") for at, part in enumerate(parts))
 
 
 def _escape(code: int) -> str:
@@ -495,7 +505,7 @@ def flush() -> None:
 def print_error(line: str) -> None:
     """Print a line on standard error, and ignore failure: the request was carried out anyway."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(shown(line, sys.stderr) + "\n")
         sys.stderr.flush()
 
 

@@ -74,7 +74,7 @@ def init(invocation: Invocation, url: str, ref: str | None, host: str | None, ye
             output.echo("`editctl config show remote.exclude` prints the globs of the files that stay here.")
             click.confirm("Send them?", abort=True, err=True)
         result = client.remote_init(url, ref=ref, host=host)
-    invocation.say(result, f"the log {result.ref} begins with {files} of {result.host}")
+    invocation.say(result, output.plain(f"the log {result.ref} begins with {files} of {result.host}"))
 
 
 @remote_verb.command("join")
@@ -105,7 +105,9 @@ def join(
         result = client.remote_join(
             _as_url(url), ref=ref, host=host, take="log" if take else None, keep="mine" if keep else None
         )
-    invocation.say(result, f"this host is {result.host} in {result.ref}, at entry {result.number}")
+    invocation.say(
+        result, output.plain(f"this host is {result.host} in {result.ref}, at entry {result.number}")
+    )
 
 
 @remote_verb.command("status")

@@ -470,15 +470,16 @@ def _publish(
 
 
 def _commit_lines(result: PublishResult, *, is_long: bool) -> Iterator[str]:
-    subject = result.message.splitlines()[0]
+    subject = output.plain(result.message.partition("\n")[0])
+    branch = output.plain(result.branch)
     if not result.commit:
-        yield f"dry run: on {result.branch}: {subject}"
+        yield f"dry run: on {branch}: {subject}"
     else:
-        yield f"{result.commit[:7]} on {result.branch}: {subject}"
+        yield f"{result.commit[:7]} on {branch}: {subject}"
     if is_long:
         yield from _commit_stat(result.files)
     for path in result.left_out:
-        yield f"left out, as git would: {path}"
+        yield f"left out, as git would: {output.plain(path)}"
 
 
 def _commit_stat(files: Sequence[PublishedFile]) -> Iterator[str]:

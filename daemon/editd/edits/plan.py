@@ -245,10 +245,7 @@ class PlanBuilder:
             )
         else:
             state = self.bases.look(path, base)
-        if state is not None and state.mode == mode:
-            after = FileState(content, mode, state.permissions)
-        else:
-            after = FileState(content, mode, None if state is None else state.with_mode(mode).permissions)
+        after = FileState(content, mode) if state is None else state.with_mode(mode).with_content(content)
         self.bases.note(path, after.version)
         self.overlay.put(path, after)
 

@@ -2,6 +2,8 @@
 
 For each path, a grant or the first rule that fits decides, and the default if there is none. For all paths of
 an edit, the strictest decision holds, because the edit is one transaction. Moves are judged at both ends.
+
+Neither a rule nor a grant lets a symlink land that leads out of the workspace: a reviewer decides about it.
 """
 
 from __future__ import annotations
@@ -124,6 +126,8 @@ class ReviewPolicy(Struct, frozen=True):
     ) -> Ruling:
         if decider is None:
             return Ruling("land") if self.default == "land" else Ruling("ask", BY_DEFAULT)
+        if any(map(leads_out, changes)):
+            return Ruling("ask", decider.name)
         if isinstance(decider, Grant):
             lines = _lines(changes)
             is_enough = (decider.uses is None or decider.uses > 0) and (
@@ -158,6 +162,21 @@ def review_policy_of(config: Config) -> ReviewPolicy:
     )
     policy = ReviewPolicy(config.review.default, rules)
     return NEVER_ASKS if policy == NEVER_ASKS else policy
+
+
+def leads_out(change: Change[FileState]) -> bool:
+    """Return whether a change makes a symlink whose target may be outside of the workspace.
+
+    The text decides: a relative target, with every `..` at its start, stays inside unless another link on the
+    way leads out. An absolute target counts as outside.
+    """
+    after = change.after
+    if after is None or not after.is_symlink:
+        return False
+    names = [name for name in after.content.split(b"/") if name not in (b"", b".")]
+    ups = next((count for count, name in enumerate(names) if name != b".."), len(names))
+    depth = change.path.raw.count(b"/")
+    return after.content.startswith(b"/") or ups > depth or b".." in names[ups:]
 
 
 def _is_within(

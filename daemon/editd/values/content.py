@@ -13,6 +13,8 @@ from msgspec import Struct
 from editd.errors import InvalidParams, NotText
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from editd.values.path import WorkspacePath
     from editd.wire.messages import ChangeKind, LineEnd
 
@@ -67,8 +69,10 @@ class FileState:
         return self.mode == EXECUTABLE
 
     def with_content(self, content: bytes) -> FileState:
-        """Return the same file with other bytes."""
-        return FileState(content, self.mode, self.permissions)
+        """Return the same file with these bytes. Other ones do not get the privileges of the old ones."""
+        bits = self.permissions
+        is_other = bits is not None and content != self.content
+        return FileState(content, self.mode, without_privileges(bits) if is_other and bits else bits)
 
     def with_mode(self, mode: GitMode) -> FileState:
         """Return the same file with git's `mode`.
@@ -86,6 +90,15 @@ class FileState:
         else:
             permissions &= ~0o111
         return FileState(self.content, mode, permissions, self.version)
+
+
+PRIVILEGES: Mapping[int, str] = {stat.S_ISUID: "setuid", stat.S_ISGID: "setgid"}
+"""The permission bits that let a program run as the file's owner or group. They belong to its content."""
+
+
+def without_privileges(permissions: int) -> int:
+    """Return permission bits without setuid and setgid, as after a write of the content by write(2)."""
+    return permissions & ~(stat.S_ISUID | stat.S_ISGID)
 
 
 class Entry(Struct, frozen=True, gc=False):

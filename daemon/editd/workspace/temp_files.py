@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from editd.errors import InUse, NotAFile, PermissionDenied, TooLarge
 from editd.system.filesystem import attributes_of, copy_attribute, remove_attribute, write_whole
-from editd.values.content import EXECUTABLE, SYMLINK
+from editd.values.content import EXECUTABLE, PRIVILEGES, SYMLINK, without_privileges
 from editd.values.path import split_path
 from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import UNREACHABLE, make_folders, nearest_folder
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Covers owner, permission bits, ACLs and extended attributes. Works on open descriptors only.
 
 _REQUIRED = ("user.", "system.posix_acl_access")
+_CAPABILITY = "security.capability"  # a privilege of the content, as setuid is: see capabilities(7)
 _SET_BY_THE_SYSTEM = ("security.selinux",)  # on every new file, by policy
 _UNAVAILABLE = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
@@ -54,10 +55,14 @@ def clone_metadata(
     path: WorkspacePath,
     *,
     executable: bool,
+    keeps_content: bool,
     have_attributes: bool = True,
     previous: os.stat_result | None = None,
 ) -> tuple[os.stat_result, list[str]]:
     """Copy the metadata of `model`, except times, to the file open as `target`.
+
+    Pass `keeps_content` if both have the same content, as in a move. Other content does not get the setuid
+    and setgid bits and the capabilities of the old one, as after write(2).
 
     The x bits are set or cleared by `executable`. Pass `have_attributes=False` if neither file has extended
     attributes, and `previous` if the stat result of `target` is known. Returns that stat result, and the
@@ -72,8 +77,11 @@ def clone_metadata(
         _keep_owner(target, wanted, path)
     # After the owner, because chown(2) clears setuid bits and capabilities. Before the permissions, because
     # an ACL sets them, too.
-    lost = _clone_attributes(model.descriptor, target) if have_attributes else []
+    lost = _clone_attributes(model.descriptor, target, keeps_content) if have_attributes else []
     permissions = permissions_for(wanted.st_mode, executable=executable)
+    if not keeps_content:
+        lost += [name for bit, name in PRIVILEGES.items() if permissions & bit]
+        permissions = without_privileges(permissions)
     # The new owner or an ACL may have changed the permissions.
     now = os.fstat(target) if has_other_owner or have_attributes else previous
     if permissions != stat.S_IMODE(now.st_mode):
@@ -90,7 +98,8 @@ def unpreserved_metadata(folder: OpenFolder, descriptor: int) -> list[str]:
     group = parent.st_gid if parent is not None and inherits else os.getegid()
     owner = (status.st_uid, status.st_gid)
     attributes = [name for name in attributes_of(descriptor) if name not in _SET_BY_THE_SYSTEM]
-    return ([] if owner == (os.geteuid(), group) else [f"owner {owner[0]}:{owner[1]}"]) + attributes
+    bits = [name for bit, name in PRIVILEGES.items() if status.st_mode & bit]
+    return ([] if owner == (os.geteuid(), group) else [f"owner {owner[0]}:{owner[1]}"]) + bits + attributes
 
 
 def permissions_for(mode: int, *, executable: bool) -> int:
@@ -114,9 +123,12 @@ def _keep_owner(target: int, wanted: os.stat_result, path: WorkspacePath) -> Non
         ) from None
 
 
-def _clone_attributes(source: int, target: int) -> list[str]:
+def _clone_attributes(source: int, target: int, keeps_content: bool) -> list[str]:
     lost: list[str] = []
     wanted, existing = attributes_of(source), attributes_of(target)
+    if not keeps_content and _CAPABILITY in wanted:
+        wanted.remove(_CAPABILITY)
+        lost.append(_CAPABILITY)
     for name in existing:
         if name not in wanted and name.startswith(_REQUIRED):  # such as an ACL by the folder's default
             remove_attribute(target, name)
@@ -305,12 +317,14 @@ def write_temporary(
                 known = None if spares is None or not item.is_spare else spares.status
                 previous, item.lost_metadata = clone_metadata(
                     model, descriptor, item.change.path, executable=is_executable,
+                    keeps_content=item.change.source is not None and _keeps_content(model, state),
                     have_attributes=not item.is_spare, previous=known,
                 )  # fmt: skip
                 item.cloned_from = identity_of(model.status)
                 return previous.st_dev
             if (permissions := _known_permissions(item.change, state)) is not None:
-                os.fchmod(descriptor, permissions_for(permissions, executable=is_executable))
+                kept = without_privileges(permissions)  # this file has no content yet that had them
+                os.fchmod(descriptor, permissions_for(kept, executable=is_executable))
             return os.fstat(descriptor).st_dev
         finally:
             os.close(descriptor)
@@ -341,8 +355,9 @@ def refresh_metadata(target: OpenTarget) -> None:
         ours = target.temp_dir.open(item.temporary)
         try:
             clone_metadata(
-                Metadata(opened, os.fstat(opened)), ours, change.path, executable=change.after.is_executable
-            )
+                Metadata(opened, os.fstat(opened)), ours, change.path,
+                executable=change.after.is_executable, keeps_content=False,
+            )  # fmt: skip
         finally:
             os.close(ours)
     finally:
@@ -390,6 +405,15 @@ def _open_model(disk: Disk, item: StagedChange, temp_dir: OpenFolder) -> int | N
         if error.errno not in UNREACHABLE:
             raise
         return None
+
+
+def _keeps_content(model: Metadata, state: FileState) -> bool:
+    """Return whether a moved file has this content. Reads it only if its content has privileges."""
+    if not any(model.status.st_mode & bit for bit in PRIVILEGES) and not attributes_of(model.descriptor):
+        return True
+    return model.status.st_size == len(state.content) and state.content == os.pread(
+        model.descriptor, len(state.content) + 1, 0
+    )
 
 
 def _known_permissions(change: Change[FileState], state: FileState) -> int | None:
