@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
+from editd.wire import messages
 from editd_client.errors import EditdError
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from editd_client.client import Client
     from workplace import Workplace
 
 
@@ -119,6 +123,61 @@ def test_a_quota_that_is_reached_refuses_edits_and_nothing_else(place: Workplace
         assert not client.status().history["is_full"]
         client.apply([write("a.txt", "there is room again\n")])
         assert client.check().ok
+
+
+def test_the_quota_counts_proposals_drafts_revisions_comments_and_unsaved_texts(place: Workplace) -> None:
+    """The attack: one session fills the disk with what never takes effect."""
+    place.write({"a.txt": "one\n"})
+    quota = 600_000
+    configure(place, f"history.quota = {quota}\n")
+
+    def text() -> str:
+        return os.urandom(20_000).hex()
+
+    with place.start() as client, place.client() as other, place.client() as collector:
+        client.session_open("agent")
+        collector.session_open("collector", batch="draft")
+        first = client.apply([write("p", text())], propose=True).proposal
+        assert isinstance(first, messages.ProposedResult)
+        number = first.proposal
+        assert number is not None
+        growing = (
+            lambda: client.apply([write("q", text())], propose=True),
+            lambda: collector.apply([write("d", text())]),
+            lambda: client.apply([write("p", text())], proposal=number),
+            lambda: client.proposal_comment(number, text()),
+            lambda: client.document_hold(f"u{client.status().documents}", None, text()),
+        )
+        sizes = [0]
+        for grow in growing:
+            before = client.status().history
+            grow()
+            after = client.status().history
+            sizes.append(after["proposals"] + after["unsaved"])
+            assert sizes[-1] >= sizes[-2] + 40_000, (before, after)
+        for grow in growing:
+            while (error := outcome(grow)) is None:
+                assert stored(client) < quota + 100_000
+            assert (error.name, error.data["errno"]) == ("io_error", errno.EDQUOT)
+        assert client.status().history["is_full"] or stored(client) > quota - 50_000
+        assert client.apply([write("full", "x")], dry_run=True).files[0].change == "added"
+        while (error := outcome(lambda: other.apply([write("e", text())]))) is None:
+            continue
+        assert error.name == "io_error"
+        assert client.proposal_withdraw(number).proposal.state == "withdrawn", "a decision needs no room"
+
+
+def stored(client: Client) -> int:
+    history = client.status().history
+    return int(history["bytes"] + history["proposals"] + history["unsaved"])
+
+
+def outcome(call: Callable[[], object]) -> EditdError | None:
+    try:
+        call()
+    except EditdError as error:
+        return error
+    return None
 
 
 def test_relaxed_an_edit_is_answered_before_the_sync_which_follows(place: Workplace) -> None:

@@ -201,6 +201,47 @@ def test_a_session_and_all_together_may_have_so_many_open_proposals(
     assert OPEN_OF_ONE_MAX == 200
 
 
+def test_all_edits_without_a_session_share_the_limit_of_one(
+    store: ProposalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: 1,000 proposals on a connection without a session, and `overloaded` for everybody."""
+    monkeypatch.setattr(proposals_module, "OPEN_OF_ONE_MAX", 2)
+    files = [split(b"a\n", b"b\n")]
+    for _ in range(2):
+        store.add(proposal_of("them", None), files)
+    with pytest.raises(Overloaded, match="2 proposals without a session are open"):
+        store.add(proposal_of("them", None), files)
+    store.add(proposal_of("them", "b"), files)
+
+
+def test_the_contents_of_one_session_leave_room_for_others(
+    store: ProposalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposals_module, "CONTENT_OF_ONE_MAX", 1_000)
+    first = store.add(proposal_of("them", "a"), [split(b"a" * 400, b"b" * 400)])
+    with pytest.raises(Overloaded, match="of session a may have 1000 bytes"):
+        store.add(proposal_of("them", "a"), [split(b"c" * 200, b"d" * 200)])
+    store.decide(replace(first, state="withdrawn"), Decision(1, ANN, "withdraw"))
+    with pytest.raises(Overloaded, match="of session a may have 1000 bytes"):
+        store.add(proposal_of("them", "a"), [split(b"c" * 200, b"d" * 200)])
+    made = store.add(proposal_of("them", "b"), [split(b"c" * 200, b"d" * 200)])
+    with pytest.raises(Overloaded, match="of session b may have 1000 bytes"):
+        store.revise(replace(made, revision=2), [split(b"e" * 400, b"f" * 400)])
+
+
+def test_the_stored_bytes_grow_with_each_row_and_an_empty_store_has_none(
+    store: ProposalStore, tmp_path: Path
+) -> None:
+    assert store.stored_bytes == 0
+    made = store.add(proposal_of(), [split(b"", b"b" * 100_000)])
+    first = store.stored_bytes
+    assert 90_000 < first < 150_000
+    store.comment(made, Comment(1, ANN, 1, "x" * 50_000))
+    assert store.stored_bytes > first + 40_000
+    with closing(reopened(store, tmp_path)) as later:
+        assert later.stored_bytes == store.stored_bytes
+
+
 def test_too_much_content_is_refused_and_nothing_of_it_stays(
     store: ProposalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ def stop_verb(invocation: Invocation) -> None:
 
 MIB = 1024 * 1024
 TROUBLED = ("holding", "partial", "rescanning", "down")  # states of the watcher to report
-BYTES = ("bytes", "quota")
+BYTES = ("bytes", "quota", "proposals", "unsaved")
 
 
 @click.command("status")
@@ -129,7 +129,7 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
     elif status.watcher.get("state") in TROUBLED:
         yield "watcher", str(status.watcher["state"])
     if not inside and status.history.get("is_full"):
-        yield "history", "full, edits are refused: `editctl gc` frees space"
+        yield "history", "full, edits and proposals are refused: `editctl gc` frees space"
     if status.config["problem"]:
         yield "config", f"invalid, the previous one stays in force: {status.config['problem']}"
     if status.config["restart"]:

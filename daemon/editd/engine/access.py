@@ -52,11 +52,24 @@ if TYPE_CHECKING:
 # The edit policy: limits of the configuration for clients. Other programs' changes are recorded anyway.
 
 
+class StoredBytes(Struct, frozen=True):
+    """The bytes that clients have had the daemon keep."""
+
+    history: int
+    proposals: int = 0
+    unsaved: int = 0
+
+    @property
+    def all(self) -> int:
+        """All of them, which the quota limits."""
+        return self.history + self.proposals + self.unsaved
+
+
 class EditPolicy(Struct, frozen=True):
     """The protected paths, and the quota of the history."""
 
     protected: tuple[Glob, ...] = ()
-    quota: int | None = None  # bytes of history
+    quota: int | None = None  # bytes of history, proposals and unsaved texts
 
     def permit(self, changes: Sequence[Change[FileState]]) -> None:
         """Raise PathProtected if one of the resolved paths is protected."""
@@ -69,19 +82,23 @@ class EditPolicy(Struct, frozen=True):
                         data={"path": change.path.text, "protect": glob.text},
                     )
 
-    def check_room(self, history_bytes: int) -> None:
-        """Raise IoError (EDQUOT) if the history has reached the quota. Not called for an undo."""
-        if self.quota is None or history_bytes < self.quota:
+    def check_room(self, stored: StoredBytes, more: int = 0) -> None:
+        """Raise IoError (EDQUOT) if the quota is reached, or would be with `more` bytes.
+
+        Not called for an undo that takes effect.
+        """
+        if self.quota is None or stored.all + more < self.quota:
             return
         refusal = IoError(
             OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
-            f"The history takes {history_bytes} bytes, and `history.quota` is {self.quota}",
+            f"The history takes {stored.history} bytes, proposals {stored.proposals} and unsaved texts "
+            f"{stored.unsaved}, and `history.quota` is {self.quota}",
             hint=(
-                "Nothing was changed. Remove old history with `editctl gc` (see `history.keep`), or raise "
-                "`history.quota`. Undo and reading still work."
+                "Nothing was changed. Remove old history and settled proposals with `editctl gc` (see "
+                "`history.keep` and `review.keep`), or raise `history.quota`. Undo and reading still work."
             ),
         )
-        refusal.data |= {"quota": self.quota, "bytes": history_bytes}
+        refusal.data |= {"quota": self.quota, "bytes": stored.all}
         raise refusal
 
 

@@ -21,7 +21,7 @@ from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
-from editd.engine.access import EditPolicy, plan_undo
+from editd.engine.access import EditPolicy, StoredBytes, plan_undo
 from editd.engine.answers import (
     encode_notes,
     explain,
@@ -472,6 +472,16 @@ class Engine(Recorder):
                 return Outcome((), proposal=first.number)
         return repeated
 
+    def check_room(self, more: int = 0) -> None:
+        """Raise IoError (EDQUOT) if the quota is reached, or would be with `more` bytes."""
+        if self.rules.quota is not None:
+            self.rules.check_room(self.stored_bytes(), more)
+
+    def stored_bytes(self) -> StoredBytes:
+        """Return the bytes that the quota limits."""
+        proposals = 0 if self.proposals is None else self.proposals.store.stored_bytes
+        return StoredBytes(self.history.disk_bytes, proposals, self.documents.bytes)
+
     def _judge(self, batch: Batch, request: Apply | Undo | Restore, outcome: Outcome) -> Ruling:
         """Return whether the planned changes land. Raises NeedsCommit, or Refused."""
         if not outcome.changes or (self.review.never_asks and not is_asked_for(request)):
@@ -504,6 +514,7 @@ class Engine(Recorder):
             return _would_propose(outcome, ruling) if request.dry_run else outcome
         changes = collected(below, outcome.changes, batch.view.file_at)
         self.files.check(changes)
+        self.check_room()
         self._adopt_into(batch, request, changes=changes)
         return collect(request, outcome, changes, ruling, self._proposals(), self.guard)
 
@@ -533,8 +544,7 @@ class Engine(Recorder):
         if not outcome.changes:
             self.seen.note_outcome(request.reader, outcome)
             return outcome
-        if self.rules.quota is not None:
-            self.rules.check_room(self.history.disk_bytes)
+        self.check_room()
         if ruling.action == "ask":
             return self._propose(request, outcome, ruling)
         authorship = request.authorship
@@ -632,8 +642,7 @@ class Engine(Recorder):
         if not outcome.changes:
             proposals.landed(landing, None)
             return outcome
-        if self.rules.quota is not None:
-            self.rules.check_room(self.history.disk_bytes)
+        self.check_room()
         proposals.use(ruling)
         proposals.intend(landing)
         step = batch.stage(
@@ -726,6 +735,7 @@ class Engine(Recorder):
         undoes = [target.transaction.seq for target in inverted.targets]
         parts = [part for target in inverted.targets for part in target.parts]
         if ruling.action == "ask":
+            self.check_room()
             return self._propose(request, outcome, ruling, authorship, undoes, parts)
         batch.stage(
             request.kind, approved(authorship, ruling, self.proposals), self._now_us(), outcome,
@@ -766,8 +776,7 @@ class Engine(Recorder):
         self._adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
-        if self.rules.quota is not None:
-            self.rules.check_room(self.history.disk_bytes)
+        self.check_room()
         authorship = request.authorship
         if not authorship.message:
             authorship = replace(authorship, message=f"Restore {name}")

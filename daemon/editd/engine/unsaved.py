@@ -67,7 +67,8 @@ class HeldDocuments:
         self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if nobody holds any
         self.on_change: Callable[[str, HeldDocument], None] = _ignore
         """Gets `held` at the first hold of a document, and `released`."""
-        self._bytes = 0
+        self.bytes = 0
+        """The bytes of all texts."""
 
     def __len__(self) -> int:
         return sum(map(len, self.by_path.values()))
@@ -76,19 +77,24 @@ class HeldDocuments:
         """Add a document, in place of what its owner held at this path. Raises Overloaded, TooLarge."""
         held = self.by_path.get(document.path, {})
         before = held.get(document.owner)
-        more = _size(document) - (0 if before is None else _size(before))
+        more = self.growth(document)
         if before is None and len(self) >= DOCUMENTS_MAX:
             raise Overloaded(f"{DOCUMENTS_MAX} documents are held unsaved.", hint="Save some of them.")
-        if self._bytes + more > BYTES_MAX:
+        if self.bytes + more > BYTES_MAX:
             raise TooLarge(
                 f"The texts that are held unsaved have at most {BYTES_MAX} bytes together.",
                 hint="Hold this one without its `content`.",
                 data={"limit": BYTES_MAX},
             )
-        self._bytes += more
+        self.bytes += more
         self.by_path.setdefault(document.path, held)[document.owner] = document
         if before is None:
             self.on_change("held", document)
+
+    def growth(self, document: HeldDocument) -> int:
+        """Return the bytes that a hold of the document adds; negative if its owner held a longer text."""
+        before = self.by_path.get(document.path, {}).get(document.owner)
+        return _size(document) - (0 if before is None else _size(before))
 
     def release(self, path: WorkspacePath, owner: int) -> bool:
         """Forget what a connection holds at a path. Return whether it held it."""
@@ -96,7 +102,7 @@ class HeldDocuments:
         document = held.pop(owner, None)
         if document is None:
             return False
-        self._bytes -= _size(document)
+        self.bytes -= _size(document)
         if not held:
             del self.by_path[path]
         self.on_change("released", document)

@@ -40,8 +40,8 @@ COMPACTOR_NICE = 15
 
 
 NO_HISTORY: dict[str, Any] = {
-    "transactions": 0, "bytes": 0, "oldest": 0, "quota": None, "is_full": False, "compacting": False,
-    "strays": 0,
+    "transactions": 0, "bytes": 0, "proposals": 0, "unsaved": 0, "oldest": 0, "quota": None,
+    "is_full": False, "compacting": False, "strays": 0,
 }  # fmt: skip
 
 
@@ -88,21 +88,27 @@ class Retention:
         self._wake.set()
         self._queue.activity.note()
 
-    def tidy_proposals(self) -> None:
-        """Expire proposals whose time is over, and forget those that were settled long ago."""
-        if self._engine.proposals is not None:
-            self._engine.proposals.tidy(int(self.review_keep * 1_000_000))
+    def tidy_proposals(self) -> int:
+        """Expire proposals whose time is over, and forget those that were settled long ago.
+
+        Return the bytes of content that this frees.
+        """
+        if self._engine.proposals is None:
+            return 0
+        return self._engine.proposals.tidy(int(self.review_keep * 1_000_000))
 
     def status(self) -> dict[str, Any]:
         """Return the history's part of `status`."""
-        history = self._engine.history
+        history, quota = self._engine.history, self._engine.rules.quota
+        stored = self._engine.stored_bytes()
         return {
             "transactions": int(history.head) - history.floor.seq,
-            "bytes": history.disk_bytes,
+            "bytes": stored.history,
+            "proposals": stored.proposals,
+            "unsaved": stored.unsaved,
             "oldest": history.floor.seq,
-            "quota": self._engine.rules.quota,
-            "is_full": self._engine.rules.quota is not None
-            and history.disk_bytes >= self._engine.rules.quota,
+            "quota": quota,
+            "is_full": quota is not None and stored.all >= quota,
             "compacting": self._one.locked(),
             "strays": lost_bytes(self._folder),
         }
@@ -127,6 +133,7 @@ class Retention:
                 await self._compactor.close()
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
+                freed += await self._queue.run(self.tidy_proposals)
                 freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import MsgspecError, Struct
@@ -42,7 +44,6 @@ from editd.values.proposal import (
 from editd.values.transaction import Authorship, Part, Seq
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import GitMode
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
 
 PROPOSALS_FILE = "proposals.db"
 OPEN_MAX = 1_000  # proposals that wait; a reviewer's list is then long past any use
-OPEN_OF_ONE_MAX = 200  # of one session, so that no agent takes the whole queue
+OPEN_OF_ONE_MAX = 200  # of one session, or of all edits without one, so that no agent takes the whole queue
 CONTENT_BYTES_MAX = 256 * 1024 * 1024  # of all bases and proposed files together
+CONTENT_OF_ONE_MAX = 64 * 1024 * 1024  # of one session, open or settled, so that no agent takes all of it
 PROPOSAL_TABLES = """
 create table if not exists proposal (
     number integer primary key autoincrement, state text not null, session text, request_id text,
@@ -181,6 +183,7 @@ class ProposalStore:
         self.open: dict[ProposalNumber, Proposal] = {}
         self.grants: dict[int, Grant] = {}
         self.content_bytes = 0
+        self.stored_bytes = 0  # contents, revisions, comments, decisions and checks: as after the last write
         self.requests: set[tuple[str | None, str]] = set()  # the ids of the authors' requests, by session
         with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
             self._database, self.is_whole = sqlite.open_or_replace(
@@ -193,6 +196,8 @@ class ProposalStore:
                     for table in ("proposal", "grant"):
                         self._execute("insert into sqlite_sequence values (?, ?)", table, now_us // 1_000_000)
             sqlite.is_open(self._database)
+            self._empty_bytes = _empty_bytes()
+            self.stored_bytes = max(0, _used_bytes(self._database) - self._empty_bytes)
 
     def add(
         self, proposal: Proposal, files: Sequence[ProposedFile], line: tuple[Process, ...] = ()
@@ -453,10 +458,21 @@ class ProposalStore:
         if len(self.open) >= OPEN_MAX:
             raise Overloaded(f"{OPEN_MAX} proposals are open.", hint="Decide on some of them first.")
         own = sum(proposal.authorship.session == session for proposal in self.open.values())
-        if session is not None and own >= OPEN_OF_ONE_MAX:
+        if own >= OPEN_OF_ONE_MAX:
             raise Overloaded(
-                f"{OPEN_OF_ONE_MAX} proposals of session {session} are open.",
+                f"{OPEN_OF_ONE_MAX} proposals {_of(session)} are open.",
                 hint="Withdraw some of them, or wait until they are decided.",
+            )
+
+    def _check_share(self, session: str | None, of_all: int) -> None:
+        """Raise Overloaded if the contents of a session's proposals are too large. `of_all` has all bytes."""
+        if of_all <= CONTENT_OF_ONE_MAX:
+            return
+        own = int(self._execute(_BYTES_OF_SESSION, session, session).fetchone()[0])
+        if own > CONTENT_OF_ONE_MAX:
+            raise Overloaded(
+                f"All proposals {_of(session)} may have {CONTENT_OF_ONE_MAX} bytes of content.",
+                hint="Propose fewer or smaller files. `review.keep` says how long settled proposals stay.",
             )
 
     def _keep(self, proposal: Proposal) -> None:
@@ -502,6 +518,7 @@ class ProposalStore:
                     for hunk in file.hunks
                 ],
             )  # fmt: skip
+        self._check_share(proposal.authorship.session, self.content_bytes + more)
         return more
 
     def _add_content(self, state: FileState) -> int:
@@ -549,6 +566,8 @@ class ProposalStore:
         what = f"The proposals, {self._path}, cannot be written"
         with sqlite.refusing(what), sqlite.writing(self._database):
             yield
+        with sqlite.refusing(what):
+            self.stored_bytes = max(0, _used_bytes(self._database) - self._empty_bytes)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -565,6 +584,32 @@ class ProposalStore:
 _TOUCHES = """exists (select 1 from file
     where file.proposal = proposal.number and file.revision = proposal.revision and
     (path = ? or path between ? and ? or source = ? or source between ? and ?))"""
+
+
+_BYTES_OF_SESSION = """select coalesce(sum(size), 0) from content where version in (
+    select base_version from file join proposal on proposal.number = proposal where session is ?
+    union select proposed_version from file join proposal on proposal.number = proposal where session is ?)"""
+
+
+def _of(session: str | None) -> str:
+    return "without a session" if session is None else f"of session {session}"
+
+
+def _used_bytes(database: sqlite3.Connection) -> int:
+    """Return the bytes of the pages that hold something."""
+    pages, free, size = (
+        int(database.execute(f"pragma {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
+@cache
+def _empty_bytes() -> int:
+    """Return the bytes of a database without a proposal."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(PROPOSAL_TABLES)
+        return _used_bytes(database)
 
 
 def _content_bytes(database: sqlite3.Connection) -> int:

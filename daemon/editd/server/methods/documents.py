@@ -45,6 +45,8 @@ class DocumentMethods:
         path = self._engine.tree.resolve(convert.path(params.path))
         who = caller.number, caller.name or convert.ANYBODY, caller.session
         document = convert.held_document(params, path, who, self._engine.clock.now_us())
+        if (more := self.held.growth(document)) > 0:
+            self._engine.check_room(more)
         self.held.hold(document)
         return messages.DocumentHoldResult(version=document.version)
 

@@ -353,6 +353,7 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         hunk = None if params.hunk is None else convert.hunk_id(params.hunk)
         by = self._by(caller)
+        self._engine.check_room()
         return self._result(self._proposals.comment(number, by, params.text, hunk, params.path, params.line))
 
     def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> Answer:
@@ -369,11 +370,13 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         self._gate.check_proposal_holder(params, number, caller)
         authorship = self._proposals.get(number).authorship
+        self._engine.check_room()
         made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
         return self._result(made)
 
     def check(self, params: messages.ProposalCheck, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
+        self._engine.check_room()
         made = self._proposals.check(
             number, params.view, params.name[:200], params.exit, params.seconds, params.output,
             self._by(caller), hunks=[convert.hunk_id(hunk) for hunk in params.hunks or ()],
