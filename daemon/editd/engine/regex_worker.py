@@ -9,6 +9,8 @@ It enforces the time limit itself if possible (Python's `re` checks for signals,
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
 (`server.plan_workers`). It also runs the searches for lines, and comparisons of texts, which may be as slow:
 the answer to these is `{result}`, then `{done}`.
+
+Before its first request it gives up all files but those of Python, and the network.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from editd.edits.approximate import approximate_matches, equal_windows
 from editd.edits.comparison import Comparison, encoded
 from editd.edits.search import Match, Search
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
+from editd.system.confinement import confine, python_paths
 from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -535,6 +538,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # about clients' patterns
     for language in ("python", "ecmascript"):
         search(Search(language, "a", "a"))  # so that the first request needs no imports
+    confine([], readable=python_paths())
     try:
         write_frame(sys.stdout.buffer, {"ready": True})
         while (request := read_frame(sys.stdin.buffer)) is not None:

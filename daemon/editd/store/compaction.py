@@ -38,6 +38,7 @@ from editd.store.git_repository import (
 )
 from editd.store.packfile import offsets_in
 from editd.store.transaction_record import parse
+from editd.system.confinement import confine
 from editd.system.files import sync_path, take
 from editd.system.process import exit_fast, read_frame, write_frame
 
@@ -209,6 +210,7 @@ def main() -> None:
     `{do: "prepare", least, most, bytes, dry}` → `{floor, commit, freed, packs}`;
     `{do: "sweep", packs}` → `{}`; either → `{failed}`.
     """
+    confine([sys.argv[1]])
     alone = take(os.path.join(sys.argv[1], COMPACTING + ".lock"), wait=True)
     assert alone is not None
     while (request := read_frame(sys.stdin.buffer)) is not None:

@@ -36,6 +36,7 @@ from editd.store.git_repository import (
 from editd.store.journal import Frame, JournalPosition, committed, frames, read_while_written
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
+from editd.system.confinement import confine
 from editd.system.files import sync_path, take
 from editd.system.process import exit_fast, read_frame, write_frame
 
@@ -288,6 +289,7 @@ def main() -> None:
     """
     # A packer outlives a killed daemon until its pack is done, and could then move head back behind the
     # next daemon's. So the lock allows one at a time, and head is read under it.
+    confine([sys.argv[1]])
     alone = take(os.path.join(sys.argv[1], "packing"), wait=True)
     assert alone is not None
     store = os.path.join(sys.argv[1], "store.git")

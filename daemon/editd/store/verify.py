@@ -47,6 +47,7 @@ from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
 from editd.store.transaction_record import transactions_of
+from editd.system.confinement import confine
 from editd.system.process import exit_fast, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -452,6 +453,7 @@ def main() -> None:
     if request is None:
         return
     folder = sys.argv[1]
+    confine([folder])
     threading.Thread(target=_end_with_the_daemon, daemon=True).start()
     with shared_lock(os.path.join(folder, "store.git")):
         for name in os.listdir(folder):

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import PermissionDenied
+from editd.system import confinement
 from editd.system.files import boot_id, replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
 from editd.system.folded_names import folding_mounts
@@ -453,6 +454,7 @@ class WeakerGuarantees:
         if not boot_id():
             sentences.append(_NO_BOOT_ID)
         sentences += [sentence for sentence, has_it in _OF_THE_SYSTEM.items() if not has_it]
+        sentences += confinement.missing()
         known = mounts()
         if known is None:
             return [*sentences, _NO_PROC]

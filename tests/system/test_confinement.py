@@ -1,0 +1,184 @@
+"""system.confinement: a confined process writes and reads nowhere else, and reaches no network."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.system import confinement
+from editd.system.confinement import (
+    DEVICES,
+    OF_A_FILE,
+    READING,
+    WRITING,
+    FileAccess,
+    landlock_version,
+    missing,
+    rules_of,
+    socket_filter,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HAS_LANDLOCK = pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+HAS_FILTER = pytest.mark.skipif(not confinement.has_filter(), reason="this system has no seccomp filter")
+
+ATTACK = """
+import json, os, socket, sys
+inside, outside = sys.argv[1], sys.argv[2]
+
+def attempt(call):
+    try:
+        call()
+    except OSError as error:
+        return error.errno
+    return 0
+
+def program():
+    script = "exec 2>/dev/null; : > " + outside + "/kept"
+    if os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", script]):
+        raise PermissionError(13, "refused")
+
+def attack(*_, **__):
+    calls = {
+        "write inside": lambda: open(inside + "/new", "w").close(),
+        "truncate": lambda: os.truncate(outside + "/kept", 0),
+        "write": lambda: open(outside + "/kept", "w"),
+        "create": lambda: open(outside + "/new", "w"),
+        "unlink": lambda: os.unlink(outside + "/kept"),
+        "mkdir": lambda: os.mkdir(outside + "/folder"),
+        "symlink": lambda: os.symlink("x", outside + "/link"),
+        "move out": lambda: os.rename(inside + "/old", outside + "/old"),
+        "move in": lambda: os.rename(outside + "/kept", inside + "/kept"),
+        "link": lambda: os.link(outside + "/kept", inside + "/link"),
+        "fifo": lambda: os.mkfifo(outside + "/fifo"),
+        "read": lambda: open(outside + "/kept").read(),
+        "list": lambda: os.listdir(outside),
+        "internet": lambda: socket.socket(socket.AF_INET).close(),
+        "unix": lambda: socket.socket(socket.AF_UNIX).close(),
+        "program": program,
+        "null": lambda: open("/dev/null", "w").write("x"),
+    }
+    sys.stderr.write(json.dumps({name: attempt(call) for name, call in calls.items()}))
+    sys.stderr.flush()
+    os._exit(0)
+"""
+OUTSIDE = (
+    "truncate", "write", "create", "unlink", "mkdir", "symlink", "move out", "move in", "link", "fifo",
+    "program",
+)  # fmt: skip
+
+
+def attacked(tmp_path: Path, script: str) -> dict[str, int]:
+    """Return the error number of each attack, made by a process of its own at the given place."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+    (inside / "old").write_text("old")
+    (outside / "kept").write_text("kept")
+    argv = [sys.executable, "-c", ATTACK + script, str(inside), str(outside)]
+    done = subprocess.run(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr.startswith("{"), done.stderr
+    answers: dict[str, int] = json.loads(done.stderr)
+    if all(answers[name] for name in OUTSIDE):
+        assert (outside / "kept").read_text() == "kept"
+        assert os.listdir(outside) == ["kept"]
+    return answers
+
+
+def test_without_a_confinement_each_attack_works(tmp_path: Path) -> None:
+    answers = attacked(tmp_path, "attack()")
+    assert [name for name in ("write inside", "write", "create", "list", "unix") if answers[name]] == []
+
+
+@HAS_LANDLOCK
+@HAS_FILTER
+def test_a_confined_process_and_its_children_write_only_where_they_may(tmp_path: Path) -> None:
+    script = "from editd.system.confinement import confine\nassert confine([inside]) == []\nattack()"
+    answers = attacked(tmp_path, script)
+    assert {answers[name] for name in OUTSIDE} <= {errno.EACCES, errno.EXDEV}
+    assert {answers[name] for name in ("internet", "unix")} == {errno.EACCES}
+    assert [answers[name] for name in ("write inside", "read", "list", "null")] == [0, 0, 0, 0]
+
+
+@HAS_LANDLOCK
+def test_a_command_keeps_its_network_if_it_may(tmp_path: Path) -> None:
+    script = "from editd.system.confinement import confine\nconfine([inside], network=True)\nattack()"
+    answers = attacked(tmp_path, script)
+    assert (answers["internet"], answers["write"]) == (0, errno.EACCES)
+
+
+WORKERS = {  # the start of each worker, whose first step after its confinement is the attack
+    "regular expressions": "import editd.engine.regex_worker as worker\nworker.read_frame = attack",
+    "packing": "import editd.store.pack_worker as worker\nworker.take = attack",
+    "compaction": "import editd.store.compaction as worker\nworker.take = attack",
+    "verification": "import editd.store.verify as worker\nworker.shared_lock = attack\n"
+    "worker.read_frame = lambda _: {'through': 0}\nworker._end_with_the_daemon = lambda: None",
+}
+
+
+@HAS_LANDLOCK
+@HAS_FILTER
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_worker_reaches_nothing_that_it_does_not_need(tmp_path: Path, name: str) -> None:
+    answers = attacked(tmp_path, f"{WORKERS[name]}\nworker.main()")
+    assert all(answers[attack] for attack in (*OUTSIDE, "internet", "unix")), answers
+    is_of_regex = name == "regular expressions"
+    assert [answers[one] != 0 for one in ("write inside", "read", "list")] == [is_of_regex] * 3
+
+
+def test_the_rules_hold_only_what_the_version_knows() -> None:
+    held, rules = rules_of(["/a"], None, 1)
+    assert not held & (READING | FileAccess.REFER | FileAccess.TRUNCATE)
+    assert [rule.path for rule in rules] == ["/a", *DEVICES]
+    assert rules[0].rights == held
+    assert all(not rule.rights & ~OF_A_FILE for rule in rules[1:])
+    held, rules = rules_of(["/a"], ["/b"], 7)
+    assert held == WRITING | READING
+    assert [(rule.path, rule.rights) for rule in rules[:2]] == [("/a", held), ("/b", READING)]
+    assert FileAccess.REFER in rules_of((), None, 2)[0]
+    assert FileAccess.TRUNCATE not in rules_of((), None, 2)[0]
+    assert FileAccess.TRUNCATE in rules_of((), None, 3)[0]
+
+
+def test_the_filter_ends_in_a_permission_and_a_refusal() -> None:
+    program = socket_filter(0xC000003E, 41)
+    assert len(program) == 8 * 8
+    assert program[-16:] == bytes.fromhex("0600000000 00ff7f 06000000 0d000500".replace(" ", ""))
+
+
+def test_what_the_system_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(version: int, *, has_filter: bool) -> str:
+        monkeypatch.setattr(confinement, "landlock_version", lambda: version)
+        monkeypatch.setattr(confinement, "has_filter", lambda: has_filter)
+        return " ".join(missing())
+
+    assert said(7, has_filter=True) == ""
+    assert "no Landlock" in said(0, has_filter=True)
+    assert "truncate(2)" in said(2, has_filter=True)
+    assert "could reach the network" in said(3, has_filter=False)
+
+
+@HAS_FILTER
+def test_a_machine_without_a_filter_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(machine: str) -> Any:
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        confinement.has_filter.cache_clear()
+        return confinement.has_filter()
+
+    try:
+        assert lost("vax") is False
+        assert lost("aarch64") is True
+    finally:
+        confinement.has_filter.cache_clear()
