@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.engine.check_worker import requests_of
+from editd.engine.command_run import CommandReach
+from editd.system.confinement import landlock_version
+from editd.system.process import read_frame, write_frame
 from editd.wire import messages
 from editd_client.errors import EditdError
+from reach import HELD, REACH
 from reviewers import author_of, reviewer_of, set_pin
 from workplace import replace, write
 
@@ -105,6 +114,75 @@ def test_a_check_sees_the_proposed_files_and_changes_nothing(place: Workplace, a
     assert (result.by.actor, result.by.via) == ("editd", "rule")
     assert place.files() == {name: LINES.encode() for name in ("a.txt", "b.txt", "c.md")}
     assert os.listdir(place.state / "checks") == []
+
+
+@pytest.mark.needs("/proc")
+@pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+@pytest.mark.parametrize(
+    ("keys", "outside", "network"),
+    [
+        ("writable = []", "PermissionError", "ConnectionRefusedError"),
+        ("writable = []\nnetwork = true", "PermissionError", "done"),
+        ("writable = ['OUTSIDE']", "done", "ConnectionRefusedError"),
+        ("", "done", "done"),
+    ],
+)
+def test_a_check_writes_and_connects_only_as_its_keys_say(
+    place: Workplace, tmp_path: Path, keys: str, outside: str, network: str
+) -> None:
+    """The attack: proposed code, which nobody has approved, changes files of the user or sends them away."""
+    folder = tmp_path / "of the user"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        command = json.dumps([sys.executable, "-I", "-c", REACH, port, str(folder)])
+        text = (
+            f'[[review.check]]\nname = "reach"\ncommand = {command}\n{keys.replace("OUTSIDE", str(folder))}\n'
+        )
+        config = Path(place.environment["XDG_CONFIG_HOME"]) / "editd"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "config.toml").write_text(text)
+        with author_of(place, {"a.txt": LINES}) as author:
+            number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+            (result,) = checked(author, number)
+            weaker = [sentence for sentence in author.status().weaker if "'reach'" in sentence]
+    assert json.loads(result.output) == HELD | {"outside": outside, "network": network}
+    assert (folder / "by-hook").exists() is (outside == "done")
+    assert bool(weaker) is (not keys), weaker
+    assert place.files() == {"a.txt": LINES.encode()}
+
+
+WITHOUT_OVERLAY = """
+import editd.engine.check_worker as worker
+def refuse(*_, **__):
+    raise OSError(1, "no overlay")
+worker.enter_overlay = refuse
+worker.main()
+"""
+
+
+@pytest.mark.needs("/proc")
+@pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+def test_a_check_in_a_copy_is_confined_as_well(tmp_path: Path) -> None:
+    root, scratch, folder = tmp_path / "root", tmp_path / "scratch", tmp_path / "folder"
+    for made in (root, scratch / "tmp", folder):
+        made.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        command = [sys.executable, "-I", "-c", REACH, port, str(folder)]
+        environment = {"TMPDIR": str(scratch / "tmp")}
+        frames = requests_of(str(root), str(scratch), command, 20, environment, [], CommandReach())
+        argv = [sys.executable, "-c", WITHOUT_OVERLAY]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            for frame in frames:
+                write_frame(worker.stdin, frame)
+            answer = read_frame(worker.stdout)
+    assert answer is not None
+    expected = HELD | {"outside": "PermissionError", "network": "ConnectionRefusedError"}
+    assert (json.loads(answer["output"]), answer["unheld"]) == (expected, [])
+    assert list(folder.iterdir()) == list(root.iterdir()) == []
 
 
 def test_a_check_is_for_its_paths_and_its_subscribers_hear_of_it(place: Workplace, author: Client) -> None:

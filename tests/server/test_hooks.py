@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -13,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.engine.hooks import HookAnswers, HookJob
+from editd.server.plan_workers import unheld_sentence
+from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool
 from editd_client.errors import EditdError, Unreachable
+from reach import HELD, REACH
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -443,6 +448,49 @@ def test_the_name_of_a_file_is_never_a_part_of_a_hooks_command(hooks: Desk) -> N
         assert hooks.holds(name) == f"{name}\n"
         hooks.client.apply([Delete(path=name)])
     assert not made.exists()
+
+
+@pytest.mark.needs("/proc")
+@pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+@pytest.mark.parametrize(
+    ("keys", "outside", "network"),
+    [
+        ({"writable": []}, "PermissionError", "ConnectionRefusedError"),
+        ({"network": False}, "PermissionError", "ConnectionRefusedError"),
+        ({"writable": [], "network": True}, "PermissionError", "done"),
+        ({"writable": ["OUTSIDE"]}, "done", "ConnectionRefusedError"),
+        ({}, "done", "done"),
+    ],
+    ids=str,
+)
+def test_a_hook_writes_and_connects_only_as_its_keys_say(
+    hooks: Desk, tmp_path: Path, keys: dict[str, Any], outside: str, network: str
+) -> None:
+    """The attack: a formatter that runs an agent's text changes files of the user, or sends them away."""
+    keys = {key: [str(tmp_path)] if value == ["OUTSIDE"] else value for key, value in keys.items()}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        hooks.configure(hook("reach", REACH, port, str(tmp_path), **keys))
+        hooks.client.apply([write("r.txt", "x\n")])
+    assert json.loads(hooks.holds("r.txt")) == HELD | {"outside": outside, "network": network}
+    assert (tmp_path / "by-hook").exists() is (outside == "done")
+    weaker = [sentence for sentence in hooks.client.status().weaker if "'reach'" in sentence]
+    assert [sentence.partition(",")[0] for sentence in weaker] == (
+        [] if keys else ["The hook 'reach' has neither `writable` nor `network`"]
+    )
+    hooks.client.apply([Delete(path="r.txt")])
+
+
+def test_a_hook_that_cannot_be_confined_runs_and_status_says_so(hooks: Desk) -> None:
+    answers = HookAnswers(HookJob((), ()))
+    answers.add_frame({"of": "reach", "unheld": ["files", "network"]})
+    assert answers.unheld == {"reach": ["files", "network"]}
+    assert unheld_sentence("hook 'reach'", answers.unheld["reach"]) == (
+        "The hook 'reach' could write to other paths than `writable` and reach the network: this system "
+        "cannot hold it."
+    )
+    with pytest.raises(EditdError, match="expected a list of absolute paths"):
+        hooks.configure(hook("wrong", UPPER, writable=["cache"]))
 
 
 @pytest.mark.parametrize("folder", [".", "bin"])

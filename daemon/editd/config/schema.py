@@ -90,6 +90,16 @@ def paths(value: object) -> tuple[str, ...]:
     return _parsed(value, WorkspacePath, 'paths, such as ["pyproject.toml"]')
 
 
+def places(value: object) -> tuple[str, ...]:
+    """Return absolute paths, or paths below `~/`. Raises ValueError."""
+    expected = 'expected a list of absolute paths, or of paths below "~/", such as ["~/.cache/ruff"]'
+    if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
+        raise ValueError(expected)
+    if not all(item.startswith(("/", "~/")) for item in value):
+        raise ValueError(expected)
+    return tuple(value)
+
+
 def _parsed(value: object, kind: type[Glob | WorkspacePath], expected: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"expected a list of {expected}")
@@ -147,9 +157,10 @@ FORMS: Mapping[str, Callable[[object], Any]] = {
     "paths": paths,
     "hook command": hook_command,
     "check command": check_command,
+    "places": places,
 }
 Extra = dict[str, object]
-DURATION, TERM, SIZE, ENCODING, GLOBS, PATHS, HOOK_COMMAND, CHECK_COMMAND = (
+DURATION, TERM, SIZE, ENCODING, GLOBS, PATHS, HOOK_COMMAND, CHECK_COMMAND, PLACES = (
     Extra(form=name) for name in FORMS
 )
 
@@ -330,6 +341,28 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
             extra=PATHS,
         ),
     ] = ()
+    writable: Annotated[
+        tuple[str, ...] | None,
+        Meta(
+            description=(
+                "Paths that it may write to beside its scratch folder: absolute, or below `~/`. With this "
+                "key or `network`, it can write nowhere else. Without both, it may write wherever you can, "
+                "and `status` has a line in `weaker`."
+            ),
+            examples=[["~/.cache/ruff"]],
+            extra=PLACES,
+        ),
+    ] = None
+    network: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Whether it has the network. With `writable` or this key, the default is false: it then has "
+                "a loopback of its own, and nothing else."
+            ),
+            examples=[False],
+        ),
+    ] = None
 
 
 class AtMost(ConfigSection, frozen=True, kw_only=True):
@@ -436,6 +469,28 @@ class ReviewCheckKeys(ConfigSection, frozen=True, kw_only=True):
     seconds: Annotated[
         float, Meta(gt=0, le=3600, description="Time for one run; then it and its children are killed.")
     ] = 300.0
+    writable: Annotated[
+        tuple[str, ...] | None,
+        Meta(
+            description=(
+                "Paths that it may write to beside its overlay and its scratch folder: absolute, or below "
+                "`~/`. With this key or `network`, it can write nowhere else. Without both, it may write "
+                "wherever you can, and `status` has a line in `weaker`."
+            ),
+            examples=[["~/.cache/pytest"]],
+            extra=PLACES,
+        ),
+    ] = None
+    network: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Whether it has the network. With `writable` or this key, the default is false: it then has "
+                "a loopback of its own, and nothing else."
+            ),
+            examples=[False],
+        ),
+    ] = None
 
 
 class ReviewKeys(ConfigSection, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ it, `seconds`, and the end of the `output`.
 
 K1  The command runs in an overlay over the workspace, or where that is impossible, in a copy of it. In the
     overlay, nothing that it writes below the workspace's path reaches the workspace.
+    With a reach, the command writes to its overlay, its scratch folder and its `writable` paths only, and
+    without `network` it has a loopback of its own. The answer names what this system cannot hold.
 K2  When the command ends or times out, all processes that it started are killed, even in another session.
 K3  When stdin closes, because the daemon died or gave up, all of them are killed, and there is no answer.
 """
@@ -18,12 +20,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from editd.engine.command_run import (
+    NETWORK,
     PRINTED_BYTES_MAX,
     Abandoned,
     OutputStream,
     attend,
     end_with_all,
     has_parent,
+    reach_frame,
+    reach_of_frame,
     serve,
 )
 from editd.system.process import die_with_parent
@@ -40,6 +45,7 @@ from editd.workspace.trial_tree import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from editd.engine.command_run import CommandReach
     from editd.system.process import Frame
     from editd.values.content import Change, FileState
 
@@ -54,6 +60,7 @@ def requests_of(
     seconds: float,
     environment: Mapping[str, str],
     changes: Iterable[Change[FileState]],
+    reach: CommandReach | None = None,
 ) -> list[Frame]:
     """Return the frames of a request. `folder` is for its scratch files, and exists."""
     files: list[Frame] = []
@@ -63,7 +70,7 @@ def requests_of(
         files.append({"path": change.path.text, "mode": mode, "content": content})
     begin: dict[str, Any] = {
         "root": root, "folder": folder, "command": list(command), "seconds": seconds,
-        "environment": dict(environment), "files": len(files),
+        "environment": dict(environment), "files": len(files), "reach": reach_frame(reach),
     }  # fmt: skip
     return [begin, *files]
 
@@ -79,6 +86,8 @@ class CheckRun:
         self._seconds: float = request["seconds"]
         self._environment: dict[str, str] = request["environment"]
         self._files = files
+        self._reach = reach_of_frame(request["reach"])
+        self._unheld = [] if self._reach is None else self._reach.unheld()
 
     def answer(self) -> Frame:
         """Run the command and return the answer. Raises Abandoned."""
@@ -91,14 +100,18 @@ class CheckRun:
             return _not_run(f"{error.filename or self._command[0]}: not found", NOT_FOUND)
         except OSError as error:
             return _not_run(f"{self._command[0]} cannot be run: {error.strerror or error}")
-        return self._attended(process, began)
+        except subprocess.SubprocessError:
+            return _not_run(f"{self._command[0]} cannot be confined to `writable` and `network`.")
+        return {**self._attended(process, began), "unheld": self._unheld}
 
     def _in_overlay(self) -> subprocess.Popen[bytes] | None:
         """Start the command in an overlay; return None if this system has none for us. Raises OSError."""
 
         def enter() -> None:  # after the fork: this process has one thread
             os.umask(0o022)
-            enter_overlay(self._root, self._scratch, self._files)
+            has_left = self._reach is not None and not self._reach.network and NETWORK not in self._unheld
+            enter_overlay(self._root, self._scratch, self._files, has_network=not has_left)
+            self._confine(self._root, has_left=has_left)
             die_with_parent()  # last: the new credentials clear it
 
         try:
@@ -114,9 +127,14 @@ class CheckRun:
 
         def prepare() -> None:
             os.umask(0o022)
+            self._confine(copied)
             die_with_parent()
 
         return self._started(copied, prepare)
+
+    def _confine(self, files: str, *, has_left: bool = False) -> None:
+        if self._reach is not None:
+            self._reach.enter([files, self._scratch], self._unheld, has_left=has_left)
 
     def _started(self, folder: str, prepare: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -11,15 +11,20 @@ import resource
 import select
 import selectors
 import signal
+import socket
 import sys
 import time
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from editd.system.confinement import confine, landlock_version
 from editd.system.process import kill_descendants, read_frame, set_subreaper, write_frame
+from editd.workspace.trial_tree import can_leave_network, leave_network
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from editd.system.process import Frame
 
@@ -27,6 +32,58 @@ LOOK_SECONDS = 0.01  # interval for checking whether a silent command has ended
 PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer
 WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 PARENT = 0  # stdin, which closes when the daemon dies
+
+
+FILES, NETWORK = "files", "network"  # the names of what a system cannot keep from a command
+
+
+class CommandReach(Struct, frozen=True):
+    """The paths that a command may write to beside its scratch folder, and whether it has the network."""
+
+    writable: tuple[str, ...] = ()
+    network: bool = False
+
+    @classmethod
+    def of(cls, writable: Sequence[str] | None, network: bool | None) -> CommandReach | None:
+        """Return the reach of an entry with these keys; None for an old entry, which has neither."""
+        if writable is None and network is None:
+            return None
+        return cls(tuple(writable or ()), bool(network))
+
+    def unheld(self) -> list[str]:
+        """Return the names of what this system cannot keep from the command. Call it with one thread."""
+        lost = [] if landlock_version() else [FILES]
+        if not self.network and not can_leave_network() and _has_internet():
+            lost.append(NETWORK)
+        return lost
+
+    def enter(self, own: Iterable[str], unheld: Collection[str], *, has_left: bool = False) -> None:
+        """Confine this process, which is about to become the command, to `own` paths and its reach.
+
+        It has left the network already if `has_left`. Raises OSError.
+        """
+        if not self.network and NETWORK not in unheld and not has_left and _has_internet():
+            leave_network()
+        confine([*own, *map(os.path.expanduser, self.writable)], network=True)
+
+
+def reach_of_frame(frame: Mapping[str, Any] | None) -> CommandReach | None:
+    """Return the reach that a request names."""
+    return None if frame is None else CommandReach(tuple(frame["writable"]), frame["network"])
+
+
+def reach_frame(reach: CommandReach | None) -> Frame | None:
+    """Return a reach as a request names it."""
+    return None if reach is None else {"writable": list(reach.writable), "network": reach.network}
+
+
+def _has_internet() -> bool:
+    """Return whether this process can make a socket of the internet; systemd may forbid that."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+    except OSError:
+        return False
+    return True
 
 
 class Abandoned(Exception):

@@ -8,7 +8,9 @@ H1  A command gets no file of the workspace. Its folder is the scratch folder, i
     planned content or empty, and it inherits no descriptor of the daemon.
 H2  When a command ends or times out, all processes that it started are killed, even in another session.
 H3  When stdin closes, because the daemon died or gave up, all of them are killed and the folder is removed.
-H4  The output of a command is kept up to a limit. Above a second limit, the command is killed.
+H4  A command with a reach writes to the scratch folder and its `writable` paths only, and without `network`
+    it has a loopback of its own. The answer names what this system cannot hold.
+H5  The output of a command is kept up to a limit. Above a second limit, the command is killed.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from editd.engine.command_run import (
     OutputStream,
     attend,
     end_with_all,
+    reach_of_frame,
     serve,
 )
 from editd.system.process import die_with_parent
@@ -36,6 +39,7 @@ from editd.system.process import die_with_parent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from editd.engine.command_run import CommandReach
     from editd.system.process import Frame
 
 TRIAL_SECONDS = 600.0  # for all hooks of the job together
@@ -83,6 +87,8 @@ class HookProcess:
         self._tree = os.path.join(self._folder, "tree")
         self._until = time.monotonic() + TRIAL_SECONDS
         all_files = [HookFile(frame["path"], frame["content"], frame["executable"]) for frame in files]
+        self._reach: CommandReach | None = None  # of the hook that runs
+        self._unheld: list[str] = []
         self._files, self._beside = all_files[: request["files"]], all_files[request["files"] :]
 
     def answers(self) -> Iterator[Frame]:
@@ -100,6 +106,10 @@ class HookProcess:
 
     def _run(self, hook: dict[str, Any]) -> Iterator[Frame]:
         """Run one hook on all of its files. Yield warnings."""
+        self._reach = reach_of_frame(hook["reach"])
+        self._unheld = [] if self._reach is None else self._reach.unheld()
+        if self._unheld:
+            yield {"of": hook["name"], "unheld": self._unheld}
         files = [self._files[number] for number in hook["files"]]
         command: list[str] = hook["command"]
         has_files = placeholders.is_on_files(command)
@@ -237,10 +247,12 @@ class HookProcess:
                 argv, stdin=subprocess.DEVNULL if source is None else source,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._tree,
                 env={**self._environment, "EDITD_HOOK": hook["name"]}, start_new_session=True,
-                preexec_fn=die_with_parent,  # safe, because this process has one thread
+                preexec_fn=self._prepare,  # safe, because this process has one thread
             )  # fmt: skip
         except OSError as error:
             return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
+        except subprocess.SubprocessError:
+            return HookRun(None, problem=f"{argv[0]} cannot be confined to `writable` and `network`")
         assert process.stdout is not None
         assert process.stderr is not None
         output = OutputStream(process.stdout, KEPT_BYTES if content_max is None else content_max)
@@ -261,6 +273,12 @@ class HookProcess:
             problem = f"it printed more than {content_max} bytes"
         status = None if problem else process.returncode
         return HookRun(status, bytes(output.kept), bytes(errors.kept), problem, late)
+
+    def _prepare(self) -> None:
+        """Prepare the process that becomes a command."""
+        if self._reach is not None:
+            self._reach.enter([self._folder], self._unheld)
+        die_with_parent()
 
 
 def _argument(path: str) -> str:

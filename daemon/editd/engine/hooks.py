@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from editd.engine.command_run import CommandReach, reach_frame
 from editd.errors import Refused, Rejected, Timeout
 from editd.values.content import Change
 from editd.values.glob import Glob
@@ -36,6 +37,7 @@ class Hook(Struct, frozen=True):
     seconds: float = 10.0
     on_error: Literal["refuse", "skip"] = "refuse"
     with_files: tuple[WorkspacePath, ...] = ()
+    reach: CommandReach | None = None  # None for an old entry, which may write and connect as the user can
 
     def is_for(self, file: PlannedFile) -> bool:
         """Return whether the hook runs on a file. A formatter skips a file that is only moved."""
@@ -49,6 +51,7 @@ def hooks_of(config: Config) -> tuple[Hook, ...]:
         Hook(
             keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
             keys.on_error, tuple(map(WorkspacePath.parse, keys.with_files)),
+            CommandReach.of(keys.writable, keys.network),
         )
         for keys in config.hook
     )  # fmt: skip
@@ -211,6 +214,7 @@ def requests_of(job: HookJob, folder: str, environment: Mapping[str, str], bytes
             "kind": hook.kind,
             "seconds": hook.seconds,
             "on_error": hook.on_error,
+            "reach": reach_frame(hook.reach),
             "files": [number for number, file in enumerate(job.files) if hook.is_for(file)],
         }
         for hook in job.hooks
@@ -234,6 +238,7 @@ class HookAnswers(Struct):
     by: dict[WorkspacePath, tuple[str, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)  # the problem, by the hook's name
+    unheld: dict[str, list[str]] = field(default_factory=dict)  # what could not be kept from a hook
     result: HookResult | Refused | None = None
 
     def add_frame(self, frame: Frame) -> None:
@@ -242,6 +247,8 @@ class HookAnswers(Struct):
             self.warnings.append(frame["warning"])
         if "hook" in frame:
             self.failures[frame["hook"]] = frame["problem"]
+        if "unheld" in frame:
+            self.unheld[frame["of"]] = frame["unheld"]
         if "refused" in frame:
             kind = _KINDS[frame["refused"]]
             self.result = kind(frame["message"], hint=frame["hint"], data=frame["data"])

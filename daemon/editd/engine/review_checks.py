@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.engine.command_run import CommandReach
 from editd.values.glob import Glob, is_among
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ReviewCheck(Struct, frozen=True):
     globs: tuple[Glob, ...]
     command: tuple[str, ...]
     seconds: float
+    reach: CommandReach | None = None  # None for an old entry, which may write and connect as the user can
 
     def is_for(self, proposal: Proposal, paths: Iterable[WorkspacePath]) -> bool:
         """Return whether it runs on a proposal that changes these paths, or that waits for it."""
@@ -40,7 +42,13 @@ class ReviewCheck(Struct, frozen=True):
 def review_checks_of(config: Config) -> tuple[ReviewCheck, ...]:
     """Return the checks of the configuration."""
     return tuple(
-        ReviewCheck(check.name, tuple(map(Glob.parse, check.paths)), check.command, check.seconds)
+        ReviewCheck(
+            check.name,
+            tuple(map(Glob.parse, check.paths)),
+            check.command,
+            check.seconds,
+            CommandReach.of(check.writable, check.network),
+        )
         for check in config.review.check
     )
 

@@ -23,7 +23,7 @@ from editd.engine.check_worker import requests_of
 from editd.engine.review_checks import passed
 from editd.errors import Conflict, Decided, PermissionDenied, Refused
 from editd.server.child_process import PYTHON, ChildProcess
-from editd.server.plan_workers import tool_environment
+from editd.server.plan_workers import tool_environment, unheld_sentence
 from editd.system.process import KILL_SECONDS
 from editd.workspace.trial_tree import NOT_RUN, remove_tree
 
@@ -79,9 +79,14 @@ class CheckRunner:
         self._looks: asyncio.Task[None] | None = None
         self._pending: dict[Key, None] = {}  # in their order
         self._runs: dict[Key, _Run] = {}
+        self._unheld: dict[str, list[str]] = {}
         self._is_closing = False
         if os.path.isdir(self._folder):
             remove_tree(self._folder)
+
+    def weaker(self) -> list[str]:
+        """Return a sentence for each check whose last run was not confined as its keys say."""
+        return [unheld_sentence(f"check {name!r}", lost) for name, lost in self._unheld.items() if lost]
 
     def configure(self, checks: Sequence[ReviewCheck]) -> None:
         """Use these checks from now on."""
@@ -217,6 +222,7 @@ class CheckRunner:
 
     def _note(self, job: _Job, answer: Frame) -> None:
         check = job.check
+        self._unheld[check.name] = answer.get("unheld", [])
         self._proposals.note_check(
             job.number, job.view, check.name, answer["exit"], answer["seconds"], answer["output"],
             check.command,
@@ -238,7 +244,9 @@ class CheckRunner:
 
         check = job.check
         environment = tool_environment(self._root, scratch) | {"EDITD_CHECK": check.name}
-        frames = requests_of(self._root, scratch, check.command, check.seconds, environment, job.changes)
+        frames = requests_of(
+            self._root, scratch, check.command, check.seconds, environment, job.changes, check.reach
+        )
         child = ChildProcess([*PYTHON, "editd.engine.check_worker"], on_frame=hear, on_death=died, nice=NICE)
         try:
             await child.start()

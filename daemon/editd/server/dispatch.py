@@ -202,7 +202,10 @@ class Dispatch:
             history=self._services.retention.status(),
             remote=remote.state_of(self._services.shared_log),
             hooks=self._services.hooker.status(engine.hooks),
-            weaker=daemon.weaker + history.weaker() + self._services.proposals.weaker(),
+            weaker=[
+                *daemon.weaker, *history.weaker(), *self._services.proposals.weaker(),
+                *self._services.hooker.weaker(), *self._services.checks.weaker(),
+            ],
             agents=self._services.spans.agents(),
             documents=len(self._services.documents.held),
             uncovered=[

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.edits.comparison import decoded
+from editd.engine.command_run import FILES, NETWORK
 from editd.engine.hook_worker import TRIAL_SECONDS
 from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
 from editd.engine.regex_worker import (
@@ -69,6 +70,7 @@ class HookRunner:
         self._closing = False
         self._runs: dict[str, int] = {}
         self._failures: dict[str, dict[str, str]] = {}
+        self._unheld: dict[str, list[str]] = {}
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(self, trial: HookJob) -> HookResult | Refused:
@@ -85,6 +87,10 @@ class HookRunner:
     def status(self, hooks: Sequence[Hook]) -> list[dict[str, Any]]:
         """Describe each hook, with the number of its runs and its last failure."""
         return told(hooks, self._runs, self._failures)
+
+    def weaker(self) -> list[str]:
+        """Return a sentence for each hook whose last run was not confined as its keys say."""
+        return [unheld_sentence(f"hook {name!r}", lost) for name, lost in self._unheld.items() if lost]
 
     async def close(self) -> None:
         """End the running processes, and the processes that they have started."""
@@ -130,9 +136,16 @@ class HookRunner:
     def _note(self, trial: HookJob, answers: HookAnswers) -> None:
         for hook in trial.hooks:
             self._runs[hook.name] = self._runs.get(hook.name, 0) + 1
+            self._unheld[hook.name] = answers.unheld.get(hook.name, [])
         for name, problem in answers.failures.items():
             log.warning("the hook %s: %s", name, problem)
             self._failures[name] = {"time": rfc3339(time.time_ns() // 1000), "message": problem}
+
+
+def unheld_sentence(name: str, lost: Sequence[str]) -> str:
+    """Return the sentence of `weaker` about a command that this system did not confine."""
+    words = {FILES: "write to other paths than `writable`", NETWORK: "reach the network"}
+    return f"The {name} could {' and '.join(words[one] for one in lost)}: this system cannot hold it."
 
 
 def tool_environment(root: str, scratch: str) -> dict[str, str]:

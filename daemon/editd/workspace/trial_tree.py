@@ -27,6 +27,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,10 +37,11 @@ from editd.system.git_command import GitFailed, GitMissing, run_git, work_tree_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000  # sched.h
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000  # sched.h
 MS_REC, MS_PRIVATE = 0x4000, 0x40000  # sys/mount.h
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 FICLONE = 0x40049409  # linux/fs.h
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
 COPY_BYTES_MAX = 4 * 1024**3
 NOT_FOUND, NOT_RUN = 127, 126  # the exit codes of a shell
 TOO_MUCH, NOT_EMPTY = 3, 4  # the exit codes of a copy that is refused
@@ -65,14 +68,18 @@ def remove_tree(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def enter_overlay(root: str, scratch: str, files: Iterable[TrialFile]) -> None:
+def enter_overlay(root: str, scratch: str, files: Iterable[TrialFile], *, has_network: bool = True) -> None:
     """Mount an overlay over `root`, with `files` in it, that only this process and its children see.
 
-    What is written there stays in the folder `scratch`. Raises OSError.
+    What is written there stays in the folder `scratch`. Without a network, the process has the loopback of a
+    network of its own. Raises OSError.
     """
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
-    _unshare(libc, CLONE_NEWUSER | CLONE_NEWNS, f"0 {user} 1", f"0 {group} 1")
+    flags = CLONE_NEWUSER | CLONE_NEWNS | (0 if has_network else CLONE_NEWNET)
+    _unshare(libc, flags, f"0 {user} 1", f"0 {group} 1")
+    if not has_network:
+        _raise_loopback()
     _mount(libc, None, "/", None, MS_REC | MS_PRIVATE, None)
     upper, work = (os.path.join(scratch, name) for name in ("upper", "work"))
     os.mkdir(upper, os.stat(root).st_mode & 0o777)
@@ -82,6 +89,35 @@ def enter_overlay(root: str, scratch: str, files: Iterable[TrialFile]) -> None:
     os.chdir(root)
     write_files(root, files)
     _unshare(libc, CLONE_NEWUSER, f"{user} 0 1", f"{group} 0 1")  # it keeps its own user id
+
+
+def leave_network() -> None:
+    """Enter a network of its own, which has the loopback only. Raises OSError."""
+    user, group = os.getuid(), os.getgid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):  # without the privilege for it, in a user namespace that keeps the ids
+        _unshare(libc, CLONE_NEWUSER | CLONE_NEWNET, f"{user} {user} 1", f"{group} {group} 1")
+    _raise_loopback()
+
+
+def can_leave_network() -> bool:
+    """Return whether this system lets a process have a network of its own. Call it with one thread."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            leave_network()
+            status = 0
+        finally:
+            os._exit(status)  # whatever happens: this is a copy of the whole process
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        answer = fcntl.ioctl(control, SIOCGIFFLAGS, struct.pack("16sh14x", b"lo", 0))
+        flags = struct.unpack("16sh14x", answer)[1] | IFF_UP
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags))
 
 
 def copy_workspace(root: str, to: str, files: Iterable[TrialFile]) -> None:

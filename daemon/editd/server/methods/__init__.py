@@ -97,7 +97,15 @@ class Configuration:
 
     def weaker(self) -> list[str]:
         """Return sentences on the guarantees that the configuration gives up."""
-        return [RELAXED] if self.config.durability == "relaxed" else []
+        sentences = [RELAXED] if self.config.durability == "relaxed" else []
+        entries = [(f"hook {one.name!r}", one.writable, one.network) for one in self.config.hook]
+        entries += [(f"check {one.name!r}", one.writable, one.network) for one in self.config.review.check]
+        sentences += [
+            f"The {name} has neither `writable` nor `network`, so it may write wherever you can, and connect."
+            for name, writable, network in entries
+            if writable is None and network is None
+        ]
+        return sentences
 
     def status(self) -> dict[str, Any]:
         return {
