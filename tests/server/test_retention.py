@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -188,6 +189,24 @@ def test_the_next_daemon_finishes_a_compaction_that_was_cut_off(place: Workplace
     with place.start() as client:
         _until(lambda: not (place.state / "compacting").exists())
         assert client.check().problems == []
+
+
+def test_the_marker_stays_until_the_remains_are_gone(place: Workplace) -> None:
+    """A daemon that finds the marker compacts once more, so nothing that was cut off stays for ever."""
+    keep(place, "count = 2")
+    with place.start() as client:
+        for number in range(5):
+            client.apply([write("a.txt", f"{number}\n")])
+        client.log()  # which writes the index
+        with contextlib.closing(sqlite3.connect(place.state / "index.db")) as reader:
+            reader.execute("begin")
+            reader.execute("select * from tx").fetchone()  # it holds the log of the database
+            refusal = refused(client.gc)
+            assert (refusal.name, refusal.data["errno_name"]) == ("io_error", "EBUSY")
+            assert client.status().history["oldest"] == 3
+            assert (place.state / "compacting").exists()
+        assert client.gc().oldest == 3
+        assert not (place.state / "compacting").exists()
 
 
 def test_a_compactor_that_is_killed_is_a_fault_and_no_end_of_the_daemon(place: Workplace) -> None:

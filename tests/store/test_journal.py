@@ -211,6 +211,49 @@ def test_a_segment_that_the_mark_may_name_after_a_power_cut_stays(tmp_path: Path
     assert len(segments(str(tmp_path))) == there  # used again, now that the mark is past them
 
 
+def test_no_segment_keeps_an_erased_record(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    large = b"secret " * (SEGMENT_BYTES // 14)
+    for seq in range(1, 5):
+        journal.append([record(seq, large)])  # one segment each
+    journal.sync_mark()
+    journal.release(2)  # they wait for their next use
+    journal.begin_segment(4, bytes(20))
+    journal.append([record(5)])
+    journal.sync_mark()
+    journal.erase(4)
+    assert not [path for path in tmp_path.iterdir() if b"secret" in path.read_bytes()]
+    assert seqs(tmp_path) == [5]
+    journal.close()
+    journal = Journal(str(tmp_path))
+    journal.append([record(6)])
+    assert seqs(tmp_path) == [5, 6]
+
+
+def test_a_record_that_is_not_released_survives_an_erasure(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    for seq in (1, 2):
+        journal.append([record(seq)])
+        journal.begin_segment(seq, bytes(20))
+    journal.sync_mark()
+    journal.erase(1)
+    assert seqs(tmp_path) == [2]
+    assert read_acknowledged(str(tmp_path)) is not None
+
+
+def test_erasures_without_an_edit_in_between_leave_one_segment(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    journal.append([record(1)])
+    for _ in range(3):
+        journal.begin_segment(1, bytes(20))
+        journal.sync_mark()
+        journal.erase(1)
+        journal.close()
+        journal = Journal(str(tmp_path))
+        assert seqs(tmp_path) == []
+        assert len(segments(str(tmp_path))) == 1
+
+
 def test_starts_after_power_cuts_that_leave_the_mark_behind_leave_no_segments_behind(tmp_path: Path) -> None:
     Journal(str(tmp_path)).append([record(1)])
     behind = (tmp_path / ACKNOWLEDGED).read_bytes()

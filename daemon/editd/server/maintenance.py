@@ -291,6 +291,12 @@ class Maintenance:
             os.close(descriptor)
         await self._queue.run(done)
 
+    async def sync(self) -> None:
+        """Sync all published files, and the journal's mark. Raises OSError."""
+        await self._sync()
+        journal = self._engine.history.journal
+        await asyncio.get_running_loop().run_in_executor(None, journal.sync_mark)
+
     async def _sync(self) -> None:
         """Sync all published files. Raises OSError if no sync could be tried."""
         through = await self._queue.run(self._unsynced)

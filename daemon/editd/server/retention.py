@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
-from editd.store.git_repository import COMPACTING
+from editd.server.remains import Remains
+from editd.store import compaction
 from editd.store.state_files import drop_lost, lost_bytes
 from editd.values.transaction import CommitId
 
@@ -64,6 +64,7 @@ class Retention:
         self.keep = keep
         self.needed: Callable[[], int | None] = _nothing  # the oldest transaction that the exchange needs
         self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
+        self._remains = Remains(engine, queue, background)
         self._one = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
         self._wake = asyncio.Event()
@@ -123,6 +124,7 @@ class Retention:
             history = self._engine.history
             before, oldest, least, most = await self._queue.run(self._limits)
             limit = self.keep.bytes
+            was_cut_off = compaction.was_cut_off(self._folder)
             request = {"do": "prepare", "least": least, "most": most, "bytes": limit, "dry": is_dry}
             try:
                 planned = await self._ask(request)
@@ -134,6 +136,8 @@ class Retention:
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
                 freed += await self._queue.run(self.tidy_proposals)
+                await self._remains.clear(pages=floor > oldest or was_cut_off)
+                compaction.end(self._folder)
                 freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
@@ -182,7 +186,7 @@ class Retention:
         """Return whether the daemon should compact by itself: over a limit, or after a run was cut off."""
         if self._engine.broken is not None:
             return False
-        if os.path.exists(os.path.join(self._folder, COMPACTING)):
+        if compaction.was_cut_off(self._folder):
             return True
         history, keep = self._engine.history, self.keep
         if self._most() <= history.floor.seq:

@@ -5,6 +5,7 @@
     prepare   writes the objects that are still needed to a new pack, durably; touches nothing else
     (start)   the daemon moves the start of the history (`shallow` in the store): it is compacted from here on
     sweep     removes the packs whose objects are in the new pack, or not needed any more
+    (end)     the daemon removes what else is left of the dropped content (`server.remains`)
 
 A crash before the start moves leaves the old state and one pack too many; a crash after it leaves the new
 state and packs too many. The file `compacting` in the state folder requests the next run, which frees them.
@@ -89,11 +90,9 @@ class Compactor:
         """Remove the packs that the new one replaces. Raises OSError."""
         with shared_lock(self._store), exclusive_lock(self._store):
             drop_packs(self._store, list(packs))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, COMPACTING))
 
     def _begin(self) -> None:
-        """Create the marker file, which `sweep` removes, and remove the remains of an earlier run."""
+        """Create the marker file, which `end` removes, and remove the remains of an earlier run."""
         os.close(
             os.open(os.path.join(self._folder, COMPACTING), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         )
@@ -173,6 +172,17 @@ class Compactor:
                 hint="Run `editctl check`.",
                 data={"file": self._store},
             ) from None
+
+
+def was_cut_off(folder: str) -> bool:
+    """Return whether a compaction has begun, and has not reached `end`."""
+    return os.path.exists(os.path.join(folder, COMPACTING))
+
+
+def end(folder: str) -> None:
+    """Remove the marker file from the state folder: nothing is left to do. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, COMPACTING))
 
 
 def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:

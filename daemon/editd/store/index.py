@@ -196,6 +196,12 @@ class Index:
             self._database.execute("delete from tx where seq < ?", (until,))
         return row is not None
 
+    def scrub(self, *, pages: bool) -> None:
+        """Remove deleted rows from the disk (`sqlite.scrub`). Raises IoError, HistoryDamaged."""
+        self.flush()
+        with sqlite.refusing("Deleted rows could not be removed from the index of the history"):
+            sqlite.scrub(self._database, pages=pages)
+
     def begin_with(self, transaction: Transaction, notes: bytes) -> None:
         """Make `transaction` the baseline of the history, without its changes."""
         self.flush()

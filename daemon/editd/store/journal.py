@@ -13,6 +13,8 @@ earlier use is never valid.
 C1  `append` returns once its records are durable.
 C3  A segment is reused only when the caller has released all its transactions.
 
+A released segment still holds the contents of its last use. `begin_segment` and `erase` remove them.
+
 Does not depend on git or on the workspace's files.
 """
 
@@ -227,6 +229,34 @@ class Journal:
                 self._spares.append(path)
             else:
                 os.unlink(path)
+
+    def begin_segment(self, seq: int, commit: bytes) -> None:
+        """Append to a new segment from now on, so that `erase` can remove all earlier ones.
+
+        The mark moves there, too. `seq` and `commit` are those of the newest transaction. Raises OSError.
+        """
+        self._remove_spares()  # the new segment would keep what one of them holds
+        self._turn(0)
+        if self._mark is not None:
+            self._mark.write(self.position.segment, self.position.offset, seq, commit)
+
+    def erase(self, seq: int) -> None:
+        """Remove released segments from the disk, also those that wait for their next use.
+
+        `seq` is that of `release`. Raises OSError.
+        """
+        self.release(seq)
+        self._remove_spares()
+        through = 0 if self._mark is None else self._mark.synced_segment
+        for number in segments(self.folder):
+            if number < through and number not in self._last_seqs:
+                os.unlink(segment_path(self.folder, number))  # without a frame of its present use
+        sync_path(self.folder)
+
+    def _remove_spares(self) -> None:
+        while self._spares:
+            os.unlink(self._spares[-1])
+            self._spares.pop()
 
     def close(self) -> None:
         self._let_go()

@@ -436,6 +436,11 @@ class ProposalStore:
         self.content_bytes = left
         return freed
 
+    def scrub(self, *, pages: bool) -> None:
+        """Remove deleted rows from the disk (`sqlite.scrub`)."""
+        with sqlite.refusing(f"Deleted rows could not be removed from {self._path}"):
+            sqlite.scrub(self._database, pages=pages)
+
     def close(self) -> None:
         self._database.close()
 

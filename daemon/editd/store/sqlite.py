@@ -128,6 +128,19 @@ def writing(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def scrub(database: sqlite3.Connection, *, pages: bool = True) -> None:
+    """Remove deleted rows from the disk: from the freed pages, unless `pages` is false, and from the log.
+
+    A freed page, and the free part of a used one, keep the bytes of their rows until they are used again.
+    Raises OSError if another program reads the log, and sqlite3.Error.
+    """
+    if pages:
+        database.execute("vacuum")
+    is_busy = database.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
+    if is_busy:
+        raise OSError(errno.EBUSY, "another program reads the database")
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether the error means that the database is damaged."""
     code = _code(error)

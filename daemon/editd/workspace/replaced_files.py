@@ -107,6 +107,10 @@ class Quarantine:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def names(self) -> set[bytes]:
+        """Return the names of the files that still have their content."""
+        return {file.name for file in (*self._due, *self._kept)}
+
     def unchecked(self) -> list[ReplacedFile]:
         """Return the files that are not checked yet; a check sets `is_checked`."""
         return [file for file in (*self._due, *self._kept) if not file.is_checked]

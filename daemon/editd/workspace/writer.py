@@ -276,6 +276,10 @@ class WorkspaceWriter:
         """Return whether the quarantine has files to check soon."""
         return self._replaced is not None and len(self._replaced) > 0
 
+    def replaced_names(self) -> set[bytes]:
+        """Return the names of the replaced files in the quarantine."""
+        return set() if self._replaced is None else self._replaced.names()
+
     def check_quarantine(
         self, now: float | None, *, is_busy: bool = False
     ) -> Callable[[], list[QuarantineCheck]] | None:
