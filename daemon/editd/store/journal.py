@@ -47,6 +47,7 @@ from editd.system.filesystem import flush, folder_bytes, write_at, write_out, wr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from editd.store.git_objects import Oid
     from editd.store.state_files import Acknowledged
 
 
@@ -230,7 +231,7 @@ class Journal:
             else:
                 os.unlink(path)
 
-    def begin_segment(self, seq: int, commit: bytes) -> None:
+    def begin_segment(self, seq: int, commit: Oid) -> None:
         """Append to a new segment from now on, so that `erase` can remove all earlier ones.
 
         The mark moves there, too. `seq` and `commit` are those of the newest transaction. Raises OSError.
