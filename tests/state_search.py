@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+PASSES_MAX = 50
 STREAM = b"\x78"  # the first byte of every zlib stream with a window of 32 KiB, which git writes
 
 
 def holders(state: Path, secret: bytes) -> list[str]:
-    """Return the files below `state` that hold the secret in some form, by their relative paths."""
-    files = sorted(path for path in state.rglob("*") if path.is_file() and not path.is_symlink())
-    return [str(path.relative_to(state)) for path in files if any(secret in form for form in _forms(path))]
+    """Return the files below `state` that hold the secret in some form, by their relative paths.
+
+    A running daemon renames files meanwhile: then everything is searched anew.
+    """
+    for _ in range(PASSES_MAX):
+        with contextlib.suppress(FileNotFoundError):
+            files = sorted(path for path in state.rglob("*") if path.is_file() and not path.is_symlink())
+            return [
+                str(one.relative_to(state)) for one in files if any(secret in form for form in _forms(one))
+            ]
+    raise AssertionError(f"files were renamed during each of {PASSES_MAX} passes")
 
 
 def _forms(path: Path) -> Iterator[bytes]:

@@ -166,7 +166,7 @@ class AsyncClient(ClientBase):
         with contextlib.suppress(OSError):  # lost again: the caller finds no number
             await self._reach(None)
 
-    async def forget(self, subscription: ClientSubscription) -> None:
+    async def end(self, subscription: ClientSubscription) -> None:
         """End the subscription."""
         number = subscription.number
         self._conversation.unsubscribed(subscription)
@@ -420,7 +420,7 @@ class AsyncEvents:
         if self._beginning is not None:
             await asyncio.wait([self._beginning])
         if not self._subscription.is_over:
-            await self._client.forget(self._subscription)
+            await self._client.end(self._subscription)
             self._news.set()
 
     async def _next(self) -> Happening | None:

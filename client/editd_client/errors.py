@@ -165,6 +165,10 @@ class UnknownTransaction(EditdError):
     """The refusal `unknown_transaction`."""
 
 
+class ContentForgotten(EditdError):
+    """The refusal `content_forgotten`."""
+
+
 class UnknownSession(EditdError):
     """The refusal `unknown_session`."""
 

@@ -1065,6 +1065,29 @@ def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
     return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
 
 
+def forget(
+    paths: Sequence[str] | None = None,
+    *,
+    matching: Sequence[str] | None = None,
+    content: Sequence[str] | None = None,
+    text: str | None = None,
+    dry_run: bool = False,
+) -> PreparedCall[messages.ForgetResult]:
+    """Remove contents from the history for good, and prove it. Waits for as long as that takes.
+
+    Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
+    the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
+    """
+    params = messages.Forget(
+        paths=None if paths is None else list(paths),
+        matching=None if matching is None else list(matching),
+        content=None if content is None else list(content),
+        text=text,
+        dry_run=dry_run,
+    )
+    return call(params, messages.ForgetResult, extra=None)
+
+
 # ── Other hosts ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -1189,6 +1212,7 @@ class RequestMethods:
     blame = request_method(blame)
     unsubscribe = request_method(unsubscribe)
     gc = request_method(gc)
+    forget = request_method(forget)
     remote_init = request_method(remote_init)
     remote_join = request_method(remote_join)
     remote_status = request_method(remote_status)

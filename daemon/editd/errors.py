@@ -22,6 +22,7 @@
     ├── UnknownSession             open the session, or give its token
     ├── UnknownTransaction,
     │   NothingToUndo              the history has no such transaction
+    ├── ContentForgotten           the content was removed from the history on request
     ├── UnknownProposal, Decided   no such proposal waits for a decision
     ├── InvalidParams              an argument that makes no sense
     ├── InUse                      wait until the other program has finished writing
@@ -216,6 +217,12 @@ class UnknownTransaction(Refused):
 
 class NothingToUndo(Refused):
     code = "nothing_to_undo"
+
+
+class ContentForgotten(Refused):
+    """A person had this content removed from the history. `data` holds version, size, time and actor."""
+
+    code = "content_forgotten"
 
 
 class ViewChanged(Refused):

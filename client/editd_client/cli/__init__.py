@@ -85,6 +85,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
         "socket": "Print the path of the daemon's socket.",
         "check": "Verify that history, journal and files agree.",
         "gc": "Compact the oldest history, and free its space.",
+        "forget": "Remove contents, such as a secret, from the history for good.",
         "config": "Show, check and change the configuration.",
         "hooks": "Show and try the hooks for edits.",
         "remote": "Share the workspace with other hosts, through a git repository.",
@@ -112,7 +113,7 @@ Exit codes:
   1    refused: nothing has changed, and standard error has the reason
   2    wrong usage of the command line
   3    no daemon answers, or none can be started
-  4    `check` found problems, or a claim of `tour` failed
+  4    `check` found problems, `forget` left something, or a claim of `tour` failed
   5    done, but the answer could not be written
   130  interrupted
 \b

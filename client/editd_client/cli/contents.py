@@ -161,6 +161,9 @@ def _shown(result: BlameResult, texts: list[str]) -> Iterator[str]:
         seq = output.paint(f"{_name(line):>{seq_width}}", "yellow")
         shown = output.paint(f"{name[:WHO_CHARACTERS_MAX]:<{name_width}}", "cyan")
         yield f"{seq} {shown} {_when(line.time)} {line.line:>{number_width}}) {_on_a_terminal(text)}"
+    if isinstance(result.gaps, list):
+        gaps = ", ".join(map(str, result.gaps))
+        output.print_error(f"A content before {gaps} was forgotten: lines of it may be older than shown.")
 
 
 def _on_a_terminal(text: str) -> str:

@@ -246,6 +246,8 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
     if transaction.files and files:
         yield ""
         yield from _touched_lines(transaction)
+    for gap in transaction.forgotten or ():
+        yield plain(f" {gap.version[:12]} ({gap.size:,} bytes) was forgotten at {gap.time} by {gap.actor}")
 
 
 def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:

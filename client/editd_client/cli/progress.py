@@ -55,11 +55,11 @@ class PatientClient(Client):
         method = asked.params.method
         if method in ASKED_BY_PAGES:
             return super().ask(asked)
-        with waiting(f"waiting for `{method}`", self._scan_progress):
+        with waiting(f"waiting for `{method}`", self._progress):
             return super().ask(asked)
 
-    def _scan_progress(self) -> str | None:
-        """Return the progress of the first scan of the workspace, or None if none is running."""
+    def _progress(self) -> str | None:
+        """Return the progress of the first scan or of a `forget`; None if none is running."""
         try:
             stream = connect(self._path)
             if stream is None:
@@ -71,9 +71,10 @@ class PatientClient(Client):
                     status = json.loads(answers.readline())["result"]
         except (Unreachable, OSError, ValueError, LookupError):
             return None
-        if status["state"] != "scanning":
-            return None
-        return f"first scan of the workspace: {status['watcher'].get('files', 0):,} files"
+        if status["state"] == "scanning":
+            return f"first scan of the workspace: {status['watcher'].get('files', 0):,} files"
+        step = status["history"].get("forgetting")
+        return None if step is None else f"forgetting: {step}"
 
 
 @contextlib.contextmanager

@@ -26,7 +26,14 @@ from editd.engine.queries import format_ranges
 from editd.engine.sessions import refused_by
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
-from editd.engine.undo_selection import BySession, batches_of, seq_at, spare_by_time, without_effect
+from editd.engine.undo_selection import (
+    BySession,
+    batches_of,
+    seq_at,
+    spare_by_time,
+    spare_forgotten,
+    without_effect,
+)
 from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
 from editd.values.content import Change, FileState
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
@@ -451,6 +458,9 @@ def plan_undo(
     for candidates in batches_of(request.scope, past.history):
         more, notes = spare_by_time(request.scope, candidates, past.history)
         warnings += notes
+        if request.on_conflict == "skip":
+            more, notes = spare_forgotten(more, past.history)
+            warnings += notes
         if guard is not None:
             more, notes = guard.spare_published(request.scope, more)
             warnings += notes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from editd.errors import HistoryDamaged, InUse, NotAFile, PathOutside, Refused, TooLarge
+from editd.errors import InUse, NotAFile, PathOutside, Refused, TooLarge
 from editd.values.content import SYMLINK, Change, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath, inner, ways_down
 from editd.values.transaction import Authorship
@@ -225,7 +225,7 @@ def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> 
     for stray in strays:
         try:
             state = files.stray(stray)
-            if state is not None and history.content(state.version) is None:
+            if state is not None and not history.is_known(state.version):
                 history.quarantine(state.version, state.content)
                 log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
             files.sweep(stray)
@@ -353,17 +353,27 @@ def find_displaced(
 
 
 def recorded_state(entry: Entry | None, history: History) -> FileState | None:
-    """Return the state of an entry, with its content. Raises HistoryDamaged if the content is missing."""
+    """Return the state of an entry, with its content.
+
+    Raises HistoryDamaged if the content is missing, and ContentForgotten if it was removed on request.
+    """
     if entry is None:
         return None
     content = history.content(entry.version)
     if content is None:
-        raise HistoryDamaged(
-            f"The history no longer has the content {entry.version[:12]}.",
-            hint="Run `editctl check`. If only your repository had it, restore its git objects there.",
-            data={"version": entry.version},
-        )
+        raise history.missing(entry.version)
     return FileState(content, entry.mode, entry.permissions, entry.version)
+
+
+def shown_state(entry: Entry | None, history: History) -> FileState | None:
+    """Return the state of an entry for a person to read: a sentence in place of a forgotten content.
+
+    Raises HistoryDamaged if the content is missing otherwise.
+    """
+    if entry is None or not history.is_forgotten(entry.version):
+        return recorded_state(entry, history)
+    sentence = f"({history.missing(entry.version).message})\n"
+    return FileState(sentence.encode(), entry.mode, entry.permissions, entry.version)
 
 
 def state_of(entry: Entry | None, history: History) -> FileState | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.engine.external_changes import recorded_state
+from editd.engine.external_changes import shown_state
 from editd.engine.path_history import held_after
 from editd.errors import NotAFile, PathOutside
 from editd.values.content import Change
@@ -66,7 +66,7 @@ class Queries:
         for path in sorted(candidates):
             if wanted is not None and not is_among(path, wanted):
                 continue
-            before = recorded_state(held_after(path, start, self._history), self._history)
+            before = shown_state(held_after(path, start, self._history), self._history)
             after = self._now_or_at(path, end)
             if before != after:
                 changes.append(Change(path, before, after))
@@ -92,7 +92,7 @@ class Queries:
 
     def _now_or_at(self, path: WorkspacePath, end: int | None) -> FileState | None:
         if end is not None:
-            return recorded_state(self._history.entry_at(path, end), self._history)
+            return shown_state(self._history.entry_at(path, end), self._history)
         try:
             return self._tree.read(path)
         except (NotAFile, PathOutside):  # now a folder, or below a symlink
@@ -100,12 +100,12 @@ class Queries:
 
 
 def changes_of(transaction: Transaction, history: History) -> tuple[Change[FileState], ...]:
-    """Return the changes of a transaction, with their content. Raises HistoryDamaged."""
+    """Return the changes of a transaction, with their content (`shown_state`). Raises HistoryDamaged."""
     return tuple(
         Change(
             touch.path,
-            recorded_state(touch.before, history),
-            recorded_state(touch.after, history),
+            shown_state(touch.before, history),
+            shown_state(touch.after, history),
             touch.source,
         )
         for touch in transaction.touches

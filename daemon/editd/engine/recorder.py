@@ -276,11 +276,11 @@ class Recorder:
         with contextlib.closing(self.files.written(checks)) as written:
             for path, state in written:
                 if path is None:  # from before a crash: unrecorded content goes to lost and found
-                    if self.history.content(state.version) is None:
+                    if not self.history.is_known(state.version):
                         self.history.quarantine(state.version, state.content)
                     continue
                 log.info("%s was written while it was being replaced", path.text)
-                if not self.adopt({path: state}) and self.history.content(state.version) is None:
+                if not self.adopt({path: state}) and not self.history.is_known(state.version):
                     return  # the file stays in quarantine and is reported again
                 inspection = self.inspect()  # the present content is recorded after it
                 inspection.look(path)

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
-from editd.store.git_repository import add_pack, borrow, create_store, is_store
+from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -36,7 +36,6 @@ BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files, which takes about ten seco
 PROGRESS_SECONDS = 0.2
 SHOWN_MAX = 200  # characters of a path in a message
 NEWS_MAX = 1000  # unsaved cache entries: saving 100,000 entries takes 30 ms
-_MADE = "first-scan"  # folder in the state folder, for the unfinished pack
 BASELINE = Authorship("outside", None, "the workspace as first seen")
 
 
@@ -56,7 +55,7 @@ class ScanWorker:
     def baseline(self, time_us: int) -> dict[str, Any]:
         """Write the present workspace into the store, durably. Return the answer. Raises OSError."""
         store = os.path.join(self.folder, "store.git")
-        made = os.path.join(self.folder, _MADE)
+        made = os.path.join(self.folder, FIRST_SCAN)
         if not is_store(store):  # otherwise the daemon may be using it
             create_store(store)
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted baseline

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from editd.store.history import History
-    from editd.values.content import Change, Entry
+    from editd.values.content import Change, Entry, Version
     from editd.values.glob import Glob
     from editd.values.transaction import Transaction
     from editd.wire.messages import Kind
@@ -289,6 +289,31 @@ def spare_by_time(
     if not left:
         raise NothingToUndo(warning, hint="Use include_by_time to take these changes back as well.")
     return left, (warning,)
+
+
+def spare_forgotten(targets: list[UndoTarget], history: History) -> tuple[list[UndoTarget], tuple[str, ...]]:
+    """Return the targets of an undo without files whose content was forgotten, and a warning.
+
+    Raises ContentForgotten if nothing else is left.
+    """
+    left: list[UndoTarget] = []
+    spared: dict[str, Version] = {}
+    for target in targets if history.forgotten else ():
+        gaps = {
+            touch.path: side.version
+            for touch in target.touches
+            for side in (touch.before, touch.after)
+            if side is not None and history.is_forgotten(side.version)
+        }
+        spared |= {f"{path} ({target.transaction.seq})": version for path, version in sorted(gaps.items())}
+        kept = target.without(gaps.keys())
+        if kept.touches:
+            left.append(kept)
+    if not spared:
+        return targets, ()
+    if not left:
+        raise history.missing(next(iter(spared.values())))
+    return left, (f"Not undone, because the content was forgotten: {', '.join(spared)}.",)
 
 
 def _is_by_time(transaction: Transaction) -> bool:

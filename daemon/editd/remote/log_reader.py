@@ -131,6 +131,10 @@ class LogReader:
         except KeyError:
             return None
 
+    def is_forgotten(self, _version: Version) -> bool:
+        """Return False: nothing of the log is forgotten."""
+        return False
+
     def _catch_up_index(self) -> None:
         """Add the entries that the index lacks. One of another log is made anew."""
         commits, last = list(self._exchange.chain), self.index.last

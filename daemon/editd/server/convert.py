@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
+from editd.engine.removal import Selection
 from editd.engine.unsaved import HeldDocument
 from editd.errors import InvalidParams, NotText, Refused
 from editd.store.index_tables import LogQuery
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from editd.engine.removal import Removal
+    from editd.store.forgotten import ForgottenContent
+    from editd.store.history import History
     from editd.store.session_store import Pause, ReviewNote
     from editd.system.process import Process
     from editd.tools.api import Dialect
@@ -49,6 +53,7 @@ LINES_MAX = 2**31  # more lines than any file that is read has
 ANYBODY = "unknown"
 NOBODY = transaction.Authorship("editd")  # of a decision that a rule makes
 WILDCARDS = frozenset("*?[\\")
+SECRET_CHARACTERS_MIN = 4
 
 
 # ── requests ──
@@ -114,6 +119,31 @@ def paths_or_globs(texts: Sequence[str], what: str) -> tuple[WorkspacePath | Glo
     """Parse the paths of `what`; those with a wildcard are globs. Raises InvalidParams, PathOutside."""
     check_count(texts, what)
     return tuple(Glob.parse(text) if WILDCARDS & {*text} else path(text) for text in texts)
+
+
+def removal(params: messages.Forget) -> tuple[Selection, str | None]:
+    """Parse the contents that a `forget` names, and its text. Raises InvalidParams."""
+    ways = [params.paths, params.matching, params.content, params.text]
+    named = [value for value in ways if value is not None]
+    if len(named) != 1 or not named[0]:
+        raise InvalidParams(
+            "One of `paths`, `matching`, `content` and `text` names the contents.",
+            hint="Give just one of them, and not an empty one.",
+        )
+    if params.text is not None and len(params.text.strip()) < SECRET_CHARACTERS_MIN:
+        raise InvalidParams(
+            f"`text` has fewer than {SECRET_CHARACTERS_MIN} characters, so nearly every content may have it.",
+            hint="Give a longer part of the secret.",
+        )
+    versions = [base_version(text) for text in params.content or ()]
+    return (
+        Selection(
+            frozenset(map(path, params.paths or ())),
+            globs(params.matching or (), "A `forget`"),
+            frozenset(version for version in versions if version is not None),
+        ),
+        params.text,
+    )
 
 
 def bounds(scope: messages.Scope) -> Bounds:
@@ -339,6 +369,45 @@ def transaction_result(
         **({} if said.approval is None else _approval(said.approval)),
         **({} if said.attribution is None else _attribution(said.attribution)),
         **({} if said.arrival is None and number is None else _arrival(said.arrival, number)),
+    )
+
+
+def with_forgotten(
+    shown: messages.Transaction, given: transaction.Transaction, history: History
+) -> messages.Transaction:
+    """Return the result of a transaction with those of its contents that were forgotten."""
+    sides = (side for touch in given.touches for side in (touch.before, touch.after) if side is not None)
+    versions = {side.version for side in sides if history.is_forgotten(side.version)}
+    gaps = [history.forgotten[version] for version in sorted(versions)]
+    return replace(shown, forgotten=[forgotten(gap) for gap in gaps]) if gaps else shown
+
+
+def forgotten(given: ForgottenContent) -> messages.ForgottenVersion:
+    return messages.ForgottenVersion(
+        version=given.version, size=given.size, actor=given.actor, time=rfc3339(given.time_us)
+    )
+
+
+def forget_result(given: Removal) -> messages.ForgetResult:
+    """Return the report of a removal, done or planned."""
+    places = given.places
+    return messages.ForgetResult(
+        removed=[
+            messages.RemovedContent(
+                version=version,
+                size=size,
+                paths=sorted(path.text for path in places.paths.get(version, ())),
+                transactions=sorted(places.transactions.get(version, ())),
+            )
+            for version, size in sorted(given.sizes.items())
+        ],
+        proposals=[int(number) for number in given.proposals],
+        kept=sorted({path.text for version in given.kept for path in places.present[version]}),
+        borrowed=sorted(given.borrowed),
+        shared=sorted(given.shared),
+        others=given.others,
+        remaining=list(given.remaining),
+        searched=given.searched,
     )
 
 

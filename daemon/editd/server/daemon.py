@@ -35,6 +35,7 @@ from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.check_runner import CheckRunner
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
+from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.gate import Gate, behind_wall
@@ -262,6 +263,7 @@ class Daemon:
                 services.hooker.close,
                 services.checks.close,
                 services.shared_log.close,
+                services.removal.close,
                 services.retention.close,
                 services.background.finish,
             ]
@@ -342,6 +344,7 @@ class Daemon:
         tell = services.subscriptions.tell
         self._watching.start(services.engine, services.queue, uncovered, seen, tell)
         services.retention.start()
+        services.removal.start()
         services.shared_log.start()
 
     def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
@@ -361,6 +364,7 @@ class Daemon:
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)
         retention.needed = shared_log.needed
+        refusals = Refusals(engine.history, engine.clock, sessions, subscriptions)
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,
@@ -370,6 +374,7 @@ class Daemon:
             guard=guard,
             background=background,
             retention=retention,
+            removal=ContentRemoval(engine, queue, retention, refusals, state),
             scanner=scanner,
             watching=self._watching,
             searcher=searcher,
@@ -386,7 +391,7 @@ class Daemon:
             changesets=Changesets(),
             shared_log=shared_log,
             publishing=asyncio.Lock(),
-            refusals=Refusals(engine.history, engine.clock, sessions, subscriptions),
+            refusals=refusals,
         )
 
     def _configure(self, config: Config, searcher: RegexPool) -> None:

@@ -53,6 +53,7 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.SessionResume: oversight.resume,
     messages.ReviewMark: oversight.mark,
     messages.Gc: history.gc,
+    messages.Forget: history.forget,
     messages.Publish: publish.publish,
     messages.Check: check.check,
     messages.ProposalList: lambda services, params, caller: services.proposals.list_proposals(params, caller),

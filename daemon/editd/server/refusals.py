@@ -12,6 +12,8 @@ from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from editd.engine.access import Clock
     from editd.errors import Refused
     from editd.server.connection import ClientState
@@ -65,6 +67,14 @@ class Refusals:
         )
         self._kept.append(entry)
         self._subscriptions.tell("refusal", {"refusal": entry})
+
+    def drop(self, is_dropped: Callable[[str, Sequence[str]], bool]) -> int:
+        """Drop the refusals whose message and paths `is_dropped` accepts; return their number."""
+        kept = [entry for entry in self._kept if not is_dropped(entry.message, entry.paths)]
+        dropped = len(self._kept) - len(kept)
+        self._kept.clear()
+        self._kept.extend(kept)
+        return dropped
 
     def latest(self, params: messages.LogRefusals) -> messages.LogRefusalsResult:
         """Return the newest ones that match, newest first. Raises InvalidParams."""

@@ -21,13 +21,14 @@ from editd.store.state_files import drop_lost, lost_bytes
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from editd.config.schema import Keep
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
+    from editd.store.git_objects import Oid
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ COMPACTOR_NICE = 15
 
 NO_HISTORY: dict[str, Any] = {
     "transactions": 0, "bytes": 0, "proposals": 0, "unsaved": 0, "oldest": 0, "quota": None,
-    "is_full": False, "compacting": False, "strays": 0,
+    "is_full": False, "compacting": False, "strays": 0, "forgotten": 0, "forgetting": None,
 }  # fmt: skip
 
 
@@ -64,9 +65,10 @@ class Retention:
         self.keep = keep
         self.needed: Callable[[], int | None] = _nothing  # the oldest transaction that the exchange needs
         self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
-        self._remains = Remains(engine, queue, background)
-        self._one = asyncio.Lock()  # one run at a time
+        self.remains = Remains(engine, queue, background)
+        self.alone = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
+        self.step_of_removal: str | None = None  # of `content_removal`
         self._wake = asyncio.Event()
         self._is_closing = False
         self._rests_until = 0.0
@@ -110,8 +112,10 @@ class Retention:
             "oldest": history.floor.seq,
             "quota": quota,
             "is_full": quota is not None and stored.all >= quota,
-            "compacting": self._one.locked(),
+            "compacting": self.alone.locked(),
             "strays": lost_bytes(self._folder),
+            "forgotten": len(history.forgotten),
+            "forgetting": self.step_of_removal,
         }
 
     async def run(self, *, is_dry: bool = False) -> dict[str, int]:
@@ -119,7 +123,7 @@ class Retention:
 
         Raises Refused.
         """
-        async with self._one:
+        async with self.alone:
             await self._background.pack()
             history = self._engine.history
             before, oldest, least, most = await self._queue.run(self._limits)
@@ -136,13 +140,39 @@ class Retention:
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
                 freed += await self._queue.run(self.tidy_proposals)
-                await self._remains.clear(pages=floor > oldest or was_cut_off)
+                await self.remains.clear(pages=floor > oldest or was_cut_off)
                 compaction.end(self._folder)
                 freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
             if not is_dry and floor > oldest:
                 log.info("the history is compacted up to transaction %d: %d bytes are free", floor, freed)
             after = before - planned["freed"] if is_dry else history.disk_bytes
             return {"oldest": floor, "compacted": floor - oldest, "freed": freed, "bytes": after}
+
+    async def pack(self) -> None:
+        """Pack all that is committed. Raises Refused, also if the history is damaged."""
+        if self._engine.broken is not None:
+            raise self._engine.broken
+        await self._background.pack()
+
+    async def drop(self, chosen: Callable[[], Collection[Oid]]) -> None:
+        """Remove the chosen objects from the packs, wherever the history begins. The caller holds `alone`.
+
+        `chosen` is called when nothing more is packed. Raises Refused.
+        A crash leaves the old packs, the new ones, or both.
+        """
+        await self._background.pack()
+        try:
+            async with self._background.exclusively():
+                oids = await self._queue.run(chosen)
+                floor = int(self._engine.history.floor.seq)
+                planned = await self._ask({
+                    "do": "prepare", "least": floor, "most": floor, "bytes": None, "dry": False,
+                    "without": sorted(oids),
+                })  # fmt: skip
+                await self._ask({"do": "sweep", "packs": planned["packs"]})
+                await self._queue.run(self._engine.history.reopen_packs)
+        finally:
+            await self._compactor.close()
 
     async def _switch(self, floor: int, commit: CommitId, packs: list[str]) -> None:
         """Switch from the old history to the new: setting the floor is the one step, the rest follows."""

@@ -1,4 +1,4 @@
-"""Compaction: a process that frees the objects used only before a given transaction.
+"""Compaction: a process that frees the objects used only before a given transaction, and forgotten ones.
 
 `python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
 
@@ -50,11 +50,15 @@ _MADE = "tmp_gc_"
 
 
 class CompactionLimits(Struct, frozen=True):
-    """The range of transactions at which the history may begin, and the most bytes that it may take."""
+    """The range of transactions at which the history may begin, and the most bytes that it may take.
+
+    The objects of `without` are dropped, wherever the history begins.
+    """
 
     least: int
     most: int
     bytes: int | None
+    without: frozenset[Oid] = frozenset()
 
 
 class Compactor:
@@ -77,6 +81,7 @@ class Compactor:
             packs = {name: list(pack_sizes(self._packs, name)) for name in _names(self._packs)}
         sizes = {oid: size for entries in packs.values() for oid, size in entries}
         floor, commit, reached = self._reach(limits, sizes)
+        reached -= limits.without
         mixed = [name for name, oids in packs.items() if not reached.issuperset(oid for oid, _ in oids)]
         clean = {oid for name, entries in packs.items() if name not in mixed for oid, _ in entries}
         needed = {oid for name in mixed for oid, _ in packs[name]} & reached - clean
@@ -217,7 +222,7 @@ def _add_all(builder: pygit2.PackBuilder, oids: Iterable[Oid]) -> None:
 def main() -> None:
     """Serve requests until stdin closes.
 
-    `{do: "prepare", least, most, bytes, dry}` → `{floor, commit, freed, packs}`;
+    `{do: "prepare", least, most, bytes, dry, without?}` → `{floor, commit, freed, packs}`;
     `{do: "sweep", packs}` → `{}`; either → `{failed}`.
     """
     confine([sys.argv[1]])
@@ -238,7 +243,9 @@ def _answered(request: dict[str, Any]) -> dict[str, object]:
     if request["do"] == "sweep":
         compactor.sweep(request["packs"])
         return {}
-    limits = CompactionLimits(request["least"], request["most"], request["bytes"])
+    limits = CompactionLimits(
+        request["least"], request["most"], request["bytes"], frozenset(request.get("without", ()))
+    )
     return compactor.prepare(limits, is_dry=request["dry"])
 
 

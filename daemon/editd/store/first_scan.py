@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 from editd.store.git_objects import EMPTY_TREE, Oid, Trees, commit_content
-from editd.store.git_repository import exclusive_lock, move_head, read_head, write_manifest
+from editd.store.git_repository import FIRST_SCAN, exclusive_lock, move_head, read_head, write_manifest
 from editd.store.history import StoredObjects, store_of
 from editd.store.packfile import PackWriter, release
 from editd.store.transaction_record import EDITD, compose, compose_first_scan, ident
@@ -55,6 +56,12 @@ def end(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, _MARK))
         sync_path(folder)
+
+
+def remove_leftovers(folder: str) -> None:
+    """Remove what an unfinished scan has left. Only after the first scan. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(os.path.join(folder, FIRST_SCAN))
 
 
 def begin(folder: str, time_us: int) -> None:

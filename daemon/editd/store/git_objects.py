@@ -51,6 +51,10 @@ class ObjectSource(Protocol):
         """
         ...
 
+    def has(self, oid: Oid) -> bool:
+        """Return whether the object is stored."""
+        ...
+
     def size(self, oid: Oid) -> int:
         """Return the number of an object's bytes. Raises as `read`."""
         ...

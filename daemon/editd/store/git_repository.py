@@ -142,6 +142,7 @@ MANIFEST = "manifest"
 _LOCK = "packs.lock"  # beside the store
 COMPACTING = "compacting"  # the same, while a compaction is under way
 _STAYING = "packs.staying"
+FIRST_SCAN = "first-scan"  # folder beside the store, for the unfinished pack of the baseline
 _HEAD = b"editd manifest 1\n"
 
 

@@ -18,8 +18,9 @@ import pygit2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import HistoryDamaged, IoError, UnknownTransaction
+from editd.errors import ContentForgotten, HistoryDamaged, IoError, UnknownTransaction
 from editd.store import transaction_record
+from editd.store.forgotten import ForgottenContent, read_forgotten, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
@@ -70,7 +71,7 @@ from editd.values.content import Change
 from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction, entry_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from editd.store.journal import Frame
     from editd.values.content import Change, Entry, FileState, GitMode, Version
@@ -107,6 +108,9 @@ class StoredObjects:
                 raise IoError(error, "The history cannot be read") from error
             return self._repository.odb.read(pygit2.Oid(raw=oid))
 
+    def has(self, oid: Oid) -> bool:
+        return pygit2.Oid(raw=oid) in self._repository.odb
+
     def size(self, oid: Oid) -> int:
         _, size = self._repository.odb.read_header(pygit2.Oid(raw=oid))
         return int(size)
@@ -136,6 +140,8 @@ class History:
         self.store = store_of(folder)
         self.journal, self.index, self.published = journal, index, published
         self.floor = HistoryStart()  # the start of the history, if not the baseline
+        self.forgotten: dict[Version, ForgottenContent] = {}
+        """The contents that a person had removed."""
         self.pending = PendingObjects()
         self.packed = Seq(0)
         self.hot: tuple[Committed, ...] = ()
@@ -176,6 +182,7 @@ class History:
         if head is None:
             raise self._damaged("it has no head")
         self.floor = self._read_floor()
+        self.forgotten = read_forgotten(self.store)
         self._begin_at(head)
         self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
         read = list(frames(self.journal.folder, self._tail))
@@ -224,6 +231,8 @@ class History:
         oid = oid_of(version)
         if (content := self._in_memory(oid)) is not None:
             return content
+        if self.forgotten and self.is_forgotten(version):
+            return None
         try:
             kind, content = self._read(oid)
         except KeyError:
@@ -231,6 +240,33 @@ class History:
         except pygit2.GitError as error:
             raise self._damaged(f"the content {version} cannot be read") from error
         return content if kind == pygit2.enums.ObjectType.BLOB else None
+
+    def is_forgotten(self, version: Version) -> bool:
+        """Return whether this content was removed, and did not come back by a later transaction."""
+        known = self.forgotten.get(version)
+        if known is None or self._in_memory(oid_of(version)) is not None:
+            return False
+        return not known.is_gone or not self._objects.has(oid_of(version))
+
+    def is_known(self, version: Version) -> bool:
+        """Return whether the history has this content, or had it until it was forgotten."""
+        return version in self.forgotten or self.content(version) is not None
+
+    def missing(self, version: Version) -> ContentForgotten | HistoryDamaged:
+        """Return the refusal for a version without content."""
+        known = self.forgotten.get(version)
+        if known is None:
+            return HistoryDamaged(
+                f"The history no longer has the content {version[:12]}.",
+                hint="Run `editctl check`. If only your repository had it, restore its git objects there.",
+                data={"version": version},
+            )
+        time = transaction_record.rfc3339(known.time_us)
+        return ContentForgotten(
+            f"The content {version[:12]} ({known.size} bytes) was forgotten at {time} by {known.actor}.",
+            hint="It cannot be brought back. Leave its file out.",
+            data={"version": version, "size": known.size, "time": time, "actor": known.actor},
+        )
 
     def size_of(self, version: Version) -> int:
         """Return the number of bytes of a recorded version, without reading them; 0 if it is missing."""
@@ -529,6 +565,27 @@ class History:
     def forget_compacted(self, transactions: int) -> bool:
         """Remove at most `transactions` compacted ones from the index; return whether there are more."""
         return self.index.forget(self.floor.seq, transactions)
+
+    def begin_forgetting(self, contents: Sequence[ForgottenContent]) -> None:
+        """Serve these contents no more, also after a crash. Durable on return.
+
+        The caller removes them, and calls `end_forgetting`. Raises OSError with nothing changed.
+        """
+        forgotten = self.forgotten | {content.version: content for content in contents}
+        write_forgotten(self.store, forgotten)
+        self.forgotten = forgotten
+
+    def stop_forgetting(self, versions: Collection[Version]) -> None:
+        """Keep these contents after all, because a later transaction has written them. Raises OSError."""
+        forgotten = {version: one for version, one in self.forgotten.items() if version not in versions}
+        write_forgotten(self.store, forgotten)
+        self.forgotten = forgotten
+
+    def end_forgetting(self) -> None:
+        """Record that the forgotten contents are removed. Raises OSError."""
+        forgotten = {version: replace(one, is_gone=True) for version, one in self.forgotten.items()}
+        write_forgotten(self.store, forgotten)
+        self.forgotten = forgotten
 
     def reopen_packs(self) -> None:
         """Open the packs anew, because open packs that were deleted still use disk space."""

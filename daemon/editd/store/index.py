@@ -40,7 +40,7 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Approval, Seq, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from editd.values.content import Change, Entry, Version
     from editd.wire.messages import Kind
@@ -387,6 +387,13 @@ class Index:
     def touched_paths(self) -> list[bytes]:
         """Return each path that any transaction touched."""
         return [row[0] for row in self._all("select distinct path from touch", ())]
+
+    def touches_of(self, versions: Collection[Version]) -> Iterator[tuple[int, Change[Entry]]]:
+        """Yield the touches that have one of these contents before or after, rising. Reads all touches."""
+        for row in self._all("select * from touch order by seq", ()):
+            touch = touch_in(row)
+            if any(side is not None and side.version in versions for side in (touch.before, touch.after)):
+                yield row[1], touch
 
     def touch_at(self, path: WorkspacePath, seq: int) -> tuple[int, Change[Entry]] | None:
         """Return the last touch of `path` at or before `seq`."""

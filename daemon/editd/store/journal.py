@@ -426,6 +426,16 @@ def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
                 at = _next_magic(content, at)
 
 
+def left_frames(content: bytes) -> Iterator[tuple[Record, ...]]:
+    """Yield the records of every whole frame in a segment's bytes, also those of an earlier use."""
+    at = _next_magic(content, -1)
+    while at >= 0:
+        _, _, number, _, _, _ = _FRAME.unpack(content[at : at + _FRAME.size].ljust(_FRAME.size, b"\0"))
+        if (frame := _frame_at(content, at, number)) is not None:
+            yield frame[0]
+        at = _next_magic(content, at)
+
+
 def committed(read: Iterable[Frame]) -> dict[int, Committed]:
     """Return the committed records by seq, without the aborted ones (C6)."""
     standing: dict[int, Committed] = {}

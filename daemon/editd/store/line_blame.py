@@ -53,6 +53,8 @@ class LineHistory(Protocol):
 
     def content(self, version: Version) -> bytes | None: ...
 
+    def is_forgotten(self, version: Version) -> bool: ...
+
 
 def divided(lines: Lines, unchanged: Sequence[UnchangedRun]) -> tuple[Lines, Lines]:
     """Divide lines of a version into those in `unchanged` runs, with their origins, and the others."""
@@ -89,6 +91,8 @@ class LineBlame:
         self._contents: dict[Version, bytes] = {}
         lines = count_lines(self._content(version))
         self.seqs = [history.floor.seq] * lines  # of each line; an untouched line is the baseline's
+        self.gaps: set[int] = set()
+        """The transactions after forgotten contents: lines that these had may count as theirs."""
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
         searched = wanted or range(lines)
@@ -135,8 +139,8 @@ class LineBlame:
             self._suspect(touch.path, left - 1, lines)
             return
         passed: list[tuple[WorkspacePath, int, Lines]] = []
-        for path, before in self._parents(seq, touch):
-            entry = self._history.entry_at(path, before)
+        for parent in self._parents(seq, touch):
+            path, before, entry = self._readable(*parent, seq)
             if entry is None or not lines:
                 continue
             kept, lines = self._divided(entry.version, touch.after.version, lines)
@@ -145,6 +149,29 @@ class LineBlame:
             self._suspect(path, before, kept)
         for run in lines:
             self.seqs[run.start : run.start + run.count] = [seq] * run.count
+
+    def _readable(
+        self, path: WorkspacePath, before: int, seq: int
+    ) -> tuple[WorkspacePath, int, Entry | None]:
+        """Return a parent of transaction `seq` with its content, or the newest one before a gap."""
+        entry = self._history.entry_at(path, before)
+        while entry is not None and self._history.is_forgotten(entry.version):
+            self.gaps.add(seq)
+            path, before, entry = self._older(path, before)
+        return path, before, entry
+
+    def _older(self, path: WorkspacePath, through: int) -> tuple[WorkspacePath, int, Entry | None]:
+        """Return the state of a file before the newest transaction up to `through` that touched it.
+
+        The path is its path then, and the number the last transaction before that one.
+        """
+        latest = self._history.index.touch_at(path, through)
+        if latest is None:
+            return path, through, None
+        seq, touch = latest
+        if touch.source is not None and touch.before is None:
+            return touch.source, seq - 1, self._history.entry_at(touch.source, seq - 1)
+        return path, seq - 1, touch.before
 
     def _left_by(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
         """Return the newest transaction before `seq` that replaced `version` at `path`.

@@ -280,7 +280,7 @@ _KEPT_BYTES_MAX = 32 << 20  # of the bases of deltas, while a pack is read
 FOREIGN = "it is the index of another pack"
 
 
-class _Entry(Struct, frozen=True):
+class PackEntry(Struct, frozen=True):
     """One entry of the pack: its content, or a delta to its base."""
 
     offset: int
@@ -361,7 +361,7 @@ class Pack:
         self._kept: dict[int, tuple[ObjectKind, bytes]] = {}
         self._kept_bytes = 0
         waiting: list[tuple[int, int | Oid]] = []
-        for entry in self._entries():
+        for entry in self.entries():
             self._ends[entry.offset] = entry.end
             if entry.base is None:
                 self._places[object_id(KINDS[entry.kind], entry.content)] = entry.offset
@@ -430,7 +430,9 @@ class Pack:
             self._kept_bytes = len(content)
         self._kept[offset] = kind, content
 
-    def _entries(self) -> Iterator[_Entry]:
+    def entries(self) -> Iterator[PackEntry]:
+        """Yield each readable entry in its order. Note the ranges between them in `holes`."""
+        self.holes.clear()
         at, end = _HEADER_BYTES, len(self._data) - _TRAILER_BYTES
         hole: int | None = None
         while at < end:
@@ -447,7 +449,7 @@ class Pack:
         if hole is not None:
             self.holes.append((hole, end))
 
-    def _entry(self, at: int) -> _Entry | None:
+    def _entry(self, at: int) -> PackEntry | None:
         head = self._head(at)
         if head is None:
             return None
@@ -470,7 +472,7 @@ class Pack:
             return None
         if length != size:
             return None
-        return _Entry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
+        return PackEntry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
 
     def _head(self, at: int) -> tuple[int, int, int | Oid | None, int] | None:
         """Parse an entry's kind, size and base, and the offset of its content."""

@@ -44,7 +44,7 @@ from editd.values.proposal import (
 from editd.values.transaction import Authorship, Part, Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import GitMode
     from editd.values.proposal import ProposalKind, ProposalState
@@ -111,6 +111,7 @@ _COLUMNS = {  # of each table: a flipped bit may have renamed one
     '"grant"': "number, written",
 }
 # The tables with rows of a proposal:
+_NOTES = ("proposal", "decision", "comment", "check_result", "intent")  # with text of people and programs
 _PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result", "author", "intent")
 CHECKS_MAX = 100  # results of one proposal
 LINES_MAX = 20  # lines of processes of one proposal's author
@@ -418,14 +419,40 @@ class ProposalStore:
 
         Return the bytes of content that this frees.
         """
-        old = "select number from proposal where state not in ('draft', 'open') and changed_us < ?"
+        query = "select number from proposal where state not in ('draft', 'open') and changed_us < ?"
         with self._reading():
-            if self._execute(f"{old} limit 1", before_us).fetchone() is None:
-                return 0
+            old = [row[0] for row in self._execute(query, before_us)]
+        return self.delete(old) if old else 0
+
+    def holders(
+        self,
+        is_wanted: Callable[[WorkspacePath, Version], bool],
+        has_text: Callable[[bytes], bool],
+    ) -> list[ProposalNumber]:
+        """Return the proposals with a wanted content of a file, or with a text that `has_text` accepts."""
+        numbers: set[int] = set()
+        with self._reading():
+            contents = self._execute("select version, bytes from content")
+            versions = {version for version, content in contents if has_text(content)}
+            files = self._execute("select proposal, path, base_version, proposed_version from file")
+            for number, raw, *sides in files:
+                path = WorkspacePath(os.fsdecode(raw))
+                if any(side is not None and (side in versions or is_wanted(path, side)) for side in sides):
+                    numbers.add(number)
+            for table in _NOTES:
+                key = "number" if table == "proposal" else "proposal"
+                rows = self._execute(f"select {key}, written from {table}")  # noqa: S608  # ours
+                numbers.update(number for number, written in rows if has_text(written))
+        return sorted(map(ProposalNumber, numbers))
+
+    def delete(self, numbers: Sequence[int]) -> int:
+        """Delete settled proposals with their content. Return the bytes of content that this frees."""
+        assert not self.open.keys() & set(numbers), "only settled proposals are deleted"
+        chosen = [(number,) for number in numbers]
         with self._writing():
             for table in _PARTS:
-                self._execute(f"delete from {table} where proposal in ({old})", before_us)  # noqa: S608  # ours
-            self._execute(f"delete from proposal where number in ({old})", before_us)  # noqa: S608  # ours
+                self._database.executemany(f"delete from {table} where proposal = ?", chosen)  # noqa: S608  # ours
+            self._database.executemany("delete from proposal where number = ?", chosen)
             self._execute(
                 "delete from content where version not in (select base_version from file "
                 "where base_version is not null union select proposed_version from file "

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
+from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
     Oid,
@@ -98,6 +99,7 @@ class Repair:
         self._own: set[Oid] = set()  # the objects that the store's own packs will have
         self._whole: dict[Oid, Pack] = {}  # whole objects of damaged packs
         gone: AbstractSet[Oid] = frozenset()  # lost in an earlier repair
+        self._forgotten = whole_lines(self._store)
         self._records: list[Committed] | None = None  # of a new journal; None keeps the old one
         self._pack_through = 0
         self._head: Oid | None = None
@@ -114,8 +116,9 @@ class Repair:
         self._salvage = Salvage(self.folder, HistoryDamaged(""))
         self._by_seq = {record.seq: record for record in whole_records(self._journal)}
         self._rescued = RescuedObjects(
-            self._salvage, self._by_seq, self.find, self._own, gone, self.done, self.lost
-        )
+            self._salvage, self._by_seq, self.find, self._own, gone,
+            {oid_of(version) for version in self._forgotten}, self.done, self.lost,
+        )  # fmt: skip
         try:
             end = self._plan_chain()
             if not self._begins_anew:
@@ -131,7 +134,7 @@ class Repair:
         for damage in verify_quick(self.folder, 0):
             name = os.path.relpath(damage.file, self._store)
             self._is_floor_damaged |= name == SHALLOW
-            if name in ("HEAD", "config", MANIFEST, REF, SHALLOW):
+            if name in ("HEAD", "config", MANIFEST, REF, SHALLOW, FORGOTTEN):
                 self._put_aside(damage.file)
                 self.done.append(f"{damage.file} is rebuilt: {damage.what}.")
 
@@ -401,6 +404,8 @@ class Repair:
         create_store(self._store)
         if self._floor is not None:
             write_history_start(self._store, self._floor)
+        if self._forgotten:
+            write_forgotten(self._store, self._forgotten)
         gone = {os.path.basename(path) for path in self._replaced} - {made}
         write_manifest(self._store, without=gone, lost=frozenset(self._rescued.gone))
         assert self._head is not None, "without a head the history begins anew"

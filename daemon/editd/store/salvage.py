@@ -19,6 +19,7 @@ import pygit2
 
 from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store import transaction_record
+from editd.store.forgotten import whole_lines
 from editd.store.git_objects import (
     EMPTY_TREE,
     KIND_NUMBERS,
@@ -84,6 +85,11 @@ class WholeObjects:
         kind, content = pack.read(oid)
         return KIND_NUMBERS[kind], content
 
+    def has(self, oid: Oid) -> bool:
+        with contextlib.suppress(KeyError):
+            return bool(self.read(oid))
+        return False
+
     def size(self, oid: Oid) -> int:
         return len(self.read(oid)[1])
 
@@ -138,6 +144,7 @@ class Salvage(History):
             self.measure()
         with contextlib.suppress(HistoryDamaged):
             self.floor = self._read_floor()
+        self.forgotten = whole_lines(self.store)
         newest = self.newest()
         if newest is not None:
             self._begin_at(newest)
@@ -224,12 +231,13 @@ class RescuedObjects:
         find: Callable[[str], bytes | None],
         own: AbstractSet[Oid],
         gone: AbstractSet[Oid],
+        forgotten: AbstractSet[Oid],
         done: list[str],
         lost: list[str],
     ) -> None:
         """`find` returns the current content of a path; `own` has the objects of the store's whole packs.
 
-        `gone` has those that an earlier repair has lost.
+        `gone` has those that an earlier repair has lost, and `forgotten` those that must not come back.
         """
         self._salvage = salvage
         self._records = records
@@ -237,6 +245,7 @@ class RescuedObjects:
         self._own = own
         self._done, self._lost = done, lost
         self.gone = set(gone)
+        self._forgotten = forgotten
         self.objects: dict[Oid, tuple[ObjectKind, bytes]] = {}
         """Those to write to a new pack."""
 
@@ -286,7 +295,7 @@ class RescuedObjects:
 
     def need(self, oid: Oid, path: str, where: str) -> bytes | None:
         """Recover a content from any source, so that the store will have it; None if it is lost."""
-        if oid in self._own or oid in self.objects:
+        if oid in self._own or oid in self.objects or oid in self._forgotten:
             return b""
         with contextlib.suppress(KeyError):
             return self.read(oid)
@@ -311,7 +320,7 @@ class RescuedObjects:
         return None
 
     def content(self, oid: Oid, path: str, seq: int) -> bytes | None:
-        if self.need(oid, path, f"transaction {seq}") is None:
+        if self.need(oid, path, f"transaction {seq}") is None or oid in self._forgotten:
             return None
         return self.read(oid)
 

@@ -6,12 +6,16 @@ import contextlib
 import os
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
 from editd.system.files import replace_file
 from editd.system.filesystem import folder_bytes, write_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The mark: the end of the acknowledged part of the journal, to distinguish damage from a torn append.
 #
@@ -230,6 +234,19 @@ KEPT_SECONDS = 30 * 86400
 def lost_bytes(folder: str) -> int:
     """Return the disk space of the quarantined files in the state folder."""
     return folder_bytes(os.path.join(folder, LOST_FOUND))
+
+
+def drop_lost_contents(folder: str, is_dropped: Callable[[bytes], bool]) -> int:
+    """Remove the files whose content `is_dropped` accepts; return their number. Raises OSError."""
+    dropped = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(folder, LOST_FOUND)) as entries:
+        for entry in entries:
+            with open(entry.path, "rb") as file:
+                content = file.read()
+            if is_dropped(content):
+                os.unlink(entry.path)
+                dropped += 1
+    return dropped
 
 
 def drop_lost(folder: str, now: float) -> int:

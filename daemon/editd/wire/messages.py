@@ -745,6 +745,17 @@ class Gc(Params):
     dry_run: bool = False
 
 
+class Forget(Params):
+    """Exactly one of the first four names the contents."""
+
+    method: ClassVar[str] = "forget"
+    paths: list[str] | None = None  # files and folders: all their contents but the present one
+    matching: list[str] | None = None  # globs, which mean the same
+    content: list[str] | None = None  # versions
+    text: str | None = None  # every content that has it
+    dry_run: bool = False
+
+
 class RemoteInit(Params):
     method: ClassVar[str] = "remote.init"
     url: str
@@ -810,7 +821,8 @@ REQUESTS: dict[str, type[Params]] = {
         Undo, Redo, Rollback, Restore, Log, LogCount, LogRefusals, Show, Diff, Publish, SessionOpen,
         SessionClose, SessionList, SessionPause, SessionResume, LeaseAcquire, LeaseRenew, LeaseRelease,
         LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame,
-        Subscribe, Unsubscribe, Gc, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow, RemoteLand, RemotePause,
+        Subscribe, Unsubscribe, Gc, Forget, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow, RemoteLand,
+        RemotePause,
         RemoteResume, RemoteRepair, RemoteLeave, ConfigReload, HooksRun, ProposalList, ProposalGet,
         ProposalApprove, ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit,
         ProposalWithdraw, ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark,
@@ -1032,8 +1044,18 @@ class BriefTransaction(Result):
     deleted: int | UnsetType | None = UNSET
 
 
+class ForgottenVersion(Result):
+    """A version whose content a person had removed from the history."""
+
+    version: str
+    size: int
+    actor: str
+    time: str  # of the removal
+
+
 class Transaction(BriefTransaction):
     files: list[Change] = []
+    forgotten: list[ForgottenVersion] | UnsetType = UNSET  # in `log` and `show`: contents of these files
 
 
 class ProposedResult(Result):
@@ -1324,6 +1346,7 @@ class BlameLine(Result):
 class BlameResult(Result):
     version: str
     lines: list[BlameLine]
+    gaps: list[int] | UnsetType = UNSET  # these may have lines of earlier ones, whose content was forgotten
 
 
 class SubscribeResult(Result):
@@ -1499,6 +1522,28 @@ class GcResult(Result):
     bytes: int  # the size of the history afterwards
 
 
+class RemovedContent(Result):
+    """A content that is removed from the history, and its places there."""
+
+    version: str
+    size: int
+    paths: list[str]
+    transactions: list[int]
+
+
+class ForgetResult(Result):
+    """The contents that are removed, or would be; what stays is named as well."""
+
+    removed: list[RemovedContent]
+    proposals: list[int]  # settled ones that had such content, and are removed whole
+    kept: list[str]  # files whose present content stays
+    borrowed: list[str]  # versions that the user's own git repository has
+    shared: list[str]  # versions that the log of all hosts has
+    others: int  # files in lost and found, refusals and lines of the daemon's log that are removed
+    remaining: list[str]  # what still has such content, by a search of the whole state folder
+    searched: int  # contents that this search has compared, 0 for a dry run
+
+
 RemoteState = Literal["none", "current", "behind", "offline", "refused", "forked", "paused"]
 
 
@@ -1578,6 +1623,7 @@ ERROR_CODES: dict[str, int] = {
     "unknown_proposal": 30,
     "decided": 31,
     "unsaved": 32,
+    "content_forgotten": 33,
 }
 
 

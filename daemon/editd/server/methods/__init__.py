@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from editd.engine.queries import Queries
     from editd.server.check_runner import CheckRunner
     from editd.server.connection import ClientState
+    from editd.server.content_removal import ContentRemoval
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
     from editd.server.maintenance import Maintenance
@@ -130,6 +131,7 @@ class Services(Struct):
     guard: AccessControl
     background: Maintenance
     retention: Retention
+    removal: ContentRemoval
     scanner: Scanner
     watching: WorkspaceWatcher
     searcher: RegexPool

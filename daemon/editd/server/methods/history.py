@@ -1,4 +1,4 @@
-"""The methods of the history: `log`, `show`, `gc`, `blame`, `session.list`, and the undo of transactions."""
+"""The methods of the history: `log`, `show`, `gc`, `forget`, `blame`, `session.list`, and the undos."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from editd.engine.undo_selection import (
     Latest,
     Scope,
 )
-from editd.errors import FileMissing, InvalidParams, NotText, PathIgnored, Timeout, TooLarge
+from editd.errors import ContentForgotten, FileMissing, InvalidParams, NotText, PathIgnored, Timeout, TooLarge
 from editd.server import convert
 from editd.server.methods.oversight import know_marks
 from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
@@ -55,6 +55,7 @@ BLAME_LINES_MAX = 200_000  # of a file: all of them are in one answer
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 LOT = 200  # transactions that are counted at once, so that other requests come in between
 LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
+UNCOUNTED = (ContentForgotten, Timeout, TooLarge)  # no content, or too much: the answer has no count
 STAT_TRANSACTIONS_MAX = 200  # whose lines one `log` counts
 
 
@@ -77,6 +78,9 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
         convert.transaction_result(one, published.get(seq), landed.get(seq), marked.get(seq))
         for seq, one in zip(seqs, found, strict=True)
     ]
+    if services.engine.history.forgotten:
+        pairs = zip(shown, found, strict=True)
+        shown = [convert.with_forgotten(*pair, services.engine.history) for pair in pairs]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
     return _with_lines(services, found, shown, files, more=more) if params.stat else _log(shown, files, more)
 
@@ -108,7 +112,7 @@ async def _with_lines(
         )
         added = removed = None
         if time.monotonic() < until:
-            with contextlib.suppress(Timeout, TooLarge):  # too much to compare: the answer has no count
+            with contextlib.suppress(*UNCOUNTED):
                 added, removed = await services.queue.run_in_thread(partial(_lines_of, services, whole))
         counted.append(replace(result, added=added, deleted=removed))
     return _log(counted, files, more)
@@ -140,6 +144,7 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
         found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
         registry.marked([seq]).get(seq),
     )  # fmt: skip
+    shown = convert.with_forgotten(shown, found, services.engine.history)
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (numbered_hunks(services.engine.history, found) if params.hunks else ())
@@ -149,6 +154,12 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
 
 async def gc(services: Services, params: messages.Gc, _caller: ClientState) -> messages.GcResult:
     return messages.GcResult(**await services.retention.run(is_dry=params.dry_run))
+
+
+async def forget(services: Services, params: messages.Forget, caller: ClientState) -> messages.ForgetResult:
+    selection, text = convert.removal(params)
+    actor = services.sessions.actor(None, caller) or convert.ANYBODY
+    return convert.forget_result(await services.removal.run(selection, text, actor, is_dry=params.dry_run))
 
 
 def blame(
@@ -204,7 +215,9 @@ async def _blamed(services: Services, path: WorkspacePath) -> messages.BlameResu
             )
         await asyncio.sleep(0)  # requests that wait for a turn go first
     return messages.BlameResult(
-        version=version, lines=await services.queue.run_in_thread(partial(_blame_lines, services, lines))
+        version=version,
+        lines=await services.queue.run_in_thread(partial(_blame_lines, services, lines)),
+        gaps=sorted(lines.gaps) if lines.gaps else UNSET,
     )
 
 
@@ -362,7 +375,7 @@ def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -
         if work.is_whole:
             try:
                 counts[number] = _lines_of(services, transaction)
-            except (Timeout, TooLarge):  # too much to compare: the answer has no count
+            except UNCOUNTED:
                 work.is_whole = False
     # Nothing is added before the last line is counted, because a comparison may begin the lot again.
     work.edits += len(lot)

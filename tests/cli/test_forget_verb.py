@@ -1,0 +1,95 @@
+"""`editctl forget`, as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pseudo_terminal import PseudoTerminal
+from state_search import holders
+from workplace import write
+
+if TYPE_CHECKING:
+    from workplace import Workplace
+
+
+@pytest.fixture
+def secret(place: Workplace) -> str:
+    text = f'it\'s "{secrets.token_hex(16)}" ü'
+    place.git("init", "-q")
+    with place.start() as client:
+        client.apply([write("app.conf", f"password = {text}\n")])
+        client.apply([write("app.conf", "password = $PASSWORD\n")])
+    return text
+
+
+def test_a_secret_from_standard_input_is_forgotten_and_named(place: Workplace, secret: str) -> None:
+    planned = place.editctl("forget", "--text", "-", "--dry-run", stdin=f"{secret}\n")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "1 content would be forgotten" in planned.stdout
+    assert "app.conf  in 1, 2" in planned.stdout
+    assert holders(place.state, secret.encode()) != []
+    done = place.editctl("forget", "--text", "-", "--yes", stdin=f"{secret}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 content forgotten" in done.stdout
+    assert "none has them" in done.stdout
+    assert secret not in planned.stdout + done.stdout
+    assert holders(place.state, secret.encode()) == []
+    shown = place.editctl("show", "1").stdout
+    assert "was forgotten at" in shown
+    assert "was forgotten at" in place.editctl("log", "-1", "--before", "2").stdout
+    refused = place.editctl("undo", "2")
+    assert (refused.returncode, "was forgotten at" in refused.stderr) == (1, True)
+
+
+def test_paths_are_relative_to_the_current_folder_and_json_has_the_protocols_result(
+    place: Workplace, secret: str
+) -> None:
+    (place.root / "sub").mkdir()
+    done = place.editctl("forget", "../app.conf", "--yes", "--json", folder="sub")
+    result = json.loads(done.stdout)
+    assert (result["kept"], result["remaining"], len(result["removed"])) == (["app.conf"], [], 1)
+    assert holders(place.state, secret.encode()) == []
+
+
+def test_what_stays_is_named_with_an_exit_code_of_its_own(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a.txt", "x\n")], message="the key is swordfish")
+    done = place.editctl("forget", "--text", "-", "--yes", stdin="swordfish")
+    assert done.returncode == 4
+    assert "still has the message of transaction 1." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "just one of them"),
+        (("a.txt", "--matching", "*"), "just one of them"),
+        (("a.txt",), "asks on a terminal first"),
+        (("--text", "swordfish", "--yes"), "'swordfish' is not '-'"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_is_removed(
+    place: Workplace, words: tuple[str, ...], reason: str
+) -> None:
+    place.start().close()
+    done = place.editctl("forget", *words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+def test_on_a_terminal_it_shows_the_contents_and_asks(place: Workplace, secret: str) -> None:
+    argv = [sys.executable, "-P", "-m", "editd_client", "forget", "app.conf"]
+    for answer, is_gone in (("n\n", False), ("y\n", True)):
+        with PseudoTerminal(
+            argv, (100, 30), folder=str(place.root), environment=place.environment
+        ) as terminal:
+            terminal.until("Forget them for good")
+            assert b"1 content would be forgotten" in terminal.text()
+            terminal.send(answer)
+            assert terminal.process.wait(30) == (0 if is_gone else 1)
+        assert (holders(place.state, secret.encode()) == []) is is_gone
