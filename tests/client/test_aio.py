@@ -37,7 +37,7 @@ def public(kind: type) -> dict[str, inspect.Signature]:
 @pytest.mark.parametrize(
     ("one", "other", "extra"),
     [
-        (Client, AsyncClient, {"listen", "forget", "subscribing"}),
+        (Client, AsyncClient, {"listen", "end", "subscribing"}),
         (Events, AsyncEvents, {"begin"}),
         (Changeset, AsyncChangeset, set()),
     ],

@@ -468,7 +468,7 @@ def brief_transaction(
 ) -> messages.BriefTransaction:
     """Return a transaction without its files, but with their number and the first path."""
     fields = structs.asdict(given)
-    del fields["files"]
+    del fields["files"], fields["forgotten"]
     return messages.BriefTransaction(**fields | {"files_count": count, "path": first})
 
 
