@@ -247,6 +247,24 @@ def test_a_retry_of_an_edit_that_wrote_it_finds_its_answer(place: Workplace) -> 
         assert place.files() == {"a.txt": b"clean\n"}
 
 
+def test_a_content_of_the_users_own_git_is_counted_and_not_served_either(place: Workplace) -> None:
+    place.git("init", "-q")
+    place.write({"app.conf": "password = swordfish\n"})
+    place.git("add", "app.conf")
+    place.git("commit", "-qm", "with a secret")
+    with place.start() as client:
+        version = client.stat(["app.conf"]).files[0].version
+        assert version is not None
+        client.apply([write("app.conf", "clean\n")])
+        assert client.show(1).diff is not None
+        done = client.forget(content=[version])
+        assert [one.version for one in done.removed] == done.borrowed == [version]
+        assert refused(lambda: client.undo(1)).name == "content_forgotten"
+        assert "swordfish" not in (client.show(1).diff or "")
+        assert client.check().problems == []
+    assert place.git("cat-file", "-p", version) == "password = swordfish\n"
+
+
 def test_a_repair_does_not_bring_it_back(place: Workplace) -> None:
     with place.start() as client:
         client.apply([write("a.txt", "password = swordfish\n")])
@@ -254,7 +272,7 @@ def test_a_repair_does_not_bring_it_back(place: Workplace) -> None:
         client.forget(text="swordfish")
         place.stop()
     record = place.store / "forgotten"
-    record.write_bytes(record.read_bytes()[:-2] + b"0\n")
+    record.write_bytes(record.read_bytes()[:-2] + b"-\n")  # a digit of its checksum
     (place.root / "a.txt").write_text("password = swordfish\n")
     with place.start() as client:
         assert any("forgotten" in problem for problem in client.check().problems)

@@ -122,7 +122,7 @@ class ContentRemoval:
         gone = {version: size for version, size in sizes.items() if version not in kept}
         self._check_exchange(places, gone)
         sought = Sought.of((chosen | gone.keys()) - kept, text)
-        proposals = await self._queue.run(partial(self._proposals_with, selection, sought, kept))
+        proposals = await self._queue.run_in_thread(partial(self._proposals_with, selection, sought, kept))
         return Removal(
             selection, sought, head, gone, places, kept, answer["borrowed"], answer["shared"], proposals
         )

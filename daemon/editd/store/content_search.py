@@ -23,7 +23,7 @@ import pygit2
 from msgspec import Struct
 
 from editd.store.git_objects import CommitObject, oid_of
-from editd.store.git_repository import open_store
+from editd.store.git_repository import borrowed_from, open_store, own_objects
 from editd.store.journal import left_frames
 from editd.store.packfile import Pack
 from editd.store.transaction_record import Committed, parse
@@ -191,13 +191,12 @@ def sizes_of(
 ) -> tuple[dict[Version, int], list[Version], list[Version]]:
     """Return the sizes of those contents that the store's packs have themselves.
 
-    The second result has the others that are borrowed from the user's repository, and the third those that
-    the copy of the log of all hosts has.
+    The second result has those that the user's own repositories have, and the third those that the copy of
+    the log of all hosts has.
     """
     store = os.path.join(folder, "store.git")
-    own = pygit2.Odb()
-    own.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
-    everything = open_store(store).odb
+    own = own_objects(store)
+    users = [pygit2.Odb(folder) for folder in borrowed_from(store) if os.path.isdir(folder)]
     log = os.path.join(folder, REMOTE, "log.git")
     shared = open_store(log).odb if os.path.isdir(log) else ()
     sizes: dict[Version, int] = {}
@@ -206,7 +205,7 @@ def sizes_of(
         oid = pygit2.Oid(raw=oid_of(version))
         if oid in own:
             sizes[version] = len(own.read(oid)[1])
-        elif oid in everything:
+        if any(oid in odb for odb in users):
             borrowed.append(version)
         if oid in shared:
             in_log.append(version)

@@ -52,7 +52,7 @@ class ObjectSource(Protocol):
         ...
 
     def has(self, oid: Oid) -> bool:
-        """Return whether the object is stored."""
+        """Return whether the store has the object itself; a borrowed one does not count."""
         ...
 
     def size(self, oid: Oid) -> int:

@@ -296,6 +296,24 @@ def open_store(path: str) -> pygit2.Repository:
             search_path[level] = folders
 
 
+def own_objects(store: str) -> pygit2.Odb:
+    """Return the objects of the store's own packs, without borrowed ones."""
+    import pygit2
+
+    odb = pygit2.Odb()
+    odb.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
+    return odb
+
+
+def borrowed_from(store: str) -> list[str]:
+    """Return the `objects` folders of the user's repositories that the store may read."""
+    try:
+        with open(os.path.join(store, "objects/info/alternates"), "rb") as file:
+            return [os.fsdecode(line) for line in file.read().split(b"\n") if line]
+    except FileNotFoundError:
+        return []
+
+
 def is_store(path: str) -> bool:
     """Return whether `create_store` was completed there."""
     return os.path.exists(os.path.join(path, "HEAD"))

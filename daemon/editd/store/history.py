@@ -34,6 +34,7 @@ from editd.store.git_objects import (
 from editd.store.git_repository import (
     HistoryStart,
     open_store,
+    own_objects,
     read_head,
     read_history_start,
     write_history_start,
@@ -96,6 +97,7 @@ class StoredObjects:
         """Open the repository. Raises HistoryDamaged."""
         self._store = store
         self._repository = _open_repository(store)
+        self._own: pygit2.Odb | None = None  # opened when it is needed
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         try:
@@ -109,7 +111,9 @@ class StoredObjects:
             return self._repository.odb.read(pygit2.Oid(raw=oid))
 
     def has(self, oid: Oid) -> bool:
-        return pygit2.Oid(raw=oid) in self._repository.odb
+        if self._own is None:
+            self._own = own_objects(self._store)
+        return pygit2.Oid(raw=oid) in self._own
 
     def size(self, oid: Oid) -> int:
         _, size = self._repository.odb.read_header(pygit2.Oid(raw=oid))

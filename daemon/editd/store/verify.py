@@ -38,6 +38,7 @@ from editd.store.git_repository import (
     SHALLOW,
     Manifest,
     open_store,
+    own_objects,
     packs_in,
     read_head,
     read_history_start,
@@ -171,7 +172,7 @@ def _listed_soundly(store: str) -> set[Oid]:
 
 def _has(store: str, own: set[Oid] | None, oid: Oid) -> bool:
     """Return whether the store's own packs have this object; `own` replaces the query of libgit2."""
-    return pygit2.Oid(raw=oid) in _own_objects(store) if own is None else oid in own
+    return pygit2.Oid(raw=oid) in own_objects(store) if own is None else oid in own
 
 
 def _of_head(store: str, folder: str, own: set[Oid] | None) -> Iterator[Damage]:
@@ -269,16 +270,9 @@ def verify_full(folder: str, through: int | None = None) -> tuple[list[str], boo
     return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index(through)], False)
 
 
-def _own_objects(store: str) -> pygit2.Odb:
-    """Return the objects of the store's own packs, without borrowed ones."""
-    odb = pygit2.Odb()
-    odb.add_backend(pygit2.OdbBackendPack(os.path.join(store, "objects")), 1)
-    return odb
-
-
 def _of_objects(store: str) -> list[str]:
     """Verify each object of the store by its id; return the problems."""
-    odb = _own_objects(store)
+    odb = own_objects(store)
     problems: list[str] = []
     for oid in odb:
         try:
@@ -299,7 +293,7 @@ class _Walk:
         self._store = os.path.join(folder, "store.git")
         self._head = read_head(self._store)  # packing may move the ref meanwhile
         self._repository = open_store(self._store)
-        self._own = _own_objects(self._store)
+        self._own = own_objects(self._store)
         manifest = read_manifest(self._store)
         self._gone: list[str] = []
         lost = frozenset[bytes]() if manifest is None else manifest.lost
