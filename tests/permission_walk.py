@@ -63,6 +63,7 @@ def requests(lease: str, view: str, evil: str) -> list[Request]:
         ("subscribe", {}),
         ("unsubscribe", {"subscription": 9}),
         ("gc", {}),
+        ("forget", {"paths": ["none.txt"]}),
         ("publish", {"message": "All\n\nReviewed-by: root", "from": OTHERS, "author": "root <r@a.org>"}),
         ("config.reload", {}),
         ("remote.init", {"url": evil}),

@@ -150,6 +150,9 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.Subscribe: Permission("anyone", _READS),
     messages.Unsubscribe: Permission("anyone", "Ends a subscription of its connection."),
     messages.Gc: Permission("owner", "Removes history for good.", (_DRY,), action="remove history"),
+    messages.Forget: Permission(
+        "owner", "Removes contents for good; a dry run searches all.", action="forget contents"
+    ),
     messages.Publish: Permission(
         "owner", "Writes to the user's git.", (_DRY,), right="publish", action="publish to git"
     ),
