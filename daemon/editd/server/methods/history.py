@@ -166,7 +166,9 @@ def blame(
     services: Services, params: messages.Blame, _caller: ClientState
 ) -> Awaitable[messages.BlameResult]:
     path = services.engine.tree.resolve(convert.path(params.path))
-    return _blamed_by_the_log(services, path) if services.shared_log.is_joined else _blamed(services, path)
+    if services.shared_log.is_joined:
+        return _blamed_by_the_log(services, path)
+    return _blamed(services, path)
 
 
 def _begun(services: Services, path: WorkspacePath) -> tuple[Version, LineBlame]:
