@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 
 from bait import Bait, git
 from editd.workspace.trial_tree import TrialFile, copy_workspace
+from editd_client.errors import EditdError
+from every_method import FOUND, METHODS
 from hosts import bare_repository, name_host
 from workplace import workplace, write
 
@@ -82,6 +85,25 @@ def test_no_verb_springs_a_trap(place: Workplace, tmp_path: Path) -> None:
     assert (place.root / "c.log").exists(), "an ignored file is left out"
     git(place.root, "status")
     assert bait.sprung(), "the traps work"
+
+
+def test_no_method_springs_a_trap(place: Workplace, tmp_path: Path) -> None:
+    bait = Bait(tmp_path / "bait")
+    place.write({"plain": "plain\n", "found.txt": f"{FOUND}\n"})
+    git(place.root, "init", "-q")
+    git(place.root, "add", "a.txt", "found.txt")
+    git(place.root, "commit", "-qm", "one")
+    bait.set(place.root / ".git", place.root)
+    answered = 0
+    with place.start() as client:
+        for name, ask in METHODS.items():
+            with contextlib.suppress(EditdError):
+                ask(client, str(place.root), "found.txt")
+                answered += 1
+            place.write({"plain": "plain\n", "found.txt": f"{FOUND}\n"})
+            client.settle()
+            assert bait.sprung() == [], name
+    assert answered > len(METHODS) / 3, "the others write new files"
 
 
 def test_a_repository_of_plain_edits_runs_nothing(place: Workplace, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ _SCHEMES = frozenset({*_SSH, "git", "http", "https", "file"})
 _HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
 _SCHEME = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)://")
 ROOT = "root"  # the file of a state folder that has the path of the workspace
+_SHORT = re.compile(r"((?:[^/:@]+@)?\[[^]/]+\]|[^/:]+):(.*)")  # `me@server:path`, as scp takes it
 _SUFFIXES = ("/.git", "", ".git/.git", ".git")  # that git tries in this order: enter_repo in its path.c
 _PATH_HINT = "Name a repository on a server, or the whole path of one in a folder outside of all workspaces."
 
@@ -59,9 +60,8 @@ class ServerAddress(Struct, frozen=True):
             raise _refusal(url, f"asks git to run the program `git-remote-{helper[1]}`")
         if scheme := _SCHEME.match(url):
             return cls._of_scheme(url, scheme[1], url[scheme.end() :])
-        host, colon, path = url.partition(":")
-        if colon and "/" not in host:
-            return cls(url, None, _checked_host(url, host, path))
+        if short := _SHORT.match(url):
+            return cls(url, None, _without_port(_checked_host(url, short[1], short[2])))
         return cls(url, _absolute(url, url), None)
 
     @classmethod
@@ -71,7 +71,7 @@ class ServerAddress(Struct, frozen=True):
         if scheme == "file":
             return cls(url, _absolute(url, os.fsdecode(unquote_to_bytes(os.fsencode(rest)))), None)
         host = _checked_host(url, rest.partition("/")[0], rest)
-        return cls(url, None, host.partition(":")[0] if scheme in _SSH else None)
+        return cls(url, None, _without_port(host) if scheme in _SSH else None)
 
     @property
     def is_by_git(self) -> bool:
@@ -144,9 +144,17 @@ def _refusal(url: str, reason: str) -> InvalidParams:
 
 def _checked_host(url: str, host: str, path: str) -> str:
     """Return the host of a URL. A host or a path like an option is refused, as git does too."""
-    if not host or host.startswith("-") or host.rpartition("@")[2].startswith("-") or path.startswith("-"):
+    name = host.rpartition("@")[2]
+    if not name or name.startswith("-") or host.startswith("-") or path.startswith("-"):
         raise _refusal(url, "names no host")
     return host
+
+
+def _without_port(host: str) -> str:
+    """Return a host with its user, as ssh takes it: an address of IPv6 without its brackets."""
+    user, at, name = host.rpartition("@")
+    address = re.match(r"\[([^]]+)\]", name)
+    return user + at + (address[1] if address else name.partition(":")[0])
 
 
 def _absolute(url: str, path: str) -> str:
