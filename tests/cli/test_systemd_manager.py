@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from editd.system.confinement import landlock_version
 from workplace import TOP
 
 UID = 1000
@@ -76,6 +78,24 @@ systemctl --user reload "$unit"
 kill -9 "$(show MainPID)"; e status > /dev/null; test "$(show NRestarts)" = 1
 kill -USR1 "$(show MainPID)"; e status > /dev/null; test "$(show NRestarts)" = 2   # the watchdog
 e stop; test "$(show ActiveState)" = inactive; e start; test "$(show ActiveState)" = active
+fails() { if "$@"; then echo "it worked: $*"; exit 1; fi; }
+weaker() { e status --json | jq -r '.weaker[]'; }
+weaker | grep -q 'The systemd unit forbids the network'
+weaker | grep -q 'The systemd unit forbids namespaces'
+weaker | grep -q 'The systemd unit makes your home folder read-only'
+git init -q --bare "$HOME/served/log.git"; git -C "$HOME/served/log.git" config daemon.receivepack true
+git daemon --listen=127.0.0.1 --port=$PORT --export-all --base-path="$HOME/served" --reuseaddr &
+served=$!
+until git ls-remote git://127.0.0.1:$PORT/log.git > /dev/null 2>&1; do kill -0 $served; sleep 0.05; done
+fails e remote init --yes git://127.0.0.1:$PORT/log.git                     # RestrictAddressFamilies=AF_UNIX
+e systemd install --now --remote --json > /dev/null; e stop
+e remote init --yes git://127.0.0.1:$PORT/log.git
+weaker > after
+fails grep 'The systemd unit forbids the network' after
+fails grep 'The systemd unit forbids namespaces' after
+$LANDLOCK grep -E 'Landlock|seccomp' after
+git --git-dir "$HOME/served/log.git" for-each-ref | grep -q .
+e remote leave; kill $served
 e systemd uninstall; ! systemctl --user is-active "$unit"
 e start; e stop
 echo all of it
@@ -113,7 +133,10 @@ def test_the_unit_serves_hands_over_restarts_and_writes_nowhere_else(is_long: bo
             "from editd.cli import main\nmain()\n"
         )
         shutil.chown(folder / "home", UID, UID)
-        (folder / "script").write_text(SCRIPT)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        landlock = "fails" if landlock_version() else ""
+        (folder / "script").write_text(SCRIPT.replace("$PORT", str(port)).replace("$LANDLOCK", landlock))
         paths = [str(TOP / "daemon"), str(TOP / "client"), sysconfig.get_path("purelib")]
         done = subprocess.run(
             ["unshare", "-m", "-p", "-f", "--mount-proc", "--propagation", "private", "--kill-child",

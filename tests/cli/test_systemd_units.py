@@ -96,7 +96,7 @@ def test_the_wheel_has_the_units_and_the_manual(tmp_path: Path, is_long: bool) -
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "installed")
-    for name in (systemd.SERVICE, systemd.SOCKET):
+    for name in (systemd.SERVICE, systemd.SOCKET, systemd.REMOTE):
         installed = tmp_path / "installed/editd_client/systemd" / name
         assert installed.read_text() == systemd.template(name)
     for page in ("man1/editd.1", "man1/editctl.1", "man7/editd.7"):

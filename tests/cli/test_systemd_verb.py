@@ -91,6 +91,28 @@ def test_install_writes_the_units_and_enables_the_socket_and_uninstall_leaves_no
     assert list(folder.iterdir()) == []
 
 
+def test_a_workspace_in_a_log_or_with_the_option_gets_the_drop_in_for_remotes(
+    editctl: Run, place: Workplace, manager: Path
+) -> None:
+    assert not manager.exists()
+    folder, units = place.folder / "config/systemd/user", units_of(place)
+    drop_in = folder / units.remote_file
+    editctl("systemd", "install")
+    assert not drop_in.exists()
+    editctl("systemd", "install", "--remote")
+    text = drop_in.read_text()
+    assert "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6" in text
+    editctl("systemd", "install")
+    assert drop_in.read_text() == text, "it stays as it was"
+    editctl("systemd", "uninstall")
+    assert list(folder.iterdir()) == []
+    place.state.mkdir(parents=True)
+    (place.state / "remote.json").write_text("{}")
+    editctl("systemd", "install")
+    assert drop_in.read_text() == text
+    (place.state / "remote.json").unlink()
+
+
 def test_the_templates_stay_while_another_workspace_needs_them(
     editctl: Run, place: Workplace, manager: Path
 ) -> None:
@@ -128,7 +150,7 @@ def test_the_units_as_installed_are_what_systemd_verifies(
 ) -> None:
     root = place.folder / name
     root.mkdir()
-    editctl("-C", str(root), "systemd", "install")
+    editctl("-C", str(root), "systemd", "install", "--remote")
     assert manager.exists()
     units = Units.of(Workspace(str(root), "named"))
     folder = place.folder / "config/systemd/user"

@@ -49,24 +49,31 @@ def systemd_verb() -> None:
 
 @systemd_verb.command("install")
 @click.option("--now", is_flag=True, help="Listen at once, not only after the next login.")
+@click.option(
+    "--remote", is_flag=True, help="Allow the network for `editctl remote` (default: if it is in a log)."
+)
 @as_json
 @click.pass_obj
-def install(invocation: Invocation, now: bool) -> None:
+def install(invocation: Invocation, now: bool, remote: bool) -> None:
     """Install the units of this workspace, and enable its socket.
 
     Writes the units to `$XDG_CONFIG_HOME/systemd/user` (`~/.config/systemd/user`). They name the
     editd of this installation: install them again after you move it. A running daemon exits when
     systemd has the socket, and the next client starts it again.
 
+    The unit has no network. A workspace that is in a log of several hosts gets a drop-in that allows
+    what remotes by ssh and https need. --remote writes it before `editctl remote init` or `join`.
+
     \b
     Examples:
       editctl systemd install --now
+      editctl systemd install --now --remote
       editctl -C ~/src/project systemd install
     """
     units = _units(invocation)
     os.makedirs(os.path.dirname(invocation.workspace.state_folder), 0o700, exist_ok=True)
     try:
-        written = list(_write(units))
+        written = list(_write(units, is_remote=remote or _is_in_a_log(invocation.workspace)))
     except OSError as error:
         raise Unreachable(f"The units cannot be written: {error.strerror}: {error.filename}.") from error
     enable = ["enable", *(["--now"] if now else []), units.socket]
@@ -145,8 +152,13 @@ def _folder() -> str:
     return os.path.join(configuration, "systemd", "user")
 
 
-def _write(units: Units) -> Iterator[str]:
-    for name, content in units.files(os.environ).items():
+def _is_in_a_log(workspace: Workspace) -> bool:
+    """Return whether the workspace exchanges with other hosts."""
+    return os.path.exists(os.path.join(workspace.state_folder, "remote.json"))
+
+
+def _write(units: Units, *, is_remote: bool) -> Iterator[str]:
+    for name, content in units.files(os.environ, is_remote=is_remote).items():
         path = os.path.join(_folder(), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         new = f"{path}.new"
@@ -159,13 +171,14 @@ def _write(units: Units) -> Iterator[str]:
 def _remove(units: Units) -> Iterator[str]:
     """Remove this workspace's files, and the templates with the last of all workspaces."""
 
-    paths = [os.path.join(_folder(), name) for name in units.own_files()]
+    paths = [os.path.join(_folder(), name) for name in (*units.own_files(), units.remote_file)]
     for path in paths:
         if os.path.exists(path):
             os.unlink(path)
             yield path
-        if os.path.isdir(os.path.dirname(path)) and not os.listdir(os.path.dirname(path)):
-            os.rmdir(os.path.dirname(path))
+    for folder in {os.path.dirname(path) for path in paths}:
+        if os.path.isdir(folder) and not os.listdir(folder):
+            os.rmdir(folder)
     others = os.listdir(_folder()) if os.path.isdir(_folder()) else []
     if not any(name.startswith("editd@") and name.endswith(".d") for name in others):
         for path in (os.path.join(_folder(), name) for name in (SERVICE, SOCKET)):
@@ -231,8 +244,8 @@ def _say_what_is_left(commands: list[str]) -> None:
 # ── The units ─────────────────────────────────────────────────────────────────────────────────
 
 
-SERVICE, SOCKET = "editd@.service", "editd@.socket"
-DROP_IN = "workspace.conf"
+SERVICE, SOCKET, REMOTE = "editd@.service", "editd@.socket", "editd-remote.conf"
+DROP_IN, REMOTE_DROP_IN = "workspace.conf", "remote.conf"
 FILE_NAME_MAX = 255  # bytes of the drop-in folder's name, the longest of all
 VARIABLES = (
     "XDG_STATE_HOME",
@@ -270,9 +283,15 @@ class Units(Struct, frozen=True):
     def service(self) -> str:
         return f"editd@{self.instance}.service"
 
-    def files(self, environment: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def remote_file(self) -> str:
+        """The drop-in that allows what remotes need."""
+        return f"{self.service}.d/{REMOTE_DROP_IN}"
+
+    def files(self, environment: Mapping[str, str], *, is_remote: bool = False) -> dict[str, str]:
         """Return each file's path, below the folder of the user's units, with its content."""
         return {
+            **({self.remote_file: template(REMOTE)} if is_remote else {}),
             SERVICE: _with_our_command(template(SERVICE)),
             SOCKET: template(SOCKET),
             f"{self.socket}.d/{DROP_IN}": "\n".join(self._of_the_socket(environment)) + "\n",

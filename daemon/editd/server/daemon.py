@@ -622,7 +622,12 @@ class Daemon:
             config=self._configuration.status(),
             hooks=told(hooks_of(self._config)),
             clients=len(self._clients),
-            weaker=self._shortfalls.weaker() + self._configuration.weaker() + self._gate.weaker(),
+            weaker=[
+                *self._shortfalls.weaker(),
+                *self._configuration.weaker(),
+                *self._gate.weaker(),
+                *self._notifier.weaker(),
+            ],
             uncovered=self._shortfalls.uncovered(),
             system=self._shortfalls.facts(),
             pid=os.getpid(),

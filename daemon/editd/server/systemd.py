@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.server.engine_queue import Activity, wait_event
+from editd.system.confinement import forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 SOCKET_NAME = "editd"  # FileDescriptorName= of our socket unit
 STATUS_LENGTH_MAX = 500  # characters of a sentence for `systemctl status`
+
+
+FORBIDDEN = {  # by the name of `system.confinement.forbidden`
+    "internet": "The systemd unit forbids the network: remotes by ssh, https, http and git fail, and "
+    "`network = true` gives a hook or check none. `editctl systemd install --remote` allows it.",
+    "namespaces": "The systemd unit forbids namespaces: a check runs in a copy of the workspace, and has no "
+    "loopback of its own.",
+}
+READ_ONLY_HOME = (
+    "The systemd unit makes your home folder read-only: hooks and checks cannot write to `writable` paths "
+    "there. `ReadWritePaths` in a drop-in allows a path."
+)
 
 
 class SystemdNotifier(Struct):
@@ -49,6 +62,13 @@ class SystemdNotifier(Struct):
     def is_there(self) -> bool:
         """Whether systemd started us: it wants notifications, or passed us a listening socket."""
         return self._address is not None or self.listener is not None
+
+    def weaker(self) -> list[str]:
+        """Return a sentence for each thing that the unit of systemd forbids."""
+        if not self.is_there:
+            return []
+        sentences = [FORBIDDEN[name] for name in forbidden()]
+        return sentences if os.access(os.path.expanduser("~"), os.W_OK) else [*sentences, READ_ONLY_HOME]
 
     def ready(self) -> None:
         """Notify that the socket answers."""

@@ -14,6 +14,7 @@ import ctypes
 import errno
 import os
 import platform
+import socket
 import stat
 import struct
 import sys
@@ -56,6 +57,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")  # anybody may wri
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all machines
 _CREATE_VERSION, _RULE_PATH_BENEATH = 1, 1
+_CLONE_NEWUSER = 0x10000000  # sched.h
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 22, 38, 2  # linux/prctl.h, linux/seccomp.h
 
 
@@ -142,6 +144,21 @@ def missing() -> list[str]:
     return sentences
 
 
+def forbidden() -> list[str]:
+    """Return the names of what a filter around this process forbids: `internet`, `namespaces`."""
+    names: list[str] = []
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+    except OSError:
+        names.append("internet")
+    # No such descriptor: EBADF says that nothing forbids the call. It changes nothing either way.
+    if NATIVE.prctl is not None:
+        ctypes.CDLL(None, use_errno=True).setns(-1, _CLONE_NEWUSER)
+        if ctypes.get_errno() == errno.EPERM:
+            names.append("namespaces")
+    return names
+
+
 def python_paths() -> list[str]:
     """Return the paths that Python and its libraries are read from."""
     own = {sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(os.path.isabs, sys.path)}
@@ -200,14 +217,14 @@ _NUMBER_AT, _MACHINE_AT = 0, 4  # in struct seccomp_data
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 
-def socket_filter(machine: int, socket: int) -> bytes:
+def socket_filter(machine: int, number: int) -> bytes:
     """Return the program of the filter: struct sock_filter, one after the other."""
     steps = [
         (_LOAD, 0, 0, _MACHINE_AT),
         (_IF_EQUAL, 0, 5, machine),  # calls of another machine's kind are refused
         (_LOAD, 0, 0, _NUMBER_AT),
         (_IF_AT_LEAST, 3, 0, _X32_BIT),
-        (_IF_EQUAL, 2, 0, socket),
+        (_IF_EQUAL, 2, 0, number),
         (_IF_EQUAL, 1, 0, _IO_URING_SETUP),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
