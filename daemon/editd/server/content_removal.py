@@ -33,7 +33,7 @@ from editd.values.content import Version
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from editd.engine.engine import Engine
     from editd.engine.removal import Selection
@@ -55,13 +55,20 @@ class ContentRemoval:
     """All removals of one workspace, one at a time, and never beside a compaction."""
 
     def __init__(
-        self, engine: Engine, queue: EngineQueue, retention: Retention, refusals: Refusals, folder: str
+        self,
+        engine: Engine,
+        queue: EngineQueue,
+        retention: Retention,
+        refusals: Refusals,
+        unlanded: Callable[[], int | None],
+        folder: str,
     ) -> None:
-        """`folder` is the state folder."""
+        """`folder` is the state folder. `unlanded` returns the oldest transaction that the log lacks."""
         self._engine = engine
         self._queue = queue
         self._retention = retention
         self._refusals = refusals
+        self._unlanded = unlanded
         self._folder = folder
         self._searcher = RequestProcess([*PYTHON, "editd.store.content_search", folder], nice=SEARCH_NICE)
         self._rest: asyncio.Task[None] | None = None
@@ -140,7 +147,7 @@ class ContentRemoval:
 
     def _check_exchange(self, places: Places, versions: Collection[Version]) -> None:
         """Refuse contents of transactions that the log of all hosts does not have yet."""
-        needed = self._retention.needed()
+        needed = self._unlanded()
         seqs = {seq for version in versions for seq in places.transactions.get(version, ())}
         late = sorted(seq for seq in seqs if needed is not None and seq >= needed)
         if late:

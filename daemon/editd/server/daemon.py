@@ -374,7 +374,7 @@ class Daemon:
             guard=guard,
             background=background,
             retention=retention,
-            removal=ContentRemoval(engine, queue, retention, refusals, state),
+            removal=ContentRemoval(engine, queue, retention, refusals, shared_log.unlanded, state),
             scanner=scanner,
             watching=self._watching,
             searcher=searcher,

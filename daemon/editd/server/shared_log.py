@@ -133,6 +133,13 @@ class SharedLog:
             return None
         return int(self._answer.get("needed", self._place["through"]))
 
+    def unlanded(self) -> int | None:
+        """Return the oldest transaction that the log may lack, and needs; None without a log."""
+        needed = self.needed()
+        if needed is None:
+            return None
+        return needed + 1 if self._answer.get("tentative") == 0 else needed
+
     def status(self) -> dict[str, Any]:
         """Return the state of the exchange, as `remote.status` has it."""
         if self._place is None:
