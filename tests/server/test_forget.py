@@ -119,7 +119,10 @@ def test_of_a_path_all_but_the_present_content_goes(place: Workplace) -> None:
         assert done.kept == ["app.conf"]
         assert {path for one in done.removed for path in one.paths} == {"old.conf", "app.conf"}
         assert holders(place.state, secret.encode()) == []
-        assert client.read("app.conf").content == "clean\n"
+        assert client.read("app.conf", at=4).content == "clean\n"
+        client.apply([write("app.conf", "later\n")])
+        assert client.undo().transaction is not None
+        assert place.files()["app.conf"] == b"clean\n"
         assert client.check().problems == []
         assert refused(lambda: client.forget(["nothing.conf"])).name == "file_missing"
 
@@ -286,6 +289,8 @@ def test_a_repair_does_not_bring_it_back(place: Workplace) -> None:
         client.settle()
         assert client.check().problems == []
         assert client.status().history["forgotten"] == 1
+        assert refused(lambda: client.read("a.txt", at=1)).name == "content_forgotten"
+        assert holders(place.state, b"swordfish") == []
 
 
 def test_edits_go_on_while_contents_are_forgotten(place: Workplace) -> None:
