@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import sys
@@ -14,7 +15,12 @@ from state_search import holders
 from workplace import write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
     from workplace import Workplace
+
+TRIES = 20
 
 
 @pytest.fixture
@@ -93,3 +99,33 @@ def test_on_a_terminal_it_shows_the_contents_and_asks(place: Workplace, secret: 
             terminal.send(answer)
             assert terminal.process.wait(30) == (0 if is_gone else 1)
         assert (holders(place.state, secret.encode()) == []) is is_gone
+
+
+def test_the_step_is_shown_and_a_replaced_file_that_a_program_holds_open_is_named(
+    place: Workplace, secret: str
+) -> None:
+    argv = [sys.executable, "-P", "-m", "editd_client", "forget", "app.conf", "--yes"]
+    with (
+        place.client() as client,
+        held_replaced_file(place, client, secret) as name,
+        PseudoTerminal(argv, (100, 30), folder=str(place.root), environment=place.environment) as terminal,
+    ):
+        terminal.until("forgetting: journal and databases")
+        terminal.until(f"replaced/{name} still has")
+        assert terminal.process.wait(30) == 4
+    assert "none has them" in place.editctl("forget", "app.conf", "--yes").stdout
+    assert holders(place.state, secret.encode()) == []
+
+
+@contextlib.contextmanager
+def held_replaced_file(place: Workplace, client: Client, secret: str) -> Iterator[str]:
+    """Hold a replaced file with the secret open for writing; yield its name."""
+    for number in range(TRIES):
+        client.apply([write("app.conf", f"password = {secret} {number}\n")])
+        client.apply([write("app.conf", f"password = $PASSWORD {number}\n")])
+        for path in (place.state / "replaced").iterdir():
+            with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+                if secret.encode() in file.read() and path.exists():
+                    yield path.name
+                    return
+    raise AssertionError(f"each of {TRIES} replaced files was emptied at once")
