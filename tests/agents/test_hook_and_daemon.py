@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.config.paths import review_socket_path
 from editd.wire.messages import SeenFile
 from reviewers import configure
 
@@ -69,6 +70,15 @@ def place(place: Workplace) -> Workplace:
     return place
 
 
+@pytest.fixture
+def walled(place: Workplace) -> Workplace:
+    """The same, beside a reviewers' socket."""
+    place.stop()
+    configure(place, '[review]\nsocket = "own"\n')
+    place.start().settle()
+    return place
+
+
 @pytest.mark.parametrize("agent", HOOKED)
 def test_a_change_between_the_events_is_the_agent_s(place: Workplace, agent: str) -> None:
     line = begun(agent, place)
@@ -116,6 +126,41 @@ def test_an_overwriting_edit_of_a_file_that_changed_since_it_was_seen_is_denied_
     assert "-two" in answer
     assert "+somebody else" in answer
     assert answer.count("editd: ") >= 1
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_beside_a_reviewers_socket_a_change_between_the_events_is_the_agent_s(
+    walled: Workplace, agent: str
+) -> None:
+    line = begun(agent, walled)
+    request = line["request"][1]
+    assert hook(walled, agent, line["payload"]) == ""
+    walled.write({request["paths"][0]: TEXT.replace("two", "TWO")})
+    assert hook(walled, agent, ended(agent, walled, request["key"])) == ""
+    with walled.client() as client:
+        client.settle()
+    (made,) = transactions(walled)
+    assert (made["kind"], made["actor"], made["session"]) == ("exec", agent, request["session"])
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+def test_an_edit_goes_on_where_the_reviewers_socket_is_out_of_reach_and_the_hook_says_so_once(
+    walled: Workplace, agent: str
+) -> None:
+    """As in a sandbox that has the ordinary socket alone."""
+    os.rename(review_socket_path(walled.socket), f"{walled.socket}.away")
+    line, log = begun(agent, walled), walled.folder / "hook.log"
+    path = line["request"][1]["paths"][0]
+    done = walled.editctl("hook", agent, stdin=json.dumps(line["payload"]), EDITD_HOOK_LOG=str(log))
+    assert (done.returncode, done.stdout) == (0, ""), "no answer: the agent edits"
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("This call is recorded as one from outside.\n")
+    assert "socket of its own for reviewers" in log.read_text()
+    walled.write({path: TEXT.replace("two", "TWO")})
+    assert hook(walled, agent, ended(agent, walled, line["request"][1]["key"])) == ""
+    with walled.client() as client:
+        client.settle()
+    assert [one["kind"] for one in transactions(walled)] == ["outside"]
 
 
 def test_a_sub_agent_is_rolled_back_alone_or_with_its_parent(place: Workplace) -> None:

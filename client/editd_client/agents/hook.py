@@ -49,6 +49,7 @@ class RefusedError(Exception):
         details = error["data"]
         self.name = str(details.get("name", ""))
         data = details.get("data") or {}
+        self.needs_review_socket = data.get("needs_review_socket") is True
         diff = data.get("diff")
         text = f"editd: {error['message']}"
         if isinstance(diff, str) and diff:
@@ -107,6 +108,9 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
                 params |= daemon.agent_process()
             daemon.ask(method, params)
     except RefusedError as refused:
+        if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
+            sys.stderr.write(f"{refused} This call is recorded as one from outside.\n")
+            raise
         if event.moment == BEFORE and refused.name in REFUSALS:
             return adapter.deny(event.name, str(refused))
         raise
@@ -305,6 +309,8 @@ class DaemonLink:
 
     It counts failures in a file beside the socket, so that a daemon that hangs costs little. A socket
     that does not exist or that nobody serves is no failure: it costs nothing.
+
+    It goes on at the reviewers' own socket if the daemon takes a request only there, and it is in reach.
     """
 
     def __init__(self, root: str, *, is_test: bool = False) -> None:
@@ -313,13 +319,14 @@ class DaemonLink:
         self._first_seconds = ANSWER_SECONDS_MAX if is_test else first_seconds()
         if is_test:
             self._forget_failures()
+        self._path = path
         self._number = 0
         self._pending = b""
-        self._stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._agent = ""
         if self._is_silent():
             raise ConnectionError("silent for a while, after several failures")
         try:
-            self._connect(path)
+            self._stream = self._connected(path)
         except (FileNotFoundError, ConnectionRefusedError):
             raise
         except OSError:
@@ -334,6 +341,7 @@ class DaemonLink:
 
     def introduce(self, agent: str) -> None:
         """Name the agent as the actor. Act in the session of the environment, if it has one."""
+        self._agent = agent
         token, session = os.environ.get("EDITD_TOKEN"), os.environ.get("EDITD_SESSION")
         known = {"session": session, "token": token} if session and token else {}
         self.ask("hello", {"client": agent, **known})
@@ -341,6 +349,15 @@ class DaemonLink:
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the result. Raises RefusedError for a refusal, OSError if no answer comes in time."""
+        try:
+            return self._answer(method, params)
+        except RefusedError as refused:
+            if not (refused.needs_review_socket and self._go_to_reviewers()):
+                raise
+        self.introduce(self._agent)
+        return self._answer(method, params)
+
+    def _answer(self, method: str, params: dict[str, Any]) -> Any:
         self._number += 1
         request = {"id": self._number, "method": method, "params": params}
         try:
@@ -364,7 +381,7 @@ class DaemonLink:
 
         None if the daemon has other numbers for processes, as from a container.
         """
-        peer = int.from_bytes(self._credentials()[:4], sys.byteorder)
+        peer = int.from_bytes(_credentials(self._stream)[:4], sys.byteorder)
         try:
             if os.readlink("/proc/self/ns/pid") != os.readlink(f"/proc/{peer}/ns/pid"):
                 return None
@@ -379,21 +396,30 @@ class DaemonLink:
             return None
         return None
 
-    def _connect(self, path: str) -> None:
-        self._stream.settimeout(self._first_seconds)
+    def _go_to_reviewers(self) -> bool:
+        """Go on at the reviewers' own socket; return False if it is not there, as in a sandbox."""
+        try:
+            stream = self._connected(paths.review_socket_path(self._path))
+        except OSError:
+            return False
+        self._stream.close()
+        self._stream, self._pending = stream, b""
+        return True
+
+    def _connected(self, path: str) -> _socket.socket:
+        stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        stream.settimeout(self._first_seconds)
         if len(os.fsencode(path)) <= SUN_PATH_MAX:
-            self._stream.connect(path)
+            stream.connect(path)
         else:
             folder, name = os.path.split(path)
             descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._stream.connect(f"/proc/self/fd/{descriptor}/{name}")
+            stream.connect(f"/proc/self/fd/{descriptor}/{name}")
             os.close(descriptor)
-        uid = int.from_bytes(self._credentials()[4:8], sys.byteorder)
+        uid = int.from_bytes(_credentials(stream)[4:8], sys.byteorder)
         if uid not in (0, os.geteuid()):
             raise ConnectionRefusedError("the listener belongs to another user")
-
-    def _credentials(self) -> bytes:
-        return self._stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        return stream
 
     def _line(self) -> bytes:
         while b"\n" not in self._pending:
@@ -426,6 +452,11 @@ class DaemonLink:
             os.unlink(self._failures)
         except OSError:
             return  # there was none
+
+
+def _credentials(stream: _socket.socket) -> bytes:
+    """Return the process, the user and the group of the listener, as the kernel has them."""
+    return stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
 
 
 def self_test(folder: str) -> int:

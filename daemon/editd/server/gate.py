@@ -111,7 +111,9 @@ class Gate:
             case "owner" | "reviewer" if not isinstance(params, messages.ProposalDecide):
                 self._require(row, params, caller)
             case "witness" if self.is_walled(caller):
-                raise _denied(row, "this workspace has a socket of its own for reviewers")
+                raise _denied(
+                    row, "this workspace has a socket of its own for reviewers", needs_review_socket=True
+                )
             case _:
                 return  # open, or decided with the object of the request
 
