@@ -19,7 +19,7 @@ from editd.wire.connection import ClientConnection, Failure, ServerEvent
 from editd_client import requests
 from editd_client.changesets import AsyncChangeset, ChangesetDraft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX, ClientBase
-from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, connect
+from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint
 from editd_client.errors import EditdError, Unreachable
 
 if TYPE_CHECKING:
@@ -233,24 +233,24 @@ class AsyncClient(ClientBase):
             return given
         is_first = self._conversation.generation == 0
         if self._address.workspace is None and not is_first:
-            stream = await self._again_if_there(self._address.path)
+            stream = await self._again_if_there(self._address)
             if stream is not None:
                 return stream
         return await _in_thread(self._address.connect)
 
     async def _is_back(self) -> bool:
         """Whether a restarted daemon answers, now or within ten seconds."""
-        stream = None if self._address is None else await self._again_if_there(self._address.path)
+        stream = None if self._address is None else await self._again_if_there(self._address)
         if stream is not None:
             stream.close()
         return stream is not None
 
-    async def _again_if_there(self, path: str) -> socket.socket | None:
+    async def _again_if_there(self, address: Endpoint) -> socket.socket | None:
         """Do as `Endpoint.reconnect_if_running`, as long as this client is open."""
         loop = asyncio.get_running_loop()
         until = loop.time() + RECONNECT_SECONDS_MAX
         while not self._is_closed:
-            stream = await _in_thread(lambda: connect(path))
+            stream = await _in_thread(address.connect_if_running)
             if stream is not None or loop.time() > until:
                 return stream
             await asyncio.sleep(RECONNECT_RETRY_SECONDS)

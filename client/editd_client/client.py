@@ -58,15 +58,19 @@ class ClientBase(requests.RequestMethods):
         on_wait: Callable[[], None] | None = None,
         *,
         reconnect: bool = True,
+        as_owner: bool = False,
     ) -> Self:
         """Return a client of the workspace from `find_workspace`. With `start`, start its daemon if needed.
+
+        With `as_owner`, it uses the reviewers' own socket, if the daemon has one.
 
         Raises EditdError for a folder that editd refuses to own, and (`path_outside`) if EDITD_SOCKET leads
         to the daemon of another workspace than the named one. Raises Unreachable if no daemon answers.
         `on_wait` is called if the start takes over a second. An AsyncClient connects with its first call,
         which then raises these, and calls `on_wait` in a thread.
         """
-        return cls(Endpoint.of(find_workspace(workspace), start=start, on_wait=on_wait), reconnect=reconnect)
+        located = find_workspace(workspace)
+        return cls(Endpoint.of(located, start=start, on_wait=on_wait, as_owner=as_owner), reconnect=reconnect)
 
     @property
     def generation(self) -> int:

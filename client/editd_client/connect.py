@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 START_SECONDS_MAX = 10.0  # a daemon is ready in some 0.2 s, and recovers a long journal in 2 s
 SAY_SECONDS = 1.0  # a wait that is worth a message
 RETRY_SECONDS = 0.01
+ANSWER_SECONDS_MAX = 120.0  # to the first request: a daemon may start for it, and recover a long journal
 OTHER_SECONDS = 1.0  # after `busy`, the time for the other daemon before another start
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
 FIRST_LINE_MAX = 4096  # bytes of a starting daemon's message on its pipe
@@ -67,14 +68,33 @@ def connect(path: str) -> socket.socket | None:
             return stream
 
 
-def connect_reviewer(path: str) -> tuple[socket.socket, str] | None:
-    """Return a socket connected to the reviewers' own socket of the daemon at `path`, and its path.
+def connect_reviewer(path: str) -> socket.socket | None:
+    """Return a socket connected to the reviewers' own socket of the daemon at `path`.
 
     None if this daemon has none. Raises Unreachable.
     """
     own = review_socket_path(path)
-    stream = connect(own) if os.path.lexists(own) else None
-    return None if stream is None else (stream, own)
+    return connect(own) if os.path.lexists(own) else None
+
+
+def connect_owner(path: str, ordinary: socket.socket) -> socket.socket | None:
+    """Return a socket connected to the reviewers' own socket, after an answer on the `ordinary` one.
+
+    None if this daemon has none. A socket that systemd listens at is there before the daemon: only an answer
+    shows that the daemon has made its others. Closes `ordinary`. Raises Unreachable.
+    """
+    try:
+        ordinary.settimeout(ANSWER_SECONDS_MAX)
+        ordinary.sendall(b'{"id": 1, "method": "hello"}\n')
+        with ordinary.makefile("rb") as answers:
+            has_answered = bool(answers.readline())
+    except OSError as error:
+        raise Unreachable(f"The daemon at {path} does not answer: {error}.") from error
+    finally:
+        ordinary.close()
+    if not has_answered:
+        raise Unreachable(f"The daemon at {path} has closed the connection.")
+    return connect_reviewer(path)
 
 
 def connect_or_start(
@@ -221,31 +241,55 @@ class Endpoint(NamedTuple):
     """A socket's path. With a `workspace`, its daemon is started if none answers there.
 
     `named` is the workspace that the daemon must serve: EDITD_SOCKET may have been set for another one.
+    With `as_owner`, each connection is on the reviewers' own socket, if the daemon has one.
     """
 
     path: str
     workspace: Workspace | None = None
     on_wait: Callable[[], None] | None = None
     named: Workspace | None = None
+    as_owner: bool = False
 
     @classmethod
     def of(
-        cls, workspace: Workspace, *, start: bool = True, on_wait: Callable[[], None] | None = None
+        cls,
+        workspace: Workspace,
+        *,
+        start: bool = True,
+        on_wait: Callable[[], None] | None = None,
+        as_owner: bool = False,
     ) -> Self:
         """Return that of a workspace's daemon; `on_wait` is called if its start takes over a second."""
         is_doubtful = workspace.found == "named" and bool(os.environ.get("EDITD_SOCKET"))
         return cls(
-            workspace.socket_path, workspace if start else None, on_wait, workspace if is_doubtful else None
+            workspace.socket_path,
+            workspace if start else None,
+            on_wait,
+            workspace if is_doubtful else None,
+            as_owner,
         )
 
     def connect(self) -> socket.socket:
         """Connect at once. Raises Unreachable if no daemon answers and none may be started."""
-        if self.workspace is not None:
-            return connect_or_start(self.workspace, on_wait=self.on_wait)[0]
+        if self.workspace is None:
+            stream = self.connect_if_running()
+            if stream is None:
+                hint = "Start one with `editctl start`."
+                raise Unreachable(f"No daemon answers at {self.path}.", hint=hint)
+            return stream
+        stream = connect_or_start(self.workspace, on_wait=self.on_wait)[0]
+        if not self.as_owner:
+            return stream
+        own = connect_owner(self.path, stream)
+        return connect_or_start(self.workspace, on_wait=self.on_wait)[0] if own is None else own
+
+    def connect_if_running(self) -> socket.socket | None:
+        """Connect at once; return None if no daemon listens. Raises Unreachable."""
         stream = connect(self.path)
-        if stream is None:
-            raise Unreachable(f"No daemon answers at {self.path}.", hint="Start one with `editctl start`.")
-        return stream
+        if stream is None or not self.as_owner:
+            return stream
+        own = connect_owner(self.path, stream)
+        return connect(self.path) if own is None else own
 
     def reconnect(self) -> socket.socket:
         """Connect again after a lost connection, with ten seconds for a restart of the daemon."""
@@ -258,7 +302,7 @@ class Endpoint(NamedTuple):
         """Connect to a daemon that another program starts within ten seconds; otherwise return None."""
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         while True:
-            stream = connect(self.path)
+            stream = self.connect_if_running()
             if stream is not None or time.monotonic() > until:
                 return stream
             time.sleep(RECONNECT_RETRY_SECONDS)

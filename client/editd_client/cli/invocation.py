@@ -63,25 +63,24 @@ class Invocation:
         os.environ["EDITD_SESSION"] = session
 
     def reviewer(self, *, attach: bool = False) -> Client:
-        """Return a client that may decide, by the name of the person; with `attach` in this shell's session.
-
-        It uses the reviewers' own socket, if the daemon has one.
-        """
-        client = self.client(attach=attach, as_reviewer=True)
+        """Return a client that decides by the name of the person; with `attach` in this shell's session."""
+        client = self.client(attach=attach)
         if not attach:
             client.hello(current_actor())
         return client
 
-    def client(self, *, start: bool = True, attach: bool = True, as_reviewer: bool = False) -> Client:
+    def client(self, *, start: bool = True, attach: bool = True) -> Client:
         """Return a client of the workspace's daemon. With `start`, start a daemon if none answers.
 
+        Without `start`, the client is on the reviewers' own socket, if the daemon has one: the ordinary one
+        tells less. With `start`, it goes there for the requests that need it.
         With `start` and `attach`, the client acts in the session of EDITD_SESSION, otherwise in that of
         the agent whose shell runs it. Raises EditdError (`path_outside`) if EDITD_SOCKET leads to the
         daemon of another folder than the named one.
         """
         from editd_client.session_state import elsewhere, root_elsewhere
 
-        client = self._connected(start=start, as_reviewer=as_reviewer)
+        client = self._connected(start=start)
         if self.workspace.found == "named" and (root := root_elsewhere(client.ask, self.workspace)):
             raise elsewhere(self.workspace, root)
         if start and attach:
@@ -116,26 +115,21 @@ class Invocation:
                     "hint: the agent that runs this has several sessions. Choose one with --session NAME."
                 )
 
-    def _connected(self, *, start: bool, as_reviewer: bool) -> Client:
+    def _connected(self, *, start: bool) -> Client:
         from editd_client.cli.progress import PatientClient
-        from editd_client.connect import check_not_elsewhere, connect_or_start, connect_reviewer
+        from editd_client.connect import check_not_elsewhere, connect_or_start
 
-        if start:
-            stream, path = connect_or_start(self.workspace, on_wait=self._say_starting)[0], ""
-            if as_reviewer and (own := connect_reviewer(self.workspace.socket_path)) is not None:
-                stream.close()
-                stream, path = own
-            return PatientClient(stream, path or self.workspace.socket_path)
         path = self.workspace.socket_path
+        if start:
+            return PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0], path)
         try:
             client = PatientClient(path, path, reconnect=False)
         except Unreachable:
             check_not_elsewhere(self.workspace)
             raise
-        if (own := connect_reviewer(path)) is None:
-            return client
-        client.close()
-        return PatientClient(own[0], path, reconnect=False)
+        client.hello(current_actor())  # the daemon has its other socket at the latest when it answers
+        client.go_to_reviewers()
+        return client
 
     def _root_at_socket(self, workspace: Workspace) -> str | None:
         """Return the folder of the daemon at EDITD_SOCKET, if it is not that of this workspace."""

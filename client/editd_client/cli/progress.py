@@ -13,9 +13,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from editd.wire.messages import ReviewUnlock
+from editd_client.cli.output import print_error
 from editd_client.client import Client
 from editd_client.connect import SAY_SECONDS, connect, connect_reviewer
 from editd_client.errors import EditdError, Unreachable
+from editd_client.requests import review_unlock
 
 if TYPE_CHECKING:
     import socket
@@ -34,7 +37,8 @@ CLEAR = "\r\x1b[K"  # to the line's beginning, and the rest of it empty (ECMA-48
 class PatientClient(Client):
     """A client that shows on the terminal the request it waits for. `path` is its daemon's socket.
 
-    It goes on at the reviewers' socket if the daemon takes a request only there.
+    It goes on at the reviewers' socket if the daemon takes a request only there. If the daemon takes it only
+    with the PIN, it asks for the PIN on the terminal.
     """
 
     def __init__(self, at: str | socket.socket, path: str, *, reconnect: bool = True) -> None:
@@ -45,10 +49,33 @@ class PatientClient(Client):
         try:
             return self._ask_patiently(asked)
         except EditdError as refusal:
-            is_walled = refusal.data.get("needs_review_socket") is True
-            if not is_walled or (own := connect_reviewer(self._path)) is None:
+            if refusal.data.get("needs_review_socket") is not True:
+                return self._ask_with_pin(asked, refusal)
+            if not self.go_to_reviewers():
                 raise
-        self._move_to(own[0])
+        try:
+            return self._ask_patiently(asked)
+        except EditdError as refusal:
+            return self._ask_with_pin(asked, refusal)
+
+    def go_to_reviewers(self) -> bool:
+        """Go on at the reviewers' own socket; return False if there is none. Raises Unreachable."""
+        own = connect_reviewer(self._path)
+        if own is not None:
+            self._move_to(own)
+        return own is not None
+
+    def _ask_with_pin(self, asked: PreparedCall[Result], refusal: EditdError) -> Result:
+        """Ask for the PIN on the terminal, and send the request again. Raises `refusal` if it is no cure."""
+        is_curable = refusal.data.get("needs_pin") is True and not isinstance(asked.params, ReviewUnlock)
+        if not is_curable or not sys.stdin.isatty():
+            raise refusal
+        import getpass
+
+        print_error(refusal.message.removesuffix(refusal.hint).rstrip())
+        if not (pin := getpass.getpass("PIN: ")):
+            raise refusal
+        self._ask_patiently(review_unlock(pin))
         return self._ask_patiently(asked)
 
     def _ask_patiently(self, asked: PreparedCall[Result]) -> Result:

@@ -13,7 +13,6 @@ import click
 from editd_client.cli import output, proposal_text
 from editd_client.cli.edits import report
 from editd_client.cli.options import as_json
-from editd_client.cli.review import unlocked
 from editd_client.errors import EditdError, refusal
 from editd_client.review.choices import HunkChoices
 
@@ -194,18 +193,15 @@ def approve(
         if chosen == []:
             output.echo("No hunk was chosen. Nothing was landed.")
             return
-        result = unlocked(
-            client,
-            lambda: client.proposal_approve(
-                proposal,
-                hunks=chosen,
-                view=view,
-                rest="reject" if given["reject_rest"] else "keep",
-                comment=given["comment"],
-                message=given["message"],
-                request_id=secrets.token_hex(16),
-                dry_run=given["dry_run"],
-            ),
+        result = client.proposal_approve(
+            proposal,
+            hunks=chosen,
+            view=view,
+            rest="reject" if given["reject_rest"] else "keep",
+            comment=given["comment"],
+            message=given["message"],
+            request_id=secrets.token_hex(16),
+            dry_run=given["dry_run"],
         )
     if not invocation.say_json(result):
         from editd.wire.messages import ApplyResult
@@ -227,11 +223,8 @@ def reject(
     """Reject a proposal, or some of its hunks. `reopen` takes that back."""
     with invocation.reviewer() as client:
         chosen = _chosen(_undecided(client, proposal), hunks)
-        result = unlocked(
-            client,
-            lambda: client.proposal_reject(
-                proposal, hunks=chosen, comment=comment, request_id=secrets.token_hex(16)
-            ),
+        result = client.proposal_reject(
+            proposal, hunks=chosen, comment=comment, request_id=secrets.token_hex(16)
         )
     _report(invocation, result)
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.errors import EditdError, Unreachable, refusal
+from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from editd_client.cli.invocation import Invocation
-    from editd_client.client import Client
     from editd_client.screen.app import ReviewApp
 
 
@@ -130,7 +126,7 @@ def allow(invocation: Invocation, /, *, paths: tuple[str, ...], ttl: str, **give
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--for'") from None
     with invocation.reviewer() as client:
-        made = unlocked(client, lambda: client.review_allow(paths, seconds, **given))
+        made = client.review_allow(paths, seconds, **given)
     if not invocation.say_json(made):
         output.echo(f"grant {made.grant}, until {output.local_time(made.expires)}")
         if made.matching:
@@ -203,20 +199,6 @@ def mark(
             seqs += [one.seq for one in found.transactions]
         marked = 0
         if seqs:
-            marked = unlocked(client, lambda: client.review_mark(seqs, reviewed=not unmark)).marked
+            marked = client.review_mark(seqs, reviewed=not unmark).marked
     if not invocation.say_json({"marked": marked}):
         output.echo(f"{marked} {'unmarked' if unmark else 'marked as reviewed'}")
-
-
-def unlocked(client: Client, decide: Callable[[], Any]) -> Any:
-    """Decide; if the daemon asks for the PIN, ask for it on the terminal, and decide again."""
-    try:
-        return decide()
-    except EditdError as error:
-        if not error.data.get("needs_pin") or not sys.stdin.isatty():
-            raise
-        import getpass
-
-        output.print_error(error.message.removesuffix(error.hint).rstrip())
-        client.review_unlock(getpass.getpass("PIN: "))
-        return decide()

@@ -136,13 +136,9 @@ def pause_session(invocation: Invocation, name: str, reason: str, propose: bool,
 
     The session can still read. What it runs in a shell of its own can still write.
     """
-    from editd_client.cli.review import unlocked
-
     action: PauseAction = "propose" if propose else "refuse"
     with invocation.reviewer(attach=True) as client:
-        result = unlocked(
-            client, lambda: client.session_pause(name, action=action, reason=reason, end_leases=end_leases)
-        )
+        result = client.session_pause(name, action=action, reason=reason, end_leases=end_leases)
     if not invocation.say_json(result):
         output.echo(
             f"the edits of {output.plain(name)} {'wait for a reviewer' if propose else 'are refused'}"
@@ -157,10 +153,8 @@ def pause_session(invocation: Invocation, name: str, reason: str, propose: bool,
 @click.pass_obj
 def resume_session(invocation: Invocation, name: str) -> None:
     """End the pause of a session. The session itself may not do that."""
-    from editd_client.cli.review import unlocked
-
     with invocation.reviewer(attach=True) as client:
-        unlocked(client, lambda: client.session_resume(name))
+        client.session_resume(name)
     if not invocation.say_json({}):
         output.echo(f"{output.plain(name)} is not paused any more")
 

@@ -273,8 +273,8 @@ class ReviewApp(App[None]):
         except EditdError as error:
             if not error.data.get("needs_pin"):
                 raise
-            pin = await self.prompt("This needs your PIN, since one program started you and the author:",
-                                    is_hidden=True)  # fmt: skip
+            reason = error.message.removesuffix(error.hint).rstrip()
+            pin = await self.prompt(f"This needs your PIN. {reason}", is_hidden=True)
             if not pin:
                 raise
             await self.source.unlock(pin)

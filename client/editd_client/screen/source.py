@@ -7,12 +7,10 @@ once: the screen shows afterwards whether it took effect.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, TypeVar
 
-from editd.config.paths import review_socket_path
 from editd_client.aio import AsyncClient
-from editd_client.connect import connect_or_start
+from editd_client.connect import Endpoint, connect_or_start
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import current_actor
 
@@ -32,6 +30,7 @@ class DaemonSource:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self._address = Endpoint.of(workspace, start=False, as_owner=True)
         self.is_live = False
         self.on_event: Callable[[Happening], None] = lambda _happening: None
         self.on_state: Callable[[bool], None] = lambda _is_live: None
@@ -40,7 +39,7 @@ class DaemonSource:
     async def run(self) -> None:
         """Follow the events for ever."""
         while True:
-            client = AsyncClient(self._path(), reconnect=False)
+            client = AsyncClient(self._address, reconnect=False)
             try:
                 await client.hello(current_actor())
                 events = await client.subscribe(brief=True)
@@ -75,9 +74,3 @@ class DaemonSource:
         """Start the daemon. Raises Unreachable."""
         stream, _ = await asyncio.to_thread(connect_or_start, self.workspace)
         stream.close()
-
-    def _path(self) -> str:
-        """Return the reviewers' own socket, if the daemon has one."""
-        path = self.workspace.socket_path
-        own = review_socket_path(path)
-        return own if os.path.lexists(own) else path

@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd_client.errors import EditdError, refusal
-from editd_client.web.agents_page import PAUSES, QUESTIONS, pin_detail, publish_detail, session_question
+from editd_client.web.agents_page import PAUSES, QUESTIONS, publish_detail, session_question
 from editd_client.web.form_fields import FormAnswer, first, number, seconds, status_of, text_of
 from editd_client.web.layout import counted
+from editd_client.web.pin import pin_question, unlock
 from editd_client.web.site import Desk
 
 if TYPE_CHECKING:
@@ -58,13 +59,15 @@ async def publish(form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
     query = {"session": session}
     is_preview = first(form, "do") != "make"
     try:
+        await unlock(form, visitor)
         if not message and not is_preview:
             raise refusal("invalid_params", "The commit needs a message.")
         shown = await visitor.editor.publish(
             message or "(no message yet)", session=session, branch=branch or None, dry_run=is_preview
         )
     except EditdError as error:
-        return FormAnswer(await desk.agents(query), error.message, status_of(error))
+        asking = pin_question(form, error, "/publish")
+        return FormAnswer(await desk.agents(query, asking), error.message, status_of(error))
     if is_preview:
         return FormAnswer(await desk.agents(query, publish_detail(session, shown, message, branch)), "")
     said = f"Published as {shown.commit[:7]} on {shown.branch}."
@@ -80,14 +83,10 @@ async def _answer(
 ) -> FormAnswer:
     """Do the work of a form. If the daemon asks for the PIN, ask for it with the same form."""
     try:
-        if pin := first(form, "pin"):
-            await visitor.reviewer.review_unlock(pin)
+        await unlock(form, visitor)
         said = await work(form, visitor)
     except EditdError as error:
-        detail = None
-        if error.data.get("needs_pin") or first(form, "pin"):
-            fields = [(name, one) for name in form if name != "pin" for one in form[name]]
-            detail = pin_detail(error.message, action, fields)
+        detail = pin_question(form, error, action)
         return FormAnswer(await page(detail), error.message, status_of(error))
     return FormAnswer(await page(None), said, is_elsewhere=True)
 

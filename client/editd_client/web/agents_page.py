@@ -231,25 +231,6 @@ def _grant(grant: GrantEntry) -> Html:
 # ── Questions ─────────────────────────────────────────────────────────────────────────────────
 
 
-def pin_detail(reason: str, action: str, fields: list[tuple[str, str]]) -> Html:
-    """Return a form that asks for the PIN, and sends the same request again."""
-    return detail(
-        element("p", reason, class_="refusal", role="alert"),
-        element(
-            "form",
-            hidden(fields),
-            element(
-                "label", "PIN ",
-                element("input", type="password", name="pin", autocomplete="off", autofocus=True, id="pin"),
-            ),
-            element("button", "Send it again"),
-            method="post",
-            action=action,
-        ),
-        label="PIN",
-    )  # fmt: skip
-
-
 class SessionQuestion(Struct, frozen=True):
     """A question about a session, and the buttons that answer it: their words, values and keys."""
 

@@ -14,6 +14,7 @@ from editd.wire.messages import ReviewedFile
 from editd_client.errors import EditdError, refusal
 from editd_client.review import actions
 from editd_client.web.form_fields import FormAnswer, first, status_of, text_of
+from editd_client.web.pin import needs_pin, pin_question, unlock
 from editd_client.web.site import Desk
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ CHOICES = ("approve", "reject", "open", "there")
 async def decide(number: int, form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
     """Carry out the form of a proposal: approve the chosen hunks, reject it, or open it again."""
     desk = Desk(visitor, workspace)
-    client = visitor.reviewer
     try:
-        if pin := first(form, "pin"):
-            await client.review_unlock(pin)
+        await unlock(form, visitor)
         said = await _decided(number, form, visitor)
     except EditdError as error:
         return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
@@ -137,9 +136,10 @@ async def _refused(desk: Desk, number: int, form: Form, error: EditdError) -> Pa
     chosen = {
         name.removeprefix("hunk-"): values[-1] for name, values in form.items() if name.startswith("hunk-")
     }
-    needs_pin = bool(error.data.get("needs_pin")) or bool(first(form, "pin"))
+    if first(form, "do") == "reopen":
+        return await desk.proposals(number, detail=pin_question(form, error, f"/proposals/{number}/decide"))
     detail = await desk.proposal(
         number, chosen=chosen, texts=_texts(form), comment=first(form, "comment"),
-        pin=error.message if needs_pin else None, verdict=first(form, "do"),
+        pin=error.message if needs_pin(form, error) else None, verdict=first(form, "do"),
     )  # fmt: skip
     return await desk.proposals(number, detail=detail)

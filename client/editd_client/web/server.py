@@ -25,6 +25,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from editd_client.aio import AsyncClient
+from editd_client.connect import Endpoint
 from editd_client.errors import EditdError, Unreachable
 from editd_client.web import agent_forms, proposal_forms, undo_forms
 from editd_client.web.announcement import announced
@@ -35,7 +37,7 @@ from editd_client.web.markup import DOCTYPE, Html, element, joined
 from editd_client.web.peer import Address, has_left, may_enter, owner_of
 from editd_client.web.site import NoSuchPage, page_at
 from editd_client.web.trials import Trials
-from editd_client.web.visitor import Visitor, client_of
+from editd_client.web.visitor import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -237,7 +239,7 @@ class Changes:
     async def follow(self, workspace: Workspace) -> None:
         """Count the events of the daemon for ever; while there is none, try again each second."""
         while True:
-            client = client_of(workspace)
+            client = AsyncClient(Endpoint.of(workspace))
             try:
                 async for _ in client.events(brief=True):
                     self.tell()

@@ -10,6 +10,7 @@ from editd_client.errors import EditdError, refusal
 from editd_client.review.actions import undo_context
 from editd_client.web.agents_page import session_path
 from editd_client.web.form_fields import FormAnswer, first, new_request, number, status_of
+from editd_client.web.pin import pin_question, unlock
 from editd_client.web.site import Desk
 from editd_client.web.undo_page import UndoQuestion, preview_detail
 
@@ -101,6 +102,7 @@ async def _answer(
     """Ask the question of a form, or make what it is about."""
     verb, ident = first(form, "do"), first(form, "request_id") or None
     try:
+        await unlock(form, visitor)
         if verb == "preview":
             preview = await visitor.editor.ask(call(dry_run=True))
             context = await undo_context(preview, visitor.editor.ask, question.seq)
@@ -112,7 +114,8 @@ async def _answer(
             await visitor.editor.ask(requests.undo(seq, request_id=ident and f"{ident}-{seq}"))
         made = await visitor.editor.ask(call(request_id=ident, **OPTIONS[verb]))
     except EditdError as error:
-        return FormAnswer(await page(None), error.message, status_of(error))
+        asking = pin_question(form, error, question.action)
+        return FormAnswer(await page(asking), error.message, status_of(error))
     return FormAnswer(await page(None), _made(made), is_elsewhere=True)
 
 

@@ -7,10 +7,8 @@ different connections, because a connection that has proposed an edit may not de
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import TYPE_CHECKING
 
-from editd.config.paths import review_socket_path
 from editd_client.aio import AsyncClient
 from editd_client.connect import Endpoint
 
@@ -24,8 +22,8 @@ class Visitor:
 
     def __init__(self, workspace: Workspace, secret: str, trials: Trials) -> None:
         self.trials = trials  # of all visitors
-        self.reviewer = client_of(workspace)
-        self.editor = client_of(workspace)
+        self.reviewer = AsyncClient(Endpoint.of(workspace, as_owner=True))
+        self.editor = AsyncClient(Endpoint.of(workspace, as_owner=True))
         self._secret = secret
         self._is_introduced = False
 
@@ -36,6 +34,11 @@ class Visitor:
             await self.editor.hello()
             self._is_introduced = True
 
+    async def unlock(self, pin: str) -> None:
+        """Give the PIN on both connections. Raises EditdError if it is wrong."""
+        await self.reviewer.review_unlock(pin)
+        await self.editor.review_unlock(pin)
+
     def request_id(self, *parts: object) -> str:
         """Return the id of a request that a form makes: the same form, sent twice, is one request."""
         text = "\0".join([self._secret, *map(str, parts)])
@@ -44,9 +47,3 @@ class Visitor:
     async def close(self) -> None:
         await self.reviewer.close()
         await self.editor.close()
-
-
-def client_of(workspace: Workspace) -> AsyncClient:
-    """Return a client on the reviewers' own socket if the daemon has one, otherwise on the ordinary one."""
-    own = review_socket_path(workspace.socket_path)
-    return AsyncClient(own if os.path.lexists(own) else Endpoint.of(workspace))
