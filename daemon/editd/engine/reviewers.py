@@ -1,4 +1,4 @@
-"""The kin of a process: the programs that the same program has started; and the tries of the PIN.
+"""The kin of a process: the programs that the same program has started.
 
 Two processes are kin if something started both of them that is no common ground. Common ground is what
 people start programs from: init, sshd, a terminal, a multiplexer, or a shell that leads its terminal session.
