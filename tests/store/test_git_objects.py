@@ -19,6 +19,7 @@ from editd.store.git_objects import (
     object_id,
     oid_of,
     tree_changes,
+    usable_tree,
 )
 from editd.values.content import FILE, SYMLINK, Entry, Version
 
@@ -140,3 +141,20 @@ def test_git_reads_the_commits(repository: Path) -> None:
     )  # fmt: skip
     assert oid_of(done.stdout.decode()) == object_id("commit", content)
     assert CommitObject.decode(content) == CommitObject(EMPTY_TREE, None, "é\n\nSeq: 1\n")
+
+
+def test_a_usable_tree_has_only_gits_modes_and_no_submodule() -> None:
+    oid = b"o" * 20
+    good = b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in [(b"100644", b"a"), (b"40000", b"b")])
+    assert usable_tree(good) == good
+    odd = [
+        (b"104755", b"a", b"100755"), (b"100664", b"b", b"100644"), (b"040000", b"c", b"40000"),
+        (b"160000", b"d", None), (b"140000", b"e", None), (b"120777", b"f", b"120000"),
+        (b"777777777777777777777", b"g", None), (b"0100600", b"h", b"100644"),
+    ]  # fmt: skip
+    raw = b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name, _ in odd)
+    expected = [(mode, name) for _, name, mode in odd if mode is not None]
+    assert usable_tree(raw) == b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in expected)
+    for broken in (b"x", good[:-1], good + b"100644 z"):
+        with pytest.raises(ValueError, match="not a tree"):
+            usable_tree(broken)

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, ObjectKind, Oid, object_id, oid_of
+from editd.store.git_objects import (
+    EMPTY_TREE,
+    KINDS,
+    GitTree,
+    ObjectKind,
+    Oid,
+    object_id,
+    oid_of,
+    usable_tree,
+)
 from editd.store.git_repository import create_store, is_store, open_store
 from editd.store.packfile import PackWriter
 
@@ -42,8 +51,11 @@ class LogObjects:
         return self._of_kind("commit", oid)
 
     def tree(self, oid: Oid) -> bytes:
-        """Return the bytes of a tree. Raises KeyError if it is missing, ValueError for another kind."""
-        return b"" if oid == EMPTY_TREE else self._of_kind("tree", oid)
+        """Return the bytes of a tree, with its usable entries.
+
+        Raises KeyError if it is missing, ValueError for another kind.
+        """
+        return b"" if oid == EMPTY_TREE else usable_tree(self._of_kind("tree", oid))
 
     def blob(self, oid: Oid) -> bytes:
         """Return a file's content. Raises KeyError if it is missing, ValueError for another kind."""
@@ -51,7 +63,10 @@ class LogObjects:
 
     def history(self, oid: Oid) -> bytes:
         """Return a commit or a tree of this host's history, which has each in its place. Raises KeyError."""
-        return b"" if oid == EMPTY_TREE else self._read(oid)[1]
+        if oid == EMPTY_TREE:
+            return b""
+        kind, content = self._read(oid)
+        return usable_tree(content) if kind == "tree" else content
 
     def _of_kind(self, wanted: ObjectKind, oid: Oid) -> bytes:
         """Return an object's bytes: whoever may push to the log chooses the object that a name leads to."""
@@ -128,9 +143,9 @@ class LogObjects:
             waiting = [root]
             while waiting:
                 tree = waiting.pop()
-                raw = self.tree(tree)
+                raw = b"" if tree == EMPTY_TREE else self._of_kind("tree", tree)
                 writer.add("tree", raw, tree)
-                folder = GitTree.decode(raw)
+                folder = GitTree.decode(usable_tree(raw))
                 waiting += folder.folders().values()
                 for entry in folder.files().values():
                     oid = oid_of(entry.version)

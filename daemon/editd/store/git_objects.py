@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ from editd.values.path import ways_down
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from editd.values.content import FileState
+    from editd.values.content import FileState, GitMode
 
 Oid = bytes  # 20 bytes
 oid_of = bytes.fromhex  # the id of a version or a commit, given in hex digits; not a frame of its own
@@ -29,10 +30,9 @@ ObjectKind = Literal["blob", "tree", "commit"]
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
-_ENTRY = re.compile(  # of a tree object: all of it, a folder's mode, a file's or symlink's, and the name
-    rb"((?:(0?40000)|(10[0-7]{4}|120000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL
-)
+_ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
 _FOLDER_MODE = 0o040000
+_USABLE_MODES = frozenset({b"100644", b"100755", b"120000", b"40000"})
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
 
 
@@ -94,11 +94,7 @@ class PendingObjects:
 
 
 class GitTree(Struct, eq=False, gc=False):
-    """One tree object, decoded so that an entry is found by bisection and replaced in place.
-
-    It has files, symlinks and folders. An entry of another kind, such as a submodule, is left out. A file
-    has one of git's two modes, whatever bits the object has.
-    """
+    """One tree object, decoded so that an entry is found by bisection and replaced in place."""
 
     keys: list[bytes]  # git's sort keys: a folder's name ends with a slash
     entries: list[bytes]  # `mode name\0oid`
@@ -113,10 +109,9 @@ class GitTree(Struct, eq=False, gc=False):
         """Return a folder with these entries, which are in git's order."""
         keys: list[bytes] = []
         entries: list[bytes] = []
-        for entry, folder, file, name in parsed:
-            if folder or file:
-                keys.append(name + b"/" if folder else name)
-                entries.append(entry)
+        for entry, is_folder, name in parsed:
+            keys.append(name + b"/" if is_folder else name)
+            entries.append(entry)
         return cls(keys, entries)
 
     def __len__(self) -> int:
@@ -176,7 +171,7 @@ class GitTree(Struct, eq=False, gc=False):
 
 def _entry(encoded: bytes) -> Entry:
     mode = int(encoded[: encoded.index(b" ")], 8)
-    return Entry(mode_of(mode), Version(encoded[-20:].hex()))
+    return Entry(cast("GitMode", mode), Version(encoded[-20:].hex()))  # the user's git may have older modes
 
 
 class TreeUpdate(Struct, frozen=True, gc=False):
@@ -329,9 +324,7 @@ def tree_changes(
         old, new = _differing(read, before, after)
         old_files, new_files = old.files(), new.files()
         for name in sorted(old_files.keys() | new_files.keys()):
-            before_entry, after_entry = old_files.get(name), new_files.get(name)
-            if before_entry != after_entry:  # or only a bit of the mode differs that editd does not know
-                yield prefix + name, before_entry, after_entry
+            yield prefix + name, old_files.get(name), new_files.get(name)
         old_folders, new_folders = old.folders(), new.folders()
         waiting.extend(
             (prefix + name + b"/", old_folders.get(name, EMPTY_TREE), new_folders.get(name, EMPTY_TREE))
@@ -339,13 +332,36 @@ def tree_changes(
         )
 
 
-_ParsedEntry = tuple[bytes, bytes, bytes, bytes]
-"""An entry of a tree object, as `_ENTRY` splits it."""
+def usable_tree(raw: bytes) -> bytes:
+    """Return a tree object's bytes with only the modes that editd writes, by git's own rule for others.
+
+    An entry of another kind, such as a submodule, is left out. Raises ValueError if `raw` is no tree.
+    """
+    parsed = _parse_entries(raw)
+    if all(entry[: entry.index(b" ")] in _USABLE_MODES for entry, _, _ in parsed):
+        return raw
+    usable = [(_usable_mode(entry), entry[entry.index(b" ") :]) for entry, _, _ in parsed]
+    return b"".join(mode + rest for mode, rest in usable if mode is not None)
+
+
+def _usable_mode(entry: bytes) -> bytes | None:
+    """Return the mode of an entry as editd writes it; None for another kind."""
+    mode = int(entry[: entry.index(b" ")], 8)
+    if mode == _FOLDER_MODE:
+        return b"40000"
+    kind = mode & ~0o7777
+    if kind not in (stat.S_IFREG, stat.S_IFLNK):
+        return None
+    return b"%o" % mode_of(mode)
+
+
+_ParsedEntry = tuple[bytes, bytes, bytes]
+"""An entry of a tree object: all of it, the mode if it is a folder's, and the name."""
 
 
 def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
     parsed: list[_ParsedEntry] = _ENTRY.findall(raw)
-    if sum([len(entry) for entry, _, _, _ in parsed]) != len(raw):
+    if sum([len(entry) for entry, _, _ in parsed]) != len(raw):
         raise ValueError("not a tree object")
     return parsed
 
@@ -353,7 +369,7 @@ def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
 def _differing(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> tuple[GitTree, GitTree]:
     """Return two folders without the entries that both have: most of them in successive trees."""
     old, new = (_parse_entries(b"" if oid == EMPTY_TREE else read(oid)) for oid in (before, after))
-    shared = {entry for entry, _, _, _ in old} & {entry for entry, _, _, _ in new}
+    shared = {entry for entry, _, _ in old} & {entry for entry, _, _ in new}
     return (
         GitTree.of(parsed for parsed in old if parsed[0] not in shared),
         GitTree.of(parsed for parsed in new if parsed[0] not in shared),
