@@ -30,7 +30,7 @@ DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 # Characters that hide or reorder text: a reviewer approves the text that is there.
 INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
 CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # those, and what controls a terminal
-OWN_STYLE = re.compile(r"(\x1b\[(?:0|1|2|3[0-7]|9[0-7])m)")  # the sequences of `paint`
+OWN_STYLE = re.compile(r"(\x1b\[(?:0|1|7|27|3[0-7])m)")  # the sequences of `paint`, and of changed words
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
