@@ -37,7 +37,7 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.packfile import offsets_in
+from editd.store.packfile import offsets_in, remove_orphans
 from editd.store.transaction_record import parse
 from editd.system.confinement import confine
 from editd.system.files import sync_path, take
@@ -95,6 +95,7 @@ class Compactor:
         """Remove the packs that the new one replaces. Raises OSError."""
         with shared_lock(self._store), exclusive_lock(self._store):
             drop_packs(self._store, list(packs))
+            remove_orphans(self._packs)
 
     def _begin(self) -> None:
         """Create the marker file, which `end` removes, and remove the remains of an earlier run."""

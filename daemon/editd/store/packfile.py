@@ -601,15 +601,30 @@ def _without_index(names: AbstractSet[str]) -> set[str]:
     return {stem for stem in stems if f"{stem}.idx" not in names}
 
 
-def _is_left(packs: str, stem: str) -> bool:
-    """Return whether the pack is certainly unlisted, and no process is writing it."""
-    store = os.path.dirname(os.path.dirname(packs))
+def remove_orphans(packs: str) -> None:
+    """Remove unlisted packs without an index, which a killed `drop_packs` has left.
+
+    Inside the exclusive lock, where no process is between the two files of a new pack.
+    """
+    for stem in _without_index(set(os.listdir(packs))):
+        if _is_unlisted(packs, stem):
+            _remove(packs, stem + ".pack")
+
+
+def _is_unlisted(packs: str, stem: str) -> bool:
+    """Return whether the manifest is sound, and lacks the pack."""
     try:
-        manifest = read_manifest(store)
+        manifest = read_manifest(os.path.dirname(os.path.dirname(packs)))
     except HistoryDamaged:
         return False
-    if manifest is None or stem in manifest.packs:
+    return manifest is not None and stem not in manifest.packs
+
+
+def _is_left(packs: str, stem: str) -> bool:
+    """Return whether the pack is certainly unlisted, and no process is writing it."""
+    if not _is_unlisted(packs, stem):
         return False
+    store = os.path.dirname(os.path.dirname(packs))
     is_being_made = os.path.exists(os.path.join(os.path.dirname(store), COMPACTING))
     return not is_being_made and not os.path.exists(os.path.join(packs, stem + ".idx"))
 
