@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.config.paths import review_socket_path
 from neovim import PLUGIN, PROGRAM, TEN, Neovim, neovim, opened
-from reviewers import PIN, config_folder, set_pin
+from reviewers import PIN, configure, set_pin
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def test_decisions_use_the_reviewers_own_socket(place: Workplace) -> None:
     place.git("init", "-q")
     place.write({"text.txt": TEN})
     set_pin(place)
-    (config_folder(place) / "config.toml").write_text('[review]\nsocket = "own"\ndefault = "ask"\n')
+    configure(place, '[review]\nsocket = "own"\ndefault = "ask"\n')
     with place.start() as client, neovim(place, "require('editd').setup{start = false}") as editor:
         client.session_open("agent", actor="claude")
         number = proposed(client, [replace("text.txt", "line 1\n", "one\n")])
@@ -154,8 +155,51 @@ def test_decisions_use_the_reviewers_own_socket(place: Workplace) -> None:
         editor.command("Editd approve")
         editor.until("#vim.api.nvim_list_tabpages() == 1")
         assert (place.root / "text.txt").read_text() == TEN.replace("line 1\n", "one\n")
-        by = client.log(limit=1).transactions[0].approved_by
-        assert by
+        landed = client.log(limit=1).transactions[0]
+        assert landed.approved_by
+        editor.said()
+        editor.command(f"Editd undo {landed.seq}")
+        editor.until("#_G.said > 0")
+        assert editor.said() == [f"editd: undone {landed.seq} waits as proposal 2"]
+        editor.end()
+    place.stop()
+
+
+def test_what_only_the_owner_may_take_back_goes_to_the_reviewers_socket(place: Workplace) -> None:
+    place.git("init", "-q")
+    place.write({"text.txt": TEN})
+    configure(place, '[review]\nsocket = "own"\n')
+    with place.start() as client, neovim(place, "require('editd').setup{start = false}") as editor:
+        client.session_open("agent", actor="claude")
+        made = client.apply([replace("text.txt", "line 1\n", "one\n")]).transaction
+        client.apply([replace("text.txt", "line 2\n", "two\n")])
+        assert made is not None
+        editor.edit("text.txt")
+        editor.until("require('editd').info().connection == 'ready'")
+        editor.command(f"Editd undo {made.seq}")
+        editor.until("vim.fn.getline(1) == 'line 1'")
+        assert editor.said()[-1].startswith(f"editd: undone {made.seq} as ")
+        editor.command("Editd rollback agent")
+        editor.until("vim.fn.getline(2) == 'line 2'")
+        assert (place.root / "text.txt").read_text() == TEN
+        editor.end()
+    place.stop()
+
+
+def test_without_the_reviewers_socket_in_reach_the_refusal_is_told(place: Workplace) -> None:
+    place.git("init", "-q")
+    place.write({"text.txt": TEN})
+    configure(place, '[review]\nsocket = "own"\n')
+    with place.start() as client, neovim(place, "require('editd').setup{start = false}") as editor:
+        client.session_open("agent", actor="claude")
+        made = client.apply([replace("text.txt", "line 1\n", "one\n")]).transaction
+        assert made is not None
+        os.rename(review_socket_path(place.socket), f"{place.socket}.away")
+        editor.edit("text.txt")
+        editor.until("require('editd').info().connection == 'ready'")
+        editor.command(f"Editd undo {made.seq}")
+        editor.until("table.concat(_G.said):find('Only the owner may take back', 1, true) ~= nil")
+        assert (place.root / "text.txt").read_text() == TEN.replace("line 1\n", "one\n")
         editor.end()
     place.stop()
 

@@ -51,8 +51,14 @@ local function said(what)
     for _, file in ipairs(result.files) do
       paths[#paths + 1] = file.path
     end
-    local transaction = connection.present(result.transaction)
-    tell.say(transaction and what .. ' as ' .. transaction.seq .. ': ' .. table.concat(paths, ' ') or 'nothing to change')
+    local transaction, proposal = connection.present(result.transaction), connection.present(result.proposal)
+    if transaction then
+      tell.say(what .. ' as ' .. transaction.seq .. ': ' .. table.concat(paths, ' '))
+    elseif type(proposal) == 'table' then
+      tell.say(what .. ' waits as proposal ' .. proposal.proposal)
+    else
+      tell.say('nothing to change')
+    end
   end
 end
 

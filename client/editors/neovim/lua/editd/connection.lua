@@ -5,7 +5,8 @@
 ---
 --- A request without a connection waits for one. If the connection fails, its answer is the error
 --- `unreachable`. A request that was sent but not answered is sent again only if that is safe: it only
---- reads, or it has a `request_id`.
+--- reads, or it has a `request_id`. A refused request goes to the reviewers' own socket if it needs that, and
+--- is sent again after the PIN if it needs that.
 local config = require('editd.config')
 local workspace = require('editd.workspace')
 
@@ -38,11 +39,14 @@ function M.of(root)
   return connections[root]
 end
 
---- Return a connection to the reviewers' own socket of the workspace `root`, for decisions alone.
-function M.for_review(root, socket)
-  local name = root .. '\0review'
-  local one = M.of(name)
-  one.root, one.socket = root, socket
+--- Return the connection to the reviewers' own socket beside that of `daemon`; nil if there is none.
+local function for_review(daemon)
+  local socket = daemon.path and workspace.review_socket(daemon.path)
+  if daemon.socket or not socket or not workspace.is_ours(socket) then
+    return nil
+  end
+  local one = M.of(daemon.root .. '\0review')
+  one.root, one.socket = daemon.root, socket
   return one
 end
 
@@ -72,8 +76,43 @@ function M.present(value)
   return value
 end
 
+--- Return whether the daemon tells with a refusal that `name` would cure it.
+local function needs(err, name)
+  return err and type(err.data) == 'table' and M.present(err.data[name]) == true
+end
+
 --- Send a request; `callback(error, result)` is called once, later, from the main loop.
 function Connection:request(method, params, callback)
+  self:ask(method, params, function(err, result)
+    local reviewers = needs(err, 'needs_review_socket') and for_review(self)
+    if reviewers then
+      reviewers:request(method, params, callback)
+    elseif needs(err, 'needs_pin') and method ~= 'review.unlock' then
+      self:unlock(err, function(refusal)
+        if refusal then
+          callback(refusal)
+        else
+          self:request(method, params, callback)
+        end
+      end)
+    else
+      callback(err, result)
+    end
+  end)
+end
+
+--- Ask for the PIN, and give it to the daemon. `callback` gets the refusal, or nil.
+function Connection:unlock(refusal, callback)
+  local pin = vim.fn.inputsecret(refusal.message .. ' PIN: ')
+  if pin == '' then
+    callback(refusal)
+  else
+    self:ask('review.unlock', { pin = pin }, callback)
+  end
+end
+
+--- Send a request as it is, and return its answer or its refusal.
+function Connection:ask(method, params, callback)
   local ask = { method = method, params = params, callback = callback }
   ask.again = params.request_id ~= nil or (not params.edits and vim.tbl_contains({ 'read', 'stat', 'log', 'show', 'blame', 'diff', 'status', 'session.list' }, method))
   if self.state == 'ready' then
@@ -115,6 +154,7 @@ function Connection:connect(socket, otherwise)
         pipe:close()
         otherwise(socket .. ': ' .. why)
       else
+        self.path = socket
         self:connected(pipe)
       end
     end)

@@ -1,6 +1,6 @@
 --- Proposals: their list in the quickfix window, a proposal side by side with its files, and the decision.
 ---
---- A decision may need the user's PIN, or the reviewers' own socket. The daemon says so in its refusal.
+--- A decision may need the user's PIN, or the reviewers' own socket: `connection.lua` takes care of that.
 local buffers = require('editd.buffers')
 local connection = require('editd.connection')
 local tell = require('editd.tell')
@@ -23,31 +23,6 @@ end
 
 local function request_id()
   return table.concat({ 'nvim-review', (vim.uv or vim.loop).hrtime(), vim.fn.getpid(), os.time() }, '-')
-end
-
---- Send a decision; ask for the PIN, or use the reviewers' socket, if the daemon wants that.
-function M.decide(daemon, method, params, callback)
-  daemon:request(method, params, function(err, result)
-    local data = err and type(err.data) == 'table' and err.data or {}
-    if err and present(data.review_socket) then
-      M.decide(connection.for_review(daemon.root, data.review_socket), method, params, callback)
-    elseif err and present(data.needs_pin) then
-      local pin = vim.fn.inputsecret(err.message .. ' PIN: ')
-      if pin == '' then
-        callback(err)
-        return
-      end
-      daemon:request('review.unlock', { pin = pin }, function(wrong)
-        if wrong then
-          callback(wrong)
-        else
-          M.decide(daemon, method, params, callback)
-        end
-      end)
-    else
-      callback(err, result)
-    end
-  end)
 end
 
 --- Call `callback` with the open proposals, the oldest first.
@@ -280,7 +255,7 @@ local function approve(view, comment)
       table.insert(params.files, { path = file.path, content = text, base = file.now })
     end
   end
-  M.decide(view.daemon, 'proposal.approve', params, decided(view, 'has landed'))
+  view.daemon:request('proposal.approve', params, decided(view, 'has landed'))
 end
 
 --- Approve the proposal of this tab as it is shown, with the reviewer's own texts.
@@ -315,7 +290,7 @@ function M.reject(comment)
   local view = view_here()
   if view then
     local params = { proposal = view.proposal.proposal, comment = comment, request_id = request_id() }
-    M.decide(view.daemon, 'proposal.reject', params, decided(view, 'is rejected'))
+    view.daemon:request('proposal.reject', params, decided(view, 'is rejected'))
   end
 end
 

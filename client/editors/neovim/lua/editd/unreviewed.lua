@@ -3,7 +3,6 @@ local buffers = require('editd.buffers')
 local config = require('editd.config')
 local connection = require('editd.connection')
 local hunks = require('editd.hunks')
-local review = require('editd.review')
 local tell = require('editd.tell')
 
 local M = {}
@@ -120,7 +119,7 @@ function M.mark(daemon)
     return
   end
   table.sort(seqs)
-  review.decide(daemon, 'review.mark', { transactions = seqs }, function(err)
+  daemon:request('review.mark', { transactions = seqs }, function(err)
     if err then
       tell.refusal(err)
       return

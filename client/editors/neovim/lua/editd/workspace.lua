@@ -87,6 +87,11 @@ function M.socket(root)
   return folder .. '/' .. vim.fn.sha256(root):sub(1, 16) .. '.sock'
 end
 
+--- Return the reviewers' own socket beside `socket`, that of the daemon.
+function M.review_socket(socket)
+  return (socket:gsub('%.sock$', '')) .. '.review.sock'
+end
+
 --- Return whether `served`, the folder of a daemon, is not `root`: EDITD_SOCKET may be set for another
 --- workspace. A folder that does not exist here belongs to a daemon in a container.
 function M.is_elsewhere(served, root)
