@@ -907,9 +907,9 @@
     (unwind-protect
         (progn
           (should (plist-get (editd--refusal-data
-                              (should-error (editd--request 'proposal.reject (list :proposal number))
+                              (should-error (editd--send 'proposal.reject (list :proposal number))
                                             :type 'editd-refused))
-                             :review_socket))
+                             :needs_review_socket))
           (reviewing number (editd-approve "By the door for reviewers"))
           (should (equal (holds file) "a\nB\nc\n"))
           (should (equal (state-of number) '("landed" . "By the door for reviewers")))
@@ -917,7 +917,14 @@
             (should (equal (plist-get (plist-get decision :by) :via) "review socket")))
           (setq number (proposed file '("c\n" . "C\n")))
           (reviewing number (editd-reject "Not this one"))
-          (should (equal (state-of number) '("rejected" . "Not this one"))))
+          (should (equal (state-of number) '("rejected" . "Not this one")))
+          (theirs file "a\nC\nc\n")
+          (let ((seq (plist-get (newest file) :seq)))
+            (visiting file
+              (should-error (editd--send 'undo (list :tx seq)) :type 'editd-refused)
+              (editd-undo seq)
+              (should (equal (buffer-string) "a\nB\nc\n"))))
+          (should (equal (holds file) "a\nB\nc\n")))
       (jsonrpc-shutdown tests-their-connection))))
 
 ;;; When the daemon does not play along

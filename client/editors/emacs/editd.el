@@ -836,11 +836,15 @@ If later changes overlap, ask whether to force it."
 
 (defun editd--took-back (answer)
   "Show the result ANSWER of an undo, and follow it in the buffers."
-  (let ((transaction (plist-get answer :transaction)))
-    (if (null transaction)
-        (message "Nothing to change")
-      (message "[%s] %s: %s" (plist-get transaction :seq) (editd--summary transaction)
-               (string-join (editd--files-of transaction) ", ")))
+  (let ((transaction (plist-get answer :transaction))
+        (proposal (plist-get answer :proposal)))
+    (cond (transaction
+           (message "[%s] %s: %s" (plist-get transaction :seq) (editd--summary transaction)
+                    (string-join (editd--files-of transaction) ", ")))
+          ((consp proposal)
+           (message "It waits for a reviewer as proposal %s" (plist-get proposal :proposal)))
+          (t
+           (message "Nothing to change")))
     (editd--look-everywhere (editd--workspace (editd--here)))
     (editd--refresh-logs)
     transaction))
@@ -1309,7 +1313,7 @@ A prefix argument asks for a COMMENT."
 If somebody has changed it since it was shown, show it as it is now."
   (let ((number (plist-get editd--proposal :proposal)))
     (condition-case refusal
-        (let ((transaction (plist-get (editd--decide method `( :proposal ,number ,@params
+        (let ((transaction (plist-get (editd--request method `( :proposal ,number ,@params
                                                                :request_id ,(editd--request-id)))
                                       :transaction)))
           (mapc #'kill-buffer (seq-filter #'buffer-live-p (mapcar #'cdr editd--own-texts)))
@@ -1320,46 +1324,6 @@ If somebody has changed it since it was shown, show it as it is now."
        (when (equal (editd--refusal-name refusal) "stale")
          (editd--fill-proposal (editd--request 'proposal.get (list :proposal number :content t))))
        (signal (car refusal) (cdr refusal))))))
-
-(defun editd--decide (method params)
-  "Call METHOD, a decision, with PARAMS, and return the answer.
-Ask for the PIN, or use the reviewers' socket, if the daemon wants that."
-  (condition-case refusal
-      (editd--request method params)
-    (editd-refused
-     (let ((socket (plist-get (editd--refusal-data refusal) :review_socket)))
-       (cond (socket (editd--decide-at socket method params))
-             ((editd--needs-pin-p refusal)
-              (editd--request 'review.unlock (editd--pin refusal))
-              (editd--request method params))
-             (t (signal (car refusal) (cdr refusal))))))))
-
-(defun editd--needs-pin-p (refusal)
-  "Return whether the daemon wants the PIN, by REFUSAL."
-  (eq (plist-get (editd--refusal-data refusal) :needs_pin) t))
-
-(defun editd--pin (refusal)
-  "Ask for the PIN after REFUSAL, and return it for the protocol."
-  (list :pin (read-passwd (format "%s PIN: " (editd--fact refusal)))))
-
-(defun editd--decide-at (socket method params)
-  "Call METHOD with PARAMS at the reviewers' SOCKET, and return the answer."
-  (let ((connection (editd--open-socket (editd--file-name socket) #'ignore #'ignore)))
-    (cl-flet ((call (method params)
-                (condition-case failure
-                    (jsonrpc-request connection method params :timeout editd-timeout)
-                  (error (editd--failed connection failure)))))
-      (unwind-protect
-          (progn
-            (call 'hello (list :client editd-actor))
-            (condition-case refusal
-                (call method params)
-              (editd-refused
-               (unless (editd--needs-pin-p refusal)
-                 (signal (car refusal) (cdr refusal)))
-               (call 'review.unlock (editd--pin refusal))
-               (call method params))))
-        (ignore-errors (jsonrpc-shutdown connection))))))
 
 
 ;;; Events
@@ -1446,6 +1410,57 @@ CHANGED, a table from paths to transactions, leaves out the others."
 
 (defun editd--request (method params)
   "Call METHOD with PARAMS in this buffer's workspace, and return the answer.
+Ask for the PIN, or use the reviewers' socket, if the daemon wants that."
+  (condition-case refusal
+      (editd--with-pin #'editd--send method params)
+    (editd-refused
+     (let ((socket (and (editd--refusal-fact refusal :needs_review_socket)
+                        (editd--review-socket (editd--workspace (editd--here))))))
+       (if socket
+           (editd--request-at socket method params)
+         (signal (car refusal) (cdr refusal)))))))
+
+(defun editd--with-pin (call method params)
+  "Return the answer of CALL to METHOD with PARAMS.
+If the daemon wants the PIN, ask for it, and call again."
+  (condition-case refusal
+      (funcall call method params)
+    (editd-refused
+     (unless (editd--refusal-fact refusal :needs_pin)
+       (signal (car refusal) (cdr refusal)))
+     (funcall call 'review.unlock
+              (list :pin (read-passwd (format "%s PIN: " (editd--fact refusal)))))
+     (funcall call method params))))
+
+(defun editd--review-socket (workspace)
+  "Return the reviewers' own socket beside that of WORKSPACE, or nil.
+Another user's is not used."
+  (let* ((socket (concat (string-remove-suffix ".sock" (editd--workspace-socket workspace))
+                         ".review.sock"))
+         (owner (file-attribute-user-id (file-attributes socket))))
+    (and owner (= owner (user-uid)) socket)))
+
+(defun editd--request-at (socket method params)
+  "Call METHOD with PARAMS at the reviewers' SOCKET, and return the answer."
+  (let* ((connection (editd--open-socket socket #'ignore #'ignore))
+         (call (lambda (method params)
+                 (condition-case failure
+                     (jsonrpc-request connection method params :timeout editd-timeout)
+                   (error
+                    (editd--failed connection failure)
+                    (signal 'editd-unreachable (list "The daemon has ended.")))))))
+    (unwind-protect
+        (progn
+          (funcall call 'hello (editd--introduction))
+          (editd--with-pin call method params))
+      (ignore-errors (jsonrpc-shutdown connection)))))
+
+(defun editd--introduction ()
+  "Return what this Emacs says about itself, for the protocol."
+  `(:client ,editd-actor ,@(and editd-session (list :session editd-session))))
+
+(defun editd--send (method params)
+  "Call METHOD with PARAMS in this buffer's workspace, and return the answer.
 If the connection ends meanwhile, connect and send the request again:
 each change has a `:request_id', so it takes effect once."
   (let ((workspace (editd--workspace (editd--here))))
@@ -1482,6 +1497,10 @@ Return if the connection has just ended."
 (defun editd--refusal-data (refusal)
   "Return the data of the error REFUSAL."
   (plist-get (nth 2 refusal) :data))
+
+(defun editd--refusal-fact (refusal fact)
+  "Return whether FACT is true in the data of the error REFUSAL."
+  (eq (plist-get (editd--refusal-data refusal) fact) t))
 
 (defun editd--request-id ()
   "Return a name that no other request has."
@@ -1556,7 +1575,7 @@ Return if the connection has just ended."
                       (editd--give-up workspace "The daemon does not answer.")
                       (ignore-errors (jsonrpc-shutdown connection))))))
       (jsonrpc-async-request
-       connection 'hello `( :client ,editd-actor ,@(and editd-session (list :session editd-session)))
+       connection 'hello (editd--introduction)
        :timeout editd-timeout :timeout-fn failed :error-fn failed
        :success-fn
        (lambda (_)
