@@ -20,6 +20,8 @@ from workplace import workplace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from workplace import Workplace
+
 TESTS = vscode.EXTENSION / "test"
 NAMES = [
     "in a folder that is not trusted nothing runs",
@@ -108,19 +110,35 @@ def test_a_connection_starts_daemons_and_repeats_safe_requests(tmp_path: Path) -
     tests = bundle("test/connection.ts", tmp_path / "connection.js")
     with workplace(tmp_path / "place", {"README": "read me\n"}) as place:
         place.git("init", "-q")
+        place.git("init", "-q", "../own")
+        own = place.folder / "own"
+        give_reviewers_socket(place, own)
         place.start().close()
+        assert place.editctl("-C", str(own), "start").returncode == 0
         known = {
             "EDITD_TEST_ROOT": str(place.root),
+            "EDITD_TEST_OWN_ROOT": str(own),
             "EDITD_TEST_PROGRAM": f"{place.provide_editctl()}/editctl",
         }
-        done = subprocess.run(
-            ["node", "--test", str(tests)],
-            env=environment(place) | known,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ["node", "--test", str(tests)],
+                env=environment(place) | known,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            assert place.editctl("-C", str(own), "stop").returncode == 0
     assert done.returncode == 0, done.stdout
+
+
+def give_reviewers_socket(place: Workplace, root: Path) -> None:
+    """Configure a workspace so that it has a reviewers' socket, and set the PIN."""
+    settings = config_folder(place) / "workspaces" / f"{identify(root)}.toml"
+    settings.parent.mkdir()
+    settings.write_text('[review]\nsocket = "own"\n')
+    set_pin(place)
 
 
 def chosen(session: pytest.Session) -> str:
@@ -165,10 +183,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
             json.dumps({"folders": [{"path": "loose"}, {"path": "workspace"}, {"path": "second"}]})
         )
         (config_folder(place) / "config.toml").write_text(HOOKS)
-        own = config_folder(place) / "workspaces" / f"{identify(place.folder / 'second')}.toml"
-        own.parent.mkdir()
-        own.write_text('[review]\nsocket = "own"\n')
-        set_pin(place)
+        give_reviewers_socket(place, place.folder / "second")
         place.start().close()
         server = vscode.Server(
             place.folder / "vscode",

@@ -5,7 +5,8 @@
  *                           └──failed──▶ waiting
  *
  * A request that was sent but not answered is sent again only if that is safe: it only reads, or it has a
- * `request_id`. Knows nothing of VS Code.
+ * `request_id`. A refused request goes to the socket for reviewers if it needs that, and is sent again after the
+ * PIN if it needs that. Knows nothing of VS Code.
  */
 
 import { execFile } from 'node:child_process'
@@ -19,7 +20,7 @@ import {
   SocketMessageWriter,
   type MessageConnection,
 } from 'vscode-jsonrpc/node'
-import { isElsewhere, isOurs, socketOf } from './place'
+import { isElsewhere, isOurs, reviewSocketOf, socketOf } from './place'
 import { Refusal, Unreachable, type DaemonEvent } from './protocol'
 
 export type State = 'closed' | 'connecting' | 'ready' | 'waiting'
@@ -29,6 +30,8 @@ export interface Options {
   actor: string
   /** Start a daemon if none runs. */
   start: boolean
+  /** Ask the user for the PIN, with the reason. Undefined if the user leaves the question. */
+  askPin?: (reason: string) => PromiseLike<string | undefined>
 }
 
 interface Hello {
@@ -66,6 +69,10 @@ export class Connection {
   /** The cause, while no daemon answers. */
   failure: Error | undefined
   private link: MessageConnection | undefined
+  /** The socket that was reached last. */
+  private path: string | undefined
+  /** The connection on the socket for reviewers. It is kept, because it may have been given the PIN. */
+  private reviewers: Connection | undefined
   private opening: Promise<MessageConnection> | undefined
   private timer: NodeJS.Timeout | undefined
   private failures = 0
@@ -89,6 +96,33 @@ export class Connection {
 
   /** Call a method of the daemon. Rejects with Refusal or Unreachable. */
   async request<Result>(method: string, params: object = {}): Promise<Result> {
+    try {
+      return await this.send<Result>(method, params)
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      const reviewers = error.data.needs_review_socket === true ? this.atReviewers() : undefined
+      if (reviewers !== undefined) return reviewers.request<Result>(method, params)
+      if (error.data.needs_pin !== true || method === 'review.unlock') throw error
+      const pin = await this.options().askPin?.(error.message)
+      if (!pin) throw error
+      await this.send('review.unlock', { pin })
+      return this.send<Result>(method, params)
+    }
+  }
+
+  /** Return the connection on the socket for reviewers, or undefined if there is no such socket. */
+  private atReviewers(): Connection | undefined {
+    const own = this.path === undefined ? undefined : reviewSocketOf(this.path)
+    if (own === undefined || !isOurs(own)) return undefined
+    if (this.reviewers?.socket !== own) {
+      this.reviewers?.dispose()
+      this.reviewers = new Connection(this.root, () => ({ ...this.options(), start: false }), own)
+    }
+    return this.reviewers
+  }
+
+  /** Send a request, and again if the connection is lost and that is safe. */
+  private async send<Result>(method: string, params: object): Promise<Result> {
     for (let mayRepeat = ('request_id' in params) || READING.has(method); ; mayRepeat = false) {
       const link = await this.connect()
       try {
@@ -112,7 +146,8 @@ export class Connection {
     clearTimeout(this.timer)
     this.emitter.removeAllListeners()
     this.link?.dispose()
-    this.link = undefined
+    this.reviewers?.dispose()
+    this.link = this.reviewers = undefined
     this.state = 'closed'
   }
 
@@ -169,6 +204,7 @@ export class Connection {
       throw error
     }
     this.link = link
+    this.path = path
     this.failures = 0
     this.failure = undefined
     this.wasShutDown = false

@@ -181,10 +181,10 @@ function registerCommands(parts: Parts, saving: Saving, texts: ReviewedTexts): v
       const title = `${node.file.path} (proposal ${node.proposal.proposal}, ${node.proposal.actor})`
       return vscode.commands.executeCommand('vscode.diff', left, right, title)
     },
-    'proposal.approve': (node: ProposalNode | HunkNode) => approve(workspaces, node, texts),
+    'proposal.approve': (node: ProposalNode | HunkNode) => approve(node, texts),
     'proposal.reject': async (node: ProposalNode | HunkNode) => {
       const text = await questions.input('Comment for the author')
-      if (text !== undefined) await reject(workspaces, node, text)
+      if (text !== undefined) await reject(node, text)
     },
     'proposal.comment': async (node: ProposalNode | FileNode | HunkNode) => {
       const text = await questions.input('Comment for the author')

@@ -67,6 +67,11 @@ export function socketOf(root: string, variables: Variables = process.env): stri
   return join(tmpdir(), `editd-${process.getuid!()}`, name)
 }
 
+/** Return the path of the socket for reviewers, beside the daemon's. */
+export function reviewSocketOf(socket: string): string {
+  return socket.replace(/\.sock$/, '') + '.review.sock'
+}
+
 /** Return whether a socket exists and is ours. One of another user in a shared folder is not used. */
 export function isOurs(socket: string): boolean {
   const stat = attempt(() => statSync(socket))

@@ -12,8 +12,7 @@ import { fetchProposed, sourceOf, uriOf } from './contents'
 import { encode, withLineEnds } from './documents'
 import { authorOf } from './history'
 import { realPath } from './place'
-import { bytesOf, contentOf, Refusal, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
-import { questions } from './undoing'
+import { bytesOf, contentOf, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
 import type { Workspaces } from './workspaces'
 
 export const EDITABLE = 'editd-proposal'
@@ -309,35 +308,20 @@ function notesOf({ checks, running, comments }: Proposal): NoteNode[] {
 }
 
 /** Approve a proposal, or one of its hunks, with the reviewer's own texts. */
-export async function approve(workspaces: Workspaces, node: ProposalNode | HunkNode, texts: ReviewedTexts): Promise<Outcome | undefined> {
+export async function approve(node: ProposalNode | HunkNode, texts: ReviewedTexts): Promise<Outcome> {
   const { connection, proposal } = node
   const decision = { proposal: proposal.proposal, request_id: requestId() }
-  if (node.kind === 'hunk') return decide<Outcome>(workspaces, connection, 'proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
+  if (node.kind === 'hunk') return connection.request<Outcome>('proposal.approve', { ...decision, hunks: [node.hunk.hunk, ...node.hunk.needs] })
   const own = await Promise.all(
     proposal.paths.map(path => texts.own(uriOf(path, { root: connection.root, proposal: proposal.proposal }, EDITABLE))),
   )
   const files = own.filter(file => file !== undefined)
-  return decide<Outcome>(workspaces, connection, 'proposal.approve', { ...decision, view: proposal.view, files })
+  return connection.request<Outcome>('proposal.approve', { ...decision, view: proposal.view, files })
 }
 
 /** Reject a proposal or a hunk, with a comment for its author. */
-export async function reject(workspaces: Workspaces, node: ProposalNode | HunkNode, comment: string): Promise<void> {
+export async function reject(node: ProposalNode | HunkNode, comment: string): Promise<void> {
   const hunks = node.kind === 'hunk' ? { hunks: [node.hunk.hunk] } : {}
   const params = { proposal: node.proposal.proposal, ...hunks, ...(comment !== '' && { comment }), request_id: requestId() }
-  await decide(workspaces, node.connection, 'proposal.reject', params)
-}
-
-/** Send a decision. It goes to the socket for reviewers if there is one, and the daemon may want the user's PIN. */
-async function decide<Result>(workspaces: Workspaces, connection: Connection, method: string, params: object): Promise<Result | undefined> {
-  const { review_socket } = await connection.request<{ review_socket: string | null }>('status')
-  const reviewer = review_socket === null ? connection : workspaces.reviewer(connection, review_socket)
-  try {
-    return await reviewer.request<Result>(method, params)
-  } catch (error) {
-    if (!(error instanceof Refusal) || error.data.needs_pin !== true) throw error
-    const pin = await questions.input(error.message, true)
-    if (pin === undefined) return undefined
-    await reviewer.request('review.unlock', { pin })
-    return await reviewer.request<Result>(method, params)
-  }
+  await node.connection.request('proposal.reject', params)
 }

@@ -4,6 +4,7 @@ import * as vscode from 'vscode'
 import { Connection, type State } from './connection'
 import { placeOf, realPath, rootOf } from './place'
 import type { DaemonEvent } from './protocol'
+import { questions } from './undoing'
 
 export interface Located {
   connection: Connection
@@ -17,7 +18,6 @@ export function setting<T>(name: string, scope?: vscode.Uri): T {
 
 export class Workspaces implements vscode.Disposable {
   private readonly connections = new Map<string, Connection>()
-  private readonly reviewers = new Map<Connection, Connection>()
   private readonly events = new vscode.EventEmitter<{ connection: Connection; event: DaemonEvent }>()
   private readonly states = new vscode.EventEmitter<{ connection: Connection; state: State }>()
   readonly onEvent = this.events.event
@@ -36,7 +36,6 @@ export class Workspaces implements vscode.Disposable {
       if (!roots.has(root) && !this.holds(root)) {
         this.connections.delete(root)
         connection.dispose()
-        this.reviewers.get(connection)?.dispose()
         this.states.fire({ connection, state: 'closed' })
       }
     }
@@ -54,18 +53,8 @@ export class Workspaces implements vscode.Disposable {
     return this.connections.get(root)
   }
 
-  /** Return the connection for decisions, on the socket for reviewers. It is kept, because it may have been given the PIN. */
-  reviewer(connection: Connection, socket: string): Connection {
-    const known = this.reviewers.get(connection)
-    if (known !== undefined) return known
-    const options = () => ({ program: [], actor: setting<string>('actor'), start: false })
-    const reviewer = new Connection(connection.root, options, socket)
-    this.reviewers.set(connection, reviewer)
-    return reviewer
-  }
-
   dispose(): void {
-    for (const connection of [...this.connections.values(), ...this.reviewers.values()]) connection.dispose()
+    for (const connection of this.connections.values()) connection.dispose()
     this.events.dispose()
     this.states.dispose()
   }
@@ -87,6 +76,7 @@ export class Workspaces implements vscode.Disposable {
         program: setting<string[]>('program'),
         actor: setting<string>('actor'),
         start: setting<boolean>('start'),
+        askPin: reason => questions.input(reason, true),
       }))
       made.onEvent(event => this.events.fire({ connection: made, event }))
       made.onState(state => this.states.fire({ connection: made, state }))

@@ -1,12 +1,12 @@
 /** Tests of `connection` with a real daemon on EDITD_TEST_ROOT, for `node --test`: they need no VS Code. */
 
 import * as assert from 'node:assert'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, renameSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { Connection, MissingProgram, requestId, type Options } from '../src/connection'
-import { socketOf } from '../src/place'
+import { reviewSocketOf, socketOf } from '../src/place'
 import { bytesOf, contentOf, Refusal, Unreachable, type DaemonEvent, type Outcome } from '../src/protocol'
 
 const root = process.env.EDITD_TEST_ROOT!
@@ -94,6 +94,35 @@ test('a missing program, a socket of another workspace and an end on purpose are
   await connection.request('shutdown')
   await until(() => states.filter(state => state === 'waiting').length > 1)
   assert.ok(!states.includes('ready'), 'a daemon that was stopped is not started without a request')
+})
+
+test('what only the owner may do goes to the socket for reviewers, which asks for the PIN once', async () => {
+  const own = process.env.EDITD_TEST_OWN_ROOT!
+  const asked: string[] = []
+  const askPin = async (reason: string) => (asked.push(reason), '1234')
+  const [author, reviewer, stranger] = [undefined, askPin, undefined].map(ask => {
+    const connection = new Connection(own, () => ({ ...options, start: false, askPin: ask }))
+    made.push(connection)
+    return connection
+  }) as [Connection, Connection, Connection]
+  const { session } = await author.request<{ session: string }>('session.open', { name: 'night' })
+  const first = await author.request<Outcome>('apply', write('one.txt', 'one\n'))
+  const undone = await reviewer.request<Outcome>('undo', { tx: first.transaction!.seq, request_id: requestId() })
+  assert.deepEqual(undone.files.map(({ path }) => path), ['one.txt'])
+  assert.deepEqual(asked, [], 'the person takes back what anybody has made')
+  for (const name of ['two.txt', 'three.txt']) await author.request('apply', { ...write(name, 'x\n'), propose: true })
+  const { proposals } = await reviewer.request<{ proposals: { proposal: number }[] }>('proposal.list')
+  for (const { proposal } of proposals) await reviewer.request('proposal.reject', { proposal })
+  assert.equal(asked.length, 1)
+  await author.request('apply', { ...write('four.txt', 'x\n'), propose: true })
+  await assert.rejects(stranger.request('proposal.reject', { proposal: 3 }), /only with the PIN/)
+  const path = reviewSocketOf(socketOf(own))
+  renameSync(path, `${path}.away`)
+  try {
+    await assert.rejects(author.request('session.pause', { session }), /socket of its own for reviewers/)
+  } finally {
+    renameSync(`${path}.away`, path)
+  }
 })
 
 test('bytes that are not UTF-8 travel as base64', () => {
