@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 START_SECONDS_MAX = 10.0  # a daemon is ready in some 0.2 s, and recovers a long journal in 2 s
 SAY_SECONDS = 1.0  # a wait that is worth a message
 RETRY_SECONDS = 0.01
-ANSWER_SECONDS_MAX = 120.0  # to the first request: a daemon may start for it, and recover a long journal
 OTHER_SECONDS = 1.0  # after `busy`, the time for the other daemon before another start
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
 FIRST_LINE_MAX = 4096  # bytes of a starting daemon's message on its pipe
@@ -84,7 +83,7 @@ def connect_owner(path: str, ordinary: socket.socket) -> socket.socket | None:
     shows that the daemon has made its others. Closes `ordinary`. Raises Unreachable.
     """
     try:
-        ordinary.settimeout(ANSWER_SECONDS_MAX)
+        ordinary.settimeout(START_SECONDS_MAX)  # systemd may start the daemon for it
         ordinary.sendall(b'{"id": 1, "method": "hello"}\n')
         with ordinary.makefile("rb") as answers:
             has_answered = bool(answers.readline())
