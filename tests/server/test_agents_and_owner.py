@@ -179,11 +179,12 @@ def test_publish_of_an_agent_is_of_its_own_work_and_by_itself(served: Workplace)
     with served.client() as agent:
         agent.session_open("robot", kind="agent")
         agent.apply([write("robot.txt", "1\n")])
-        for message, wrong in (
+        wrongs: list[tuple[str, dict[str, Any]]] = [
             ("Mine", {"session": "bob"}),
             ("Mine", {"from_": 1}),
             ("Mine", {"session": "robot", "author": "root <root@a.org>"}),
             ("Mine\n\nReviewed-by: root", {"session": "robot"}),
-        ):
+        ]
+        for message, wrong in wrongs:
             with pytest.raises(EditdError, match="Only the owner may publish"):
                 agent.publish(message, **wrong)

@@ -39,7 +39,8 @@ if "editd.store.verify" in sys.orig_argv:
     from contextlib import contextmanager
     from editd.store import git_repository
 
-    here, lock = Path(__file__).parent, git_repository.shared_lock
+    # The process writes below the state folder only.
+    here, lock = Path(MARKS), git_repository.shared_lock
 
     @contextmanager
     def shared_lock(store):
@@ -59,17 +60,19 @@ class LongCheck:
     def __init__(self, place: Workplace) -> None:
         self._folder = place.folder / "long"
         self._folder.mkdir()
-        (self._folder / "sitecustomize.py").write_text(LONG)
-        (self._folder / "long").touch()
+        self._marks = place.state / "marks"
+        self._marks.mkdir(0o700, parents=True)
+        (self._marks / "long").touch()
+        (self._folder / "sitecustomize.py").write_text(LONG.replace("MARKS", repr(str(self._marks))))
         paths = [TOP / "daemon", TOP / "client", self._folder]
         place.is_forked = False  # so that an interpreter starts, and imports it
         place.variables["PYTHONPATH"] = os.pathsep.join(map(os.fspath, paths))
 
     def wait_until_begun(self) -> None:
-        wait_until((self._folder / "begun").exists, "it does not begin")
+        wait_until((self._marks / "begun").exists, "it does not begin")
 
     def go_on(self) -> None:
-        (self._folder / "long").unlink(missing_ok=True)
+        (self._marks / "long").unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -409,12 +409,14 @@ def comparison_too_large(amount: str) -> TooLarge:
     )
 
 
-def _compared(request: Frame) -> bytes:
-    # Searches do not need libgit2. These modules register the comparisons.
-    import pygit2
-
+def import_comparisons() -> None:
+    """Import the modules that register the comparisons. libgit2 reads the system's certificates then."""
     import editd.edits.diff
     import editd.edits.merge  # noqa: F401
+
+
+def _compared(request: Frame) -> bytes:
+    import pygit2  # late: the daemon imports this module, too
 
     try:
         result = encoded(Comparison(request["compare"], tuple(request["arguments"])))
@@ -538,6 +540,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # about clients' patterns
     for language in ("python", "ecmascript"):
         search(Search(language, "a", "a"))  # so that the first request needs no imports
+    import_comparisons()  # while the system's files can be read
     confine([], readable=python_paths())
     try:
         write_frame(sys.stdout.buffer, {"ready": True})
