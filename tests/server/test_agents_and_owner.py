@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.config.paths import review_socket_path
 from editd.engine.permissions import Caller, is_owner, lack_of
 from editd_client.errors import EditdError
 from permission_walk import Line
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 OWN = '[review]\nsocket = "own"\n'
 SHELL = """
-import subprocess, sys
+import json, subprocess, sys
 for line in sys.stdin:
+    line = "".join(json.dumps(request) + chr(10) for request in json.loads(line))
     asked = [sys.executable, sys.argv[1], sys.argv[2]]
     done = subprocess.run(asked, input=line, text=True, stdout=subprocess.PIPE)
     print(done.stdout, end="", flush=True)
@@ -42,12 +45,20 @@ class ProgramOfAgent:
         self._place = place
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._answers([[method, params]])[0]
+
+    def ask_in(self, session: str, token: str | None, method: str, **params: Any) -> dict[str, Any]:
+        """Ask on a connection that acts in a session."""
+        hello = {"session": session} | ({} if token is None else {"token": token})
+        return self._answers([["hello", hello], [method, params]])[1]
+
+    def _answers(self, requests: list[list[Any]]) -> list[dict[str, Any]]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([method, params]) + "\n")
+        self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())[1]
-        return answer
+        lines = [self._process.stdout.readline() for _ in requests]
+        return [json.loads(line)[1] for line in lines]
 
 
 @contextmanager
@@ -146,6 +157,60 @@ def test_an_agent_that_names_a_person_s_session_takes_none_of_its_work_back(
         # Each request has a connection of its own, so the session is named in the request or nowhere.
         assert is_refused(agent.ask(request_, **params[request_]))
     assert served.files()["bobs.txt"] == b"bob\n"
+
+
+@pytest.mark.parametrize("way", ["open", "bracket", "seen"])
+def test_a_name_that_an_agent_takes_over_proves_nothing_about_the_work_before(
+    served: Workplace, way: str
+) -> None:
+    with served.client() as person:
+        person.session_open("alice")
+        seq = person.apply([write("alice.txt", "alice\n")]).transaction
+        person.session_close()
+    assert seq is not None
+    with agent_program(served) as agent:
+        agent.ask("seen", files=[], session="codex-1", pid=agent.pid)
+        if way == "open":
+            agent.ask("session.open", name="alice")
+            name = Line(served.socket)
+            assert "result" in name.ask("session.close", {"session": "alice", "force": True})
+            opened = agent.ask("session.open", name="alice")["result"]
+            answer = agent.ask_in("alice", opened["token"], "undo", tx=seq.seq)
+        else:
+            if way == "bracket":
+                agent.ask("exec.begin", command="x", session="alice", key="k", paths=["a.txt"])
+            else:
+                agent.ask("seen", files=[], session="alice", pid=agent.pid)
+            answer = agent.ask_in("alice", None, "undo", tx=seq.seq)
+        assert is_refused(answer)
+    assert served.files()["alice.txt"] == b"alice\n"
+    if way == "open":
+        return
+    with served.client() as person:
+        person.hello("alice", "alice")
+        assert person.gc(), "the name is still a person's"
+
+
+def test_a_sandbox_beside_a_wall_says_nothing_about_agents_and_gives_no_pin(served: Workplace) -> None:
+    served.stop()
+    configure(served, OWN)
+    served.start().close()
+    walled = Line(served.socket)
+    walled.ask("seen", {"files": [], "session": "anns", "pid": os.getpid()})
+    for _ in range(6):
+        assert is_refused(walled.ask("review.unlock", {"pin": "0000"}))
+    owner = Line(review_socket_path(served.socket))
+    owner.ask("hello", {"client": "ann", "session": "anns"})
+    assert "result" in owner.ask("gc", {})
+    assert "result" in owner.ask("review.unlock", {"pin": PIN})
+
+
+def test_an_agent_that_has_proposed_nothing_does_not_use_up_the_tries_of_a_person(served: Workplace) -> None:
+    with agent_program(served) as agent:
+        agent.ask("seen", files=[], session="codex-1", pid=agent.pid)
+        answers = [agent.ask("review.unlock", pin="0000") for _ in range(7)]
+        assert answers[-1]["error"]["data"]["name"] == "overloaded"
+    assert "result" in Line(served.socket).ask("review.unlock", {"pin": PIN})
 
 
 def test_an_agent_s_own_work_and_a_proposal_about_others_are_no_question(served: Workplace) -> None:

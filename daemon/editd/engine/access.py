@@ -233,7 +233,8 @@ class AccessControl(Struct, frozen=True):
         refusal = request.sender.refusal
         if refusal is None:
             return
-        if not self._is_proved(request.authorship.session):
+        after = self.sessions.proved_after(request.authorship.session)
+        if after is None or any(int(target.transaction.seq) <= after for target in targets):
             raise refusal
         try:
             self.check_own(request, targets, past, view)
@@ -247,17 +248,14 @@ class AccessControl(Struct, frozen=True):
         refusal, session = request.sender.refusal, request.authorship.session
         if refusal is None or not changes:
             return
-        if not self._is_proved(session) or request.files is not None:
+        after = self.sessions.proved_after(session)
+        if after is None or request.files is not None:
             raise refusal
         seq = int(history.find(seq_at(request.to, history)).seq)
         later = {later for change in changes for later in history.index.touches_after(change.path, seq)}
         for transaction in history.index.transactions(sorted(later)):
-            if transaction.authorship.session != session:
+            if transaction.authorship.session != session or int(transaction.seq) <= after:
                 raise _with_reason(refusal, _not_own(transaction, session, "to be taken back"))
-
-    def _is_proved(self, session: str | None) -> bool:
-        """Return whether a request cannot just name this session: it is open, or an agent's hook uses it."""
-        return self.sessions.get(session) is not None or self.sessions.is_agents(session)
 
     def check_own(
         self, request: Undo, targets: Sequence[UndoTarget], past: HistoryWalker, view: DiskSnapshot

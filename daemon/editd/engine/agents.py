@@ -18,15 +18,18 @@ class AgentRegistry:
     def __init__(self, registry: SessionStore) -> None:
         """Load the agents of the previous daemon."""
         self._registry = registry
-        self.sessions = dict.fromkeys(registry.agent_sessions)  # the oldest first
+        self.sessions = dict(registry.agent_sessions)  # the newest transaction before each, the oldest first
         self.processes = dict.fromkeys(registry.agent_processes)  # by pid and start, the oldest first
 
-    def add_session(self, name: str) -> None:
-        """Note that a session is an agent's; durable on return. Raises IoError."""
+    def add_session(self, name: str, head: int) -> None:
+        """Note that a session is an agent's; durable on return. Raises IoError.
+
+        Its work comes after transaction `head`: it proves nothing about older work under the same name.
+        """
         if name in self.sessions:
             return
-        self._registry.put_agent_session(name)
-        self.sessions[name] = None
+        self._registry.put_agent_session(name, head)
+        self.sessions[name] = head
         if len(self.sessions) > AGENTS_MAX:
             oldest = next(iter(self.sessions))
             self._registry.drop_agent_session(oldest)

@@ -183,7 +183,9 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.ReviewGrants: Permission("anyone", _READS),
     messages.ReviewRevoke: Permission("reviewer", _DECIDES, right="review", action="end a grant"),
     messages.ReviewMark: Permission("reviewer", _DECIDES, right="review", action="mark work as reviewed"),
-    messages.ReviewUnlock: Permission("anyone", "Gives the PIN."),
+    messages.ReviewUnlock: Permission(
+        "witness", "Gives the PIN, which serves nothing beside a reviewers' socket.", action="give the PIN"
+    ),
 }
 
 

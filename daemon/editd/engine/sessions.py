@@ -227,6 +227,7 @@ class Sessions:
         is_collected: bool = False,
         is_draft: bool = False,
         kind: SessionKind = "person",
+        after: int = 0,
     ) -> tuple[Session, str]:
         """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
         if name in self._open:
@@ -244,6 +245,7 @@ class Sessions:
         session = Session(
             name, _hash(token), actor, bounds, on_stale, unread, seconds, now_us,
             always_proposes=always_proposes, is_collected=is_collected, is_draft=is_draft, kind=kind,
+            after=after,
         )  # fmt: skip
         self._registry.put_session(session)
         self._open[name] = OpenSession(session, now_us)
@@ -318,6 +320,16 @@ class Sessions:
             return False
         session = self.get(name)
         return name in self.agents.sessions or (session is not None and session.kind == "agent")
+
+    def proved_after(self, name: str | None) -> int | None:
+        """Return the transaction after which work under this name is proved to be its session's.
+
+        None for a name that a connection may just state: no session of it is open, and no hook uses it.
+        """
+        session = self.get(name)
+        if session is not None:
+            return session.after
+        return None if name is None else self.agents.sessions.get(name)
 
     def is_attached(self, name: str, connection: int) -> bool:
         """Return whether the connection may use the open session `name`."""

@@ -357,7 +357,7 @@ class Daemon:
         sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self._gate)
         keep = self._configuration.config.history.keep
         proposals = open_proposals(state, engine, queue, subscriptions, sessions, self._gate)
-        self._gate.sessions = guard.sessions
+        self._gate.open(guard.sessions, engine.history)
         checks = CheckRunner(state, root, queue, proposals)
         proposals.on_moved = checks.look_at
         proposals.running = checks.under_way

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from editd.engine.proposals import Proposals
     from editd.engine.sessions import Sessions
     from editd.server.connection import ClientState
+    from editd.store.history import History
     from editd.system.process import Process
     from editd.values.proposal import ProposalNumber
 
@@ -44,6 +45,7 @@ class Gate:
         self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
         self.sessions: Sessions | None = None  # None before the history is open
         self.proposals: Proposals | None = None
+        self._history: History | None = None
         self._rights: frozenset[AgentRight] = frozenset()
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
@@ -52,6 +54,15 @@ class Gate:
         """Apply the settings of permissions."""
         self._rights = frozenset(config.permissions.agents)
         self.trusts_elicitation = config.review.elicitation == "trusted"
+
+    def open(self, sessions: Sessions, history: History) -> None:
+        """Take the sessions and the history, once they are open."""
+        self.sessions, self._history = sessions, history
+
+    @property
+    def head(self) -> int:
+        """The newest transaction, 0 before the history is open."""
+        return 0 if self._history is None else int(self._history.head)
 
     def leave(self, caller: ClientState) -> None:
         """Forget a closed connection."""
@@ -66,15 +77,13 @@ class Gate:
 
     def facts(self, caller: ClientState) -> permissions.Caller:
         """Return the facts about a connection."""
-        line = line_of(caller)
-        agents = {} if self.sessions is None else self.sessions.agents.processes
-        agent = next((process.program for process in line if process.key in agents), None)
+        line, agent = line_of(caller), self.agent_of(caller)
         return permissions.Caller(
             has_review_socket=self.has_review_socket,
             is_on_review_socket=caller.listener.is_reviewers,
             is_readable=is_readable(caller),
             is_started_by_daemon=any(process.pid == os.getpid() for process in line),
-            agent=agent,
+            agent=None if agent is None else agent.program,
             is_agents_session=self.sessions is not None and self.sessions.is_agents(caller.session),
             has_pin=caller.number in self._unlocked,
             rights=self._rights,
@@ -251,6 +260,21 @@ class Gate:
 
     # ── agents ──
 
+    def _is_persons(self, session: str) -> bool:
+        """Return whether a session is a person's: open as such, or with work that no hook has announced."""
+        assert self.sessions is not None, "the sessions are open when a hook is served"
+        assert self._history is not None, "and so is the history"
+        opened = self.sessions.get(session)
+        if opened is not None:
+            return opened.kind == "person"
+        is_known = session in self.sessions.agents.sessions
+        return not is_known and self._history.index.first_of(session) is not None
+
+    def agent_of(self, caller: ClientState) -> Process | None:
+        """Return the nearest agent that has started the program of a connection, or None."""
+        agents = {} if self.sessions is None else self.sessions.agents.processes
+        return next((process for process in line_of(caller) if process.key in agents), None)
+
     def note_agent(self, session: str | None, pid: int | None, caller: ClientState) -> None:
         """Note the session of an agent and its process, as its own hook or MCP server names them.
 
@@ -258,9 +282,11 @@ class Gate:
         from. An MCP server names no process: its agent is the program that has started it. Raises IoError.
         """
         assert self.sessions is not None, "the sessions are open when a hook is served"
+        if self.is_walled(caller):
+            return  # nobody on that socket is the owner, and nobody there says who an agent is
         agents, line = self.sessions.agents, line_of(caller)
-        if session is not None:
-            agents.add_session(session)
+        if session is not None and not self._is_persons(session):
+            agents.add_session(session, self.head)
         if pid is not None:
             process = next((one for one in line if one.pid == pid), None)
         else:

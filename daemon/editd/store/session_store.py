@@ -39,6 +39,7 @@ class Session(Struct, frozen=True):
     is_collected: bool = False  # all its edits are one proposal, and it reads through that
     is_draft: bool = False  # that is a draft at first, which the session submits
     kind: SessionKind = "person"
+    after: int = 0  # the newest transaction when it was opened: older work under its name is somebody else's
 
 
 class Pause(Struct, frozen=True):
@@ -102,7 +103,7 @@ create table if not exists fact (name text primary key, value integer not null);
 create table if not exists published (seq integer primary key, oid text not null, branch text not null);
 create table if not exists pause (session text primary key, written blob not null);
 create table if not exists reviewed (seq integer primary key, actor text not null, time_us integer not null);
-create table if not exists agent_session (name text primary key);
+create table if not exists agent_session (name text primary key, after integer not null);
 create table if not exists agent_process (pid integer, start integer, primary key (pid, start));
 """
 
@@ -123,6 +124,7 @@ class _Session(msgspec.Struct, frozen=True):
     is_collected: bool = False
     is_draft: bool = False
     kind: str = "person"
+    after: int = 0
 
 
 class _Lease(msgspec.Struct, frozen=True):
@@ -145,7 +147,7 @@ class SessionStore:
         self.leases: list[Lease] = []
         self.pauses: list[Pause] = []
         self.last_token = 0
-        self.agent_sessions: list[str] = []  # the oldest first
+        self.agent_sessions: list[tuple[str, int]] = []  # name and `after`, the oldest first
         self.agent_processes: list[tuple[int, int]] = []  # pid and start, the oldest first
         with sqlite.refusing(f"The registry of sessions, {self._path}, cannot be read"):
             self._database, is_whole = sqlite.open_or_replace(
@@ -166,9 +168,8 @@ class SessionStore:
         self.leases = [_lease(*row) for row in database.execute("select * from lease")]
         self.pauses = [sqlite.decoded(row[0], Pause) for row in database.execute("select written from pause")]
         self.last_token = _fact(database, "token")
-        self.agent_sessions = [
-            row[0] for row in database.execute("select name from agent_session order by rowid")
-        ]
+        names = database.execute("select name, after from agent_session order by rowid")
+        self.agent_sessions = names.fetchall()
         self.agent_processes = database.execute(
             "select pid, start from agent_process order by rowid"
         ).fetchall()
@@ -180,6 +181,7 @@ class SessionStore:
             session.token_hash, session.actor, _texts(session.bounds.write), _texts(session.bounds.read),
             session.on_stale, session.unread, session.ttl, session.created_us, session.is_in_doubt,
             session.always_proposes, session.is_collected, session.is_draft, session.kind,
+            session.after,
         )  # fmt: skip
         self._write("insert or replace into session values (?, ?)", session.name, sqlite.encoded(written))
 
@@ -226,9 +228,12 @@ class SessionStore:
     def drop_pause(self, session: str) -> None:
         self._write("delete from pause where session = ?", session)
 
-    def put_agent_session(self, name: str) -> None:
-        """Store the name of an agent's session; durable on return. Raises IoError."""
-        self._write("insert or ignore into agent_session values (?)", name)
+    def put_agent_session(self, name: str, after: int) -> None:
+        """Store the name of an agent's session; durable on return. Raises IoError.
+
+        `after` is the newest transaction that is not its work.
+        """
+        self._write("insert or ignore into agent_session values (?, ?)", name, after)
 
     def drop_agent_session(self, name: str) -> None:
         self._write("delete from agent_session where name = ?", name)
@@ -292,7 +297,7 @@ def _session(name: str, written: bytes) -> Session:
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
         kept.is_in_doubt, kept.always_proposes, kept.is_collected, kept.is_draft,
-        cast("SessionKind", kept.kind),
+        cast("SessionKind", kept.kind), kept.after,
     )  # fmt: skip
 
 

@@ -424,7 +424,7 @@ class ProposalMethods:
             raise PermissionDenied(
                 "No PIN is set.", hint="`editctl review pin` sets one, on a terminal of your own."
             )
-        tree = await self._queue.run(lambda: tree_of(self._gate.lines_of(None), line_of(caller)))
+        tree = await self._queue.run(lambda: self._tree_of(caller))
         await asyncio.to_thread(self._tries.begin, tree)
         if not await asyncio.to_thread(known.matches, params.pin):
             raise PermissionDenied("That is not the PIN.", data={"needs_pin": True})
@@ -433,6 +433,12 @@ class ProposalMethods:
         return messages.Empty()
 
     # ── who ──
+
+    def _tree_of(self, caller: ClientState) -> str:
+        """Return the tree of processes whose wrong PINs count together: below an agent, or an author."""
+        agent = self._gate.agent_of(caller)
+        agents = [] if agent is None else [(agent,)]
+        return tree_of([*agents, *self._gate.lines_of(None)], line_of(caller))
 
     def _by(self, caller: ClientState) -> Reviewer:
         peer = caller.listener.peer

@@ -176,6 +176,7 @@ class SessionMethods:
             is_collected=params.batch != "each",
             is_draft=params.batch == "draft",
             kind=params.kind,
+            after=self._gate.head,
         )
         self._sessions.join(session.name, caller.number)
         caller.session = session.name
