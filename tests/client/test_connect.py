@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import wait_until
+from editd.config.paths import review_socket_path
 from editd_client import connect as connecting
 from editd_client.aio import AsyncClient
 from editd_client.client import Client
-from editd_client.connect import connect, connect_or_start
+from editd_client.connect import connect, connect_or_start, connect_owner
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import Workspace
+from reviewers import configure
 from workplace import write
 
 if TYPE_CHECKING:
@@ -50,6 +52,46 @@ def test_where_nobody_listens_there_is_no_connection(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead"))
     assert connect(str(tmp_path / "dead")) is None
+
+
+def test_a_client_as_the_owner_uses_the_reviewers_socket_if_there_is_one(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in place.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("EDITD_SOCKET", raising=False)
+
+    async def path_of(client: AsyncClient) -> str | None:
+        async with client:
+            return (await client.status()).review_socket
+
+    for configuration, path in (
+        ('[review]\nsocket = "own"\n', review_socket_path(place.socket)),
+        ("", None),
+    ):
+        configure(place, configuration)
+        place.start().close()
+        with Client.connect(str(place.root), start=False, as_owner=True) as client:
+            assert client.status().review_socket == path
+            place.stop()
+            place.start().close()
+            assert client.status().review_socket == path, "also on the next connection"
+        assert asyncio.run(path_of(AsyncClient.connect(str(place.root), as_owner=True))) == path
+        with Client.connect(str(place.root), start=False) as client:
+            assert client.status().review_socket is None
+        place.stop()
+
+
+def test_a_listener_that_does_not_answer_has_no_reviewers_socket(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        stream = connect(str(tmp_path / "s"))
+        assert stream is not None
+        listener.accept()[0].close()
+        with pytest.raises(Unreachable, match="does not answer"):
+            connect_owner(str(tmp_path / "s"), stream)
+        assert stream.fileno() == -1
 
 
 def test_a_socket_whose_path_is_too_long_for_an_address_is_reached(tmp_path: Path) -> None:
