@@ -80,6 +80,7 @@ from editd.errors import (
     InUse,
     NotAFile,
     NothingToUndo,
+    PermissionDenied,
     Refused,
     Stale,
     Unread,
@@ -666,6 +667,25 @@ class Engine(Recorder):
         if self.guard is not None:
             self.guard.permit(request, outcome, expected)
 
+    def _permit_ruling(
+        self, request: Undo | Restore, ruling: Ruling, check: Callable[[AccessControl], None]
+    ) -> Ruling:
+        """Return the ruling about work that is taken back, if the sender may take it back.
+
+        `check` raises PermissionDenied if it may not. A proposal then waits for a reviewer, and no check lands
+        it.
+        """
+        if self.guard is None or request.dry_run or request.sender.refusal is None:
+            return ruling
+        if ruling.action != "ask":
+            check(self.guard)
+        elif ruling.checks:
+            try:
+                check(self.guard)
+            except PermissionDenied:
+                return replace(ruling, checks=())
+        return ruling
+
     def _tried(self, request: Write, outcome: Outcome) -> Outcome:
         """Try the changes on what editors hold unsaved. Raises Unsaved if they do not merge with it."""
         if not self.documents.by_path:
@@ -713,9 +733,10 @@ class Engine(Recorder):
         self._permit(request, outcome)
         is_partial = request.on_conflict == "skip"
         ruling = self._judge(batch, request, outcome)
+        ruling = self._permit_ruling(
+            request, ruling, lambda guard: guard.check_taken_back(request, targets, past, view)
+        )
         if ruling.action != "ask":
-            if self.guard is not None and not request.dry_run:
-                self.guard.check_taken_back(request, targets, past, view)
             outcome = self._tried(request, outcome)
         if request.dry_run:
             in_the_way = undo_conflicts(inverted.places, targets, scope, past, view.file_at)
@@ -766,9 +787,10 @@ class Engine(Recorder):
         outcome = Outcome(changes)
         self._permit(request, outcome)
         ruling = self._judge(batch, request, outcome)
+        ruling = self._permit_ruling(
+            request, ruling, lambda guard: guard.check_restored(request, changes, self.history)
+        )
         if ruling.action != "ask":
-            if self.guard is not None and not request.dry_run:
-                self.guard.check_restored(request, changes, self.history)
             outcome = self._tried(request, outcome)
         if request.dry_run:
             self.files.check(changes)
@@ -905,6 +927,8 @@ def _with_diffs_if_known(result: Result, breathe: Callable[[], None]) -> Result:
         return _with_diffs(result, breathe)
     except NeedsComparison as need:
         return NeedsComparing(need.comparison)
+    except Refused as refusal:  # the comparison exceeds its limits
+        return refusal
 
 
 def _with_diffs(result: Result, breathe: Callable[[], None]) -> Result:

@@ -144,7 +144,9 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.DocumentRelease: Permission("session", "Releases a text of its own connection."),
     messages.DocumentList: Permission("anyone", _READS),
     messages.ExecBegin: Permission("witness", _RECORDS, action="attribute the changes of other programs"),
-    messages.ExecEnd: Permission("session", "Ends a bracket of its session or connection."),
+    messages.ExecEnd: Permission(
+        "witness", "Ends a bracket of its session or connection.", action="end a bracket"
+    ),
     messages.Claim: Permission("witness", _RECORDS, action="attribute the changes of other programs"),
     messages.Seen: Permission("session", "Notes what its session has read."),
     messages.Subscribe: Permission("anyone", _READS),

@@ -42,14 +42,18 @@ def tree_of(authors: Iterable[Sequence[Process]], caller: Sequence[Process]) -> 
     The shell of an agent is below the agent. A terminal in the editor that has started the agent is below
     the editor only.
     """
-    nearest = len(caller)
+    above = caller[1:]  # not the process itself, or each process of an agent would have tries of its own
+    nearest = len(above)
     for author in authors:
-        shared = common_process(author, caller)
+        shared = common_process(author, above)
         if shared is not None:
-            nearest = min(nearest, caller.index(shared))
-    if nearest == len(caller):
-        return ELSEWHERE
-    return f"{boot_name()}:{caller[nearest].pid}:{caller[nearest].start}"
+            nearest = min(nearest, above.index(shared))
+    return ELSEWHERE if nearest == len(above) else tree_below(above[nearest])
+
+
+def tree_below(process: Process) -> str:
+    """Return the name of the tree of processes below one."""
+    return f"{boot_name()}:{process.pid}:{process.start}"
 
 
 class PinTries:

@@ -412,6 +412,7 @@ class ClientState(Struct):
     name: str = ""
     session: str | None = None
     line: tuple[Process, ...] | None = None  # its process and those above; None before the first look
+    is_started_here: bool | None = None  # the daemon is among them
     is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
     def session_of(self, named: str | None) -> str | None:

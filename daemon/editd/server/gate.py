@@ -77,12 +77,12 @@ class Gate:
 
     def facts(self, caller: ClientState) -> permissions.Caller:
         """Return the facts about a connection."""
-        line, agent = line_of(caller), self.agent_of(caller)
+        agent = self.agent_of(caller)
         return permissions.Caller(
             has_review_socket=self.has_review_socket,
             is_on_review_socket=caller.listener.is_reviewers,
             is_readable=is_readable(caller),
-            is_started_by_daemon=any(process.pid == os.getpid() for process in line),
+            is_started_by_daemon=is_started_here(caller),
             agent=None if agent is None else agent.program,
             is_agents_session=self.sessions is not None and self.sessions.is_agents(caller.session),
             has_pin=caller.number in self._unlocked,
@@ -116,7 +116,10 @@ class Gate:
     def check(self, params: messages.Params, caller: ClientState) -> None:
         """Raise PermissionDenied if the table closes the request to this connection."""
         row = PERMISSIONS[type(params)]
-        match row.needs_of(params):
+        needs = row.needs_of(params)
+        if needs != "anyone" and is_started_here(caller) and not isinstance(params, messages.Read):
+            raise _denied(row, "the daemon has started this program")
+        match needs:
             case "owner" | "reviewer" if not isinstance(params, messages.ProposalDecide):
                 self._require(row, params, caller)
             case "witness" if self.is_walled(caller):
@@ -303,6 +306,13 @@ def line_of(caller: ClientState) -> tuple[Process, ...]:
     return caller.line
 
 
+def is_started_here(caller: ClientState) -> bool:
+    """Return whether the daemon has started the program of a connection, such as a check or a hook."""
+    if caller.is_started_here is None:
+        caller.is_started_here = any(process.pid == os.getpid() for process in line_of(caller))
+    return caller.is_started_here
+
+
 def is_readable(caller: ClientState) -> bool:
     """Return whether the process of a client is visible, and in the daemon's own pid namespace."""
     peer = caller.listener.peer
@@ -336,4 +346,5 @@ def _denied(row: Permission, lack: str, *, needs_review_socket: bool = False) ->
             "Undo your own session's work, or propose this with `propose`. The user may allow it to agents: "
             "`permissions.agents` in the configuration."
         )
-    return PermissionDenied(f"Only the owner may {row.action}, and {lack}.", hint=hint, data=data)
+    action = row.action or "change anything"
+    return PermissionDenied(f"Only the owner may {action}, and {lack}.", hint=hint, data=data)

@@ -232,7 +232,15 @@ group by touch.seq
 
 def touching(paths: Sequence[WorkspacePath]) -> str:
     """Return the condition for touches of these paths, or of paths below them."""
-    return " or ".join(["path = ? or (path >= ? and path < ?)"] * len(paths))
+    return _any_of("(path = ? or (path >= ? and path < ?))", len(paths))
+
+
+def _any_of(condition: str, count: int) -> str:
+    """Return `count` conditions joined by `or`, as a balanced tree: SQLite limits its depth to 1,000."""
+    if count <= 1:
+        return condition
+    half = count // 2
+    return f"({_any_of(condition, half)} or {_any_of(condition, count - half)})"
 
 
 def bounds(paths: Sequence[WorkspacePath]) -> list[bytes]:

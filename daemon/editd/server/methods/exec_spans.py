@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 
 from editd.engine.answers import explain
 from editd.engine.exec_spans import LOST, Claims, ExecSpan, ExecSpans, claim_authorship, new_span
-from editd.errors import FileMissing, InvalidParams, Refused, Stale
+from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
 from editd.store.transaction_record import rfc3339
@@ -254,6 +254,12 @@ class ExecMethods:
             return [span if span is not None and is_own else self._spans.get(params.exec, caller.number)]
         if session is None:
             raise InvalidParams("This needs a session.", hint="Give `session` as well.")
+        if caller.session not in (None, session):
+            raise PermissionDenied(
+                f"The session {caller.session!r} may not end the brackets of {session!r}.",
+                hint="Its own hook ends them.",
+                data={"session": session},
+            )
         return [span for span in self._spans.kept_of(session) if params.all or span.key == params.key]
 
     async def _ended(self, spans: Sequence[ExecSpan], *, has_seen: bool) -> messages.ExecEndResult:

@@ -19,7 +19,7 @@ from editd.edits.comparison import NeedsComparison, NeedsThread
 from editd.edits.rebase import land
 from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
-from editd.engine.pin_tries import PinTries, tree_of
+from editd.engine.pin_tries import PinTries, tree_below, tree_of
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
 from editd.engine.unsaved import UnsavedRule
@@ -437,8 +437,7 @@ class ProposalMethods:
     def _tree_of(self, caller: ClientState) -> str:
         """Return the tree of processes whose wrong PINs count together: below an agent, or an author."""
         agent = self._gate.agent_of(caller)
-        agents = [] if agent is None else [(agent,)]
-        return tree_of([*agents, *self._gate.lines_of(None)], line_of(caller))
+        return tree_of(self._gate.lines_of(None), line_of(caller)) if agent is None else tree_below(agent)
 
     def _by(self, caller: ClientState) -> Reviewer:
         peer = caller.listener.peer
