@@ -67,8 +67,8 @@ def test_decisions_and_grants_are_refused_on_the_ordinary_socket_with_the_way_to
     made = propose(author)
     number, view = made.proposal or 0, made.view or ""
     with place.client() as other:
-        other.review_unlock(PIN)
         for decide in (
+            lambda: other.review_unlock(PIN),
             lambda: other.proposal_approve(number, view=view),
             lambda: other.proposal_reject(number),
             lambda: other.review_allow(["**"], 60),

@@ -109,7 +109,8 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
             daemon.ask(method, params)
     except RefusedError as refused:
         if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
-            sys.stderr.write(f"{refused} This call is recorded as one from outside.\n")
+            if event.moment == BEFORE:
+                sys.stderr.write(f"{refused} This call is recorded as one from outside.\n")
             raise
         if event.moment == BEFORE and refused.name in REFUSALS:
             return adapter.deny(event.name, str(refused))

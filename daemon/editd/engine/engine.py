@@ -672,8 +672,8 @@ class Engine(Recorder):
     ) -> Ruling:
         """Return the ruling about work that is taken back, if the sender may take it back.
 
-        `check` raises PermissionDenied if it may not. A proposal then waits for a reviewer, and no check lands
-        it.
+        `check` raises PermissionDenied if it may not. A proposal then waits for a reviewer: no check of the
+        configuration lands it.
         """
         if self.guard is None or request.dry_run or request.sender.refusal is None:
             return ruling

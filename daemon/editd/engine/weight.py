@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from editd.workspace.reader import WorkspaceReader
 
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
+TEXT_EDIT_BYTES = 1024  # of LSP's text edits, each of which is placed on its own
 PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
 UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
@@ -41,6 +42,7 @@ def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: 
         elif isinstance(edit, messages.Tool):
             total += _weight_of_tool(edit, tree, tooling)
         else:
+            total += len(edit.edits) * TEXT_EDIT_BYTES if isinstance(edit, messages.EditText) else 0
             with contextlib.suppress(Refused, OSError):
                 entry = tree.entry(WorkspacePath.parse(edit.path))
                 total += 0 if entry is None else entry.size

@@ -25,7 +25,7 @@ from msgspec import Struct
 from editd.engine.commands import Reader, reader_of
 from editd.errors import IoError, Refused
 from editd.server import convert
-from editd.system.process import Peer, has_hung_up, may_connect, peer_of
+from editd.system.process import Peer, has_hung_up, may_connect, peer_of, process_at
 from editd.wire import messages
 from editd.wire.codec import KIB, LIMITS, WireLimits, error
 from editd.wire.connection import BadRequest, Connection, Incoming, Request
@@ -167,6 +167,7 @@ class SocketConnection(asyncio.Protocol):
     def __init__(self, clients: Connections) -> None:
         self.connection = Connection()
         self.peer: Peer | None = None
+        self.peer_process: Process | None = None  # as it was when it connected, if the system shows it
         self.is_reviewers = False  # it came in on the reviewers' own socket
         self._clients = clients
         self._limits = clients.limits
@@ -261,6 +262,7 @@ class SocketConnection(asyncio.Protocol):
             log.warning("dropped a connection: %s has no permission to connect", self.peer)
             self._transport.abort()
             return
+        self.peer_process = process_at(self.peer.pid)
         self._transport.set_write_buffer_limits(high=self._limits.outgoing_bytes_pause)
         self._is_welcome = self._clients.enter(self)
         if not self._is_welcome:

@@ -184,9 +184,21 @@ class Gate:
             self._require(PERMISSIONS[type(params)], params, caller)
 
     def _is_author(self, number: ProposalNumber, caller: ClientState) -> bool:
-        session = self._opened().get(number).authorship.session
-        is_own = number in self._authors.get(caller.number, ())
-        return is_own or (session is not None and session == caller.session)
+        proposal = self._opened().get(number)
+        session = proposal.authorship.session
+        if number in self._authors.get(caller.number, ()):
+            return True
+        if session is None or session != caller.session:
+            return False
+        opened = None if self.sessions is None else self.sessions.get(session)
+        if opened is not None:
+            return opened.created_us <= proposal.created_us  # not a later session of the same name
+        return lack_of(self.facts(caller)) is None or self._is_agents_own(session, caller)
+
+    def _is_agents_own(self, session: str, caller: ClientState) -> bool:
+        """Return whether an agent's hooks use the session, and an agent has started the caller."""
+        is_known = self.sessions is not None and session in self.sessions.agents.sessions
+        return is_known and self.agent_of(caller) is not None
 
     def check_reviewer(
         self, params: messages.Params, number: ProposalNumber, caller: ClientState, *, is_elicited: bool
@@ -285,8 +297,8 @@ class Gate:
         from. An MCP server names no process: its agent is the program that has started it. Raises IoError.
         """
         assert self.sessions is not None, "the sessions are open when a hook is served"
-        if self.is_walled(caller):
-            return  # nobody on that socket is the owner, and nobody there says who an agent is
+        if self.is_walled(caller) and (session is not None or pid is not None):
+            return  # nobody on that socket names an agent, but an MCP server there has one
         agents, line = self.sessions.agents, line_of(caller)
         if session is not None and not self._is_persons(session):
             agents.add_session(session, self.head)
@@ -301,8 +313,10 @@ class Gate:
 def line_of(caller: ClientState) -> tuple[Process, ...]:
     """Return the process of a client and those above it, as they were at the first look."""
     if caller.line is None:
-        peer = caller.listener.peer
-        caller.line = () if peer is None else line_above(peer.pid)
+        process = caller.listener.peer_process
+        line = () if process is None else line_above(process.pid)
+        # Another process may have its number by now: then nobody knows who holds the connection.
+        caller.line = line if line and process is not None and line[0].key == process.key else ()
     return caller.line
 
 
@@ -315,8 +329,8 @@ def is_started_here(caller: ClientState) -> bool:
 
 def is_readable(caller: ClientState) -> bool:
     """Return whether the process of a client is visible, and in the daemon's own pid namespace."""
-    peer = caller.listener.peer
-    if peer is not None and is_in_own_namespace(peer.pid):
+    line = line_of(caller)
+    if line and is_in_own_namespace(line[0].pid):
         return True
     return not sees_processes()  # then no process is visible, and `status` says so
 

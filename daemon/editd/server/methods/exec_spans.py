@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
-    from editd.server.connection import ClientState
+    from editd.server.connection import Answer, ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
@@ -45,6 +46,7 @@ SECONDS_MAX = 86400.0
 WAIT_SECONDS = 2.0  # for another session's edit of the same file
 AGENTS_MAX = 100  # in `status`
 CLAIM_SECONDS_MAX = 60.0
+SEEN_AT_ONCE = 500  # files of one `seen`, before other requests get their turn
 
 
 class Opening(Struct, eq=False):
@@ -413,12 +415,30 @@ class ExecMethods:
 
     # ── reads ──
 
-    def seen(self, params: messages.Seen, caller: ClientState) -> messages.Empty:
+    def seen(self, params: messages.Seen, caller: ClientState) -> Answer:
         """Note what an agent has read by itself."""
-        session = caller.session_of(params.session)
-        reader = caller.reader(session)
+        process = None if params.pid is None else _process(params.pid)
+        if len(params.files) > SEEN_AT_ONCE:
+            return self._seen_in_parts(params, caller, process)
+        self._note_seen(params, params.files, caller)
+        return self._seen_by(params, caller, process)
+
+    async def _seen_in_parts(
+        self, params: messages.Seen, caller: ClientState, process: tuple[int, int] | None
+    ) -> messages.Empty:
+        """Note many files, and serve others in between."""
+        for start in range(0, len(params.files), SEEN_AT_ONCE):
+            part = params.files[start : start + SEEN_AT_ONCE]
+            await self._queue.run(partial(self._note_seen, params, part, caller))
+            await asyncio.sleep(0)
+        return await self._queue.run(partial(self._seen_by, params, caller, process))
+
+    def _note_seen(
+        self, params: messages.Seen, files: Sequence[messages.SeenFile], caller: ClientState
+    ) -> None:
+        reader = caller.reader(caller.session_of(params.session))
         tree = self._engine.tree
-        for file in params.files:
+        for file in files:
             path = convert.path(file.path)
             lines = convert.lines_wanted(file)
             self._sessions.permit_reading(params.session, caller, path, tree)
@@ -431,7 +451,11 @@ class ExecMethods:
                     self._engine.seen.note(reader, tree.resolve(path), mark)
                 else:
                     self._engine.seen.note_lines(reader, tree.resolve(path), mark.base, *lines)
-        process = None if params.pid is None else _process(params.pid)
+
+    def _seen_by(
+        self, params: messages.Seen, caller: ClientState, process: tuple[int, int] | None
+    ) -> messages.Empty:
+        session = caller.session_of(params.session)
         self._note_agent(params, self._sessions.actor(params.session, caller), session, process)
         if params.pid is not None:
             self._gate.note_agent(session, params.pid, caller)

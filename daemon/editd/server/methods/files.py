@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Outcome
 
+STAT_AT_ONCE = 500  # paths: more of them are looked at in the engine's thread
 SETTLE_SECONDS = 60.0  # default
 
 
@@ -107,8 +108,13 @@ def _read_proposed(
     return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
 
 
-def stat(services: Services, params: messages.Stat, caller: ClientState) -> messages.StatResult:
+def stat(services: Services, params: messages.Stat, caller: ClientState) -> Answer:
     services.engine.check_in_place()
+    work = partial(_stat, services, params, caller)
+    return work() if len(params.paths) <= STAT_AT_ONCE else services.queue.run_in_thread(work)
+
+
+def _stat(services: Services, params: messages.Stat, caller: ClientState) -> messages.StatResult:
     paths = [convert.path(path) for path in params.paths]
     states = services.queries.states(paths)
     if params.proposal is not UNSET:

@@ -153,8 +153,12 @@ class ProposalMethods:
             request = replace(request, propose="request")
         elif request.propose is None and (wish := self._sessions.wish_of(request.authorship.session)):
             request = replace(request, propose=wish)
-        number = getattr(params, "proposal", UNSET)
-        return request if number is UNSET else replace(request, proposal=convert.proposal_number(number))
+        given = getattr(params, "proposal", UNSET)
+        if given is UNSET:
+            return request
+        number = convert.proposal_number(given)
+        self._gate.check_author(number, caller)
+        return replace(request, proposal=number)
 
     def queued(
         self,
