@@ -275,6 +275,7 @@ def _opener(path: str, flags: int) -> int:
 _BY_OFFSET, _BY_NAME = 6, 7
 _HEADER_BYTES, _TRAILER_BYTES = 12, 20
 _CHUNK = 1 << 16
+_OBJECT_BYTES_MAX = 1 << 40  # a larger one is noise, and its size may not fit a machine word
 _KEPT_BYTES_MAX = 32 << 20  # of the bases of deltas, while a pack is read
 
 FOREIGN = "it is the index of another pack"
@@ -360,18 +361,14 @@ class Pack:
         self._ends: dict[int, int] = {}
         self._kept: dict[int, tuple[ObjectKind, bytes]] = {}
         self._kept_bytes = 0
-        waiting: list[tuple[int, int | Oid]] = []
+        deltas: dict[int | Oid, list[int]] = {}  # by their bases
         for entry in self.entries():
             self._ends[entry.offset] = entry.end
             if entry.base is None:
-                self._places[object_id(KINDS[entry.kind], entry.content)] = entry.offset
+                self._places.setdefault(object_id(KINDS[entry.kind], entry.content), entry.offset)
             else:
-                waiting.append((entry.offset, entry.base))
-        while waiting:
-            left = [(offset, base) for offset, base in waiting if not self._resolve(offset)]
-            if len(left) == len(waiting):
-                break  # their bases are gone
-            waiting = left
+                deltas.setdefault(entry.base, []).append(entry.offset)
+        self._resolve(deltas)
 
     def close(self) -> None:
         if isinstance(self._data, mmap.mmap):
@@ -398,29 +395,46 @@ class Pack:
         }
         return index_of(entries, bytes(self._data[-_TRAILER_BYTES:]))
 
-    def _resolve(self, offset: int) -> bool:
-        content = self._object(offset)
-        if content is None:
-            return False
-        self._places[object_id(*content)] = offset
-        return True
+    def _resolve(self, deltas: dict[int | Oid, list[int]]) -> None:
+        """Place the objects made of `deltas`, each after its base, so that each delta is read once.
 
-    def _object(self, offset: int, depth: int = 0) -> tuple[ObjectKind, bytes] | None:
+        An object keeps its first place. Otherwise it could become a base of itself.
+        """
+        resolved: list[tuple[int, Oid]] = [(offset, oid) for oid, offset in self._places.items()]
+        while resolved:
+            base, name = resolved.pop()
+            for offset in (*deltas.pop(base, ()), *deltas.pop(name, ())):
+                content = self._object(offset)
+                if content is not None:
+                    oid = object_id(*content)
+                    self._places.setdefault(oid, offset)
+                    resolved.append((offset, oid))
+
+    def _object(self, offset: int) -> tuple[ObjectKind, bytes] | None:
         """Return the object at `offset`; None if it or its base is damaged."""
-        if offset in self._kept:
-            return self._kept[offset]
-        entry = self._entry(offset)
-        if entry is None or depth > 4096:
-            return None
-        if entry.base is None:
-            return KINDS[entry.kind], entry.content
-        place = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
-        base = None if place is None else self._object(place, depth + 1)
-        content = None if base is None else apply_delta(base[1], entry.content)
-        if base is None or content is None:
-            return None
-        self._keep(offset, base[0], content)
-        return base[0], content
+        deltas: list[tuple[int, bytes]] = []  # from the object back to its last base
+        place: int | None = offset
+        while place is not None and place not in self._kept:
+            entry = self._entry(place)
+            if entry is None:
+                return None
+            if entry.base is None:
+                return self._made(KINDS[entry.kind], entry.content, deltas)
+            deltas.append((place, entry.content))
+            place = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
+        return None if place is None else self._made(*self._kept[place], deltas)
+
+    def _made(
+        self, kind: ObjectKind, content: bytes, deltas: list[tuple[int, bytes]]
+    ) -> tuple[ObjectKind, bytes] | None:
+        """Apply the deltas to a base, the last one first; None if one does not fit."""
+        for offset, delta in reversed(deltas):
+            made = apply_delta(content, delta)
+            if made is None:
+                return None
+            content = made
+            self._keep(offset, kind, content)
+        return kind, content
 
     def _keep(self, offset: int, kind: ObjectKind, content: bytes) -> None:
         """Keep an object that was made of a delta: others of its chain are made of it."""
@@ -463,7 +477,7 @@ class Pack:
                 if not chunk:
                     return None
                 place += len(chunk)
-                part = decoder.decompress(chunk)
+                part = decoder.decompress(chunk, size - length + 1)  # no more than was announced
                 length += len(part)
                 if length > size:
                     return None
@@ -484,6 +498,8 @@ class Pack:
                 byte = head[here]
                 size |= (byte & 0x7F) << shift
                 shift, here = shift + 7, here + 1
+            if size > _OBJECT_BYTES_MAX:
+                return None
             base: int | Oid | None = None
             if kind == _BY_NAME:
                 base, here = bytes(head[here : here + 20]), here + 20
@@ -506,6 +522,7 @@ class Pack:
 def apply_delta(base: bytes, delta: bytes) -> bytes | None:
     """Apply a delta to its base; None if they do not fit."""
     made: list[bytes] = []
+    length = 0
     try:
         base_size, at = _size(delta, 0)
         size, at = _size(delta, at)
@@ -516,17 +533,19 @@ def apply_delta(base: bytes, delta: bytes) -> bytes | None:
             at += 1
             if code & 0x80:
                 start, at = _field(delta, at, code, range(4))
-                length, at = _field(delta, at, code, range(4, 7))
-                made.append(base[start : start + (length or 0x10000)])
+                copied, at = _field(delta, at, code, range(4, 7))
+                made.append(base[start : start + (copied or 0x10000)])
             elif code:
                 made.append(delta[at : at + code])
                 at += code
             else:
                 return None
+            length += len(made[-1])
+            if length > size:
+                return None  # before it fills the memory: an instruction of one byte copies 64 KiB
     except IndexError:
         return None
-    content = b"".join(made)
-    return content if len(content) == size else None
+    return b"".join(made) if length == size else None
 
 
 def _size(delta: bytes, at: int) -> tuple[int, int]:
