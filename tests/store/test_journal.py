@@ -6,14 +6,18 @@ import errno
 import os
 import resource
 import signal
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.errors import HistoryDamaged
 from editd.store.journal import (
+    _FRAME,
+    _FRAME_MAGIC,
     SEGMENT_BYTES,
     SPARES_MAX,
+    VERSION,
     Frame,
     Journal,
     JournalFailed,
@@ -23,9 +27,10 @@ from editd.store.journal import (
     read_while_written,
     segment_path,
     segments,
+    whole_records,
 )
 from editd.store.state_files import ACKNOWLEDGED, read_acknowledged
-from editd.store.transaction_record import Aborted, ChangeRecord, Committed, EntryRecord
+from editd.store.transaction_record import ENCODER, Aborted, ChangeRecord, Committed, EntryRecord
 from editd.system import files, filesystem
 
 if TYPE_CHECKING:
@@ -612,3 +617,19 @@ def test_a_segment_that_could_not_be_filled_is_removed(
     with pytest.raises(OSError, match="No space left"):
         journal.make_spare()
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_frame_that_is_no_record_is_damage_though_its_checksums_are_right(
+    journal: Journal, tmp_path: Path
+) -> None:
+    journal.append([record(1)])
+    end = journal.position
+    broken = ENCODER.encode((record(2),)).replace(b"\xa2me", b"\xa2\x81\x81")  # an actor that is not UTF-8
+    write_frame = _FRAME.pack(_FRAME_MAGIC, VERSION, end.segment, len(broken), zlib.crc32(broken), 0)[:-4]
+    write_frame += zlib.crc32(write_frame).to_bytes(4, "little")
+    path = segment_path(str(tmp_path), end.segment)
+    with open(path, "r+b") as file:
+        file.seek(end.offset)
+        file.write(write_frame + broken)
+    assert seqs(tmp_path) == [1]
+    assert [one.seq for one in whole_records(str(tmp_path))] == [1]

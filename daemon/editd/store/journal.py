@@ -509,7 +509,7 @@ def _frame_at(content: bytes, offset: int, number: int) -> tuple[tuple[Record, .
         return None
     try:
         return DECODER.decode(payload), _FRAME.size + length
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last two are not msgspec's own
         return None
 
 
