@@ -159,3 +159,9 @@ def test_the_place_in_the_log_of_several_hosts_is_read_back(
     author = Authorship("me", "types@laptop", arrival=arrival)
     text = transaction_record.compose(7, "edit", author, 0, [touch("a")], [])
     assert transaction_record.parse(text).authorship == author
+
+
+@pytest.mark.parametrize("line", ["Moved: " + "[" * 9000, "Moved: [1, 2]", "Moved: {}", 'Moved: ["a"]'])
+def test_a_trailer_with_another_value_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        transaction_record.parse(f"x\n\nSeq: 1\nKind: edit\nActor: a\nTime: 2026-01-01T00:00:00Z\n{line}\n")

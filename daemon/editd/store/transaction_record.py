@@ -120,7 +120,7 @@ def parse(message: str) -> ParsedMessage:
         fields.setdefault(key, []).append(value)
     try:
         message_field = fields.get("Message", [None])[0]
-        text = body if message_field is None else "" if message_field == "none" else json.loads(message_field)
+        text = body if message_field is None else "" if message_field == "none" else _read(message_field)
         return ParsedMessage(
             Seq(int(fields["Seq"][0])),
             fields["Kind"][0],  # type: ignore[arg-type]  # written by compose from a Kind
@@ -136,7 +136,7 @@ def parse(message: str) -> ParsedMessage:
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
             _parts(fields.get("Undoes", []), fields.get("Hunks", [])),
-            tuple((moved[0], moved[1]) for moved in map(json.loads, fields.get("Moved", []))),
+            tuple(map(_moved, fields.get("Moved", []))),
             tuple(
                 (_read(path), int(bits, 8))
                 for bits, _, path in (value.partition(" ") for value in fields.get("Permissions", []))
@@ -145,8 +145,8 @@ def parse(message: str) -> ParsedMessage:
             tuple(Seq(int(value)) for value in fields.get("Claims", [])),
             _FIRST_SCAN in fields,
         )
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"a trailer is missing: {error}") from error
+    except (KeyError, RecursionError) as error:
+        raise ValueError(f"a trailer is missing, or cannot be read: {error}") from error
 
 
 def compose_first_scan(seq: int, authorship: Authorship, time_us: int) -> str:
@@ -309,6 +309,15 @@ def _value(text: str) -> str:
 
 def _read(value: str) -> str:
     return str(json.loads(value)) if value.startswith('"') else value
+
+
+def _moved(value: str) -> tuple[str, str]:
+    """Parse a pair of paths. Raises ValueError."""
+    match json.loads(value):
+        case [str() as source, str() as target]:
+            return source, target
+        case _:
+            raise ValueError(f"not two paths: {value[:100]}")
 
 
 def _json(value: object) -> str:
