@@ -311,12 +311,12 @@ class ClientConnection:
                 return ServerEvent(said.method, plain(said.params, from_json=False))
             case Response(error=None):
                 return Reply(said.id, plain(said.result, from_json=False))
-            case Response():
+            case _:
                 return Failure(said.id, _error(said.error))
 
 
 def _error(value: Any) -> Error:
     try:
         return convert(plain(value, from_json=False), Error)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise Malformed("parse_error", f"The daemon sent an error in no known form: {error}.") from None
