@@ -155,3 +155,11 @@ def test_a_table_is_removed_from_among_others_with_their_comments_kept() -> None
 def test_a_file_that_can_have_no_such_table_is_refused(text: str) -> None:
     with pytest.raises(UnreadableError):
         toml_table.add_table(text, PATH, ENTRY)
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 2000, "x = " + "9" * 5000], ids=["deep", "digits"])
+def test_toml_that_python_refuses_to_read_is_unreadable(text: str) -> None:
+    with pytest.raises(UnreadableError):
+        toml_table.load(text)
+    with pytest.raises(UnreadableError):
+        toml_table.add_table(text, ("a",), {})

@@ -26,7 +26,9 @@ def load(text: str) -> dict[str, Any]:
     """Return the values. Raises UnreadableError."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise UnreadableError("it is nested too deeply") from None
+    except ValueError as error:  # also for an integer of too many digits
         raise UnreadableError(str(error)) from None
 
 
@@ -126,7 +128,7 @@ def _name(header: str) -> tuple[str, ...]:
     table: Any
     try:
         table = tomllib.loads(header.strip())
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return ()
     while isinstance(table, dict) and table:
         ((name, table),) = table.items()
