@@ -20,6 +20,7 @@ from editd_client.agents.hook import (
     SILENT_SECONDS,
     Event,
     adapter_of,
+    answer_to,
 )
 from json_daemon import JsonDaemon
 from shell_commands import READING, WRITING
@@ -69,6 +70,33 @@ def test_the_key_before_a_tool_is_the_key_after_it(agent: str, tmp_path: Path) -
     ended = {params["key"] for method, params in events if method == "exec.end" and "key" in params}
     assert ended
     assert ended <= begun
+
+
+@pytest.mark.parametrize("agent", HOOKED)
+@pytest.mark.parametrize(
+    "payload", ["[]", "7", "null", '"x"', "{}", '{"cwd": "\\u0000"}', '{"cwd": "\\ud800"}']
+)
+def test_any_payload_is_borne(agent: str, payload: str) -> None:
+    assert answer_to(agent, payload.encode()) is None
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+def test_a_path_that_no_system_call_takes_is_left_out(path: str, tmp_path: Path) -> None:
+    adapter = adapter_of("claude")
+    assert isinstance(adapter, Adapter)
+    payload = {
+        "session_id": "s", "cwd": str(tmp_path), "hook_event_name": "PreToolUse", "tool_name": "Edit",
+        "tool_input": {"file_path": path},
+    }  # fmt: skip
+    assert request_of(adapter, payload, str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("digits", ["", " ", "9" * 5000, "x"])
+def test_an_exit_code_that_is_no_number_counts_as_a_failure(digits: str) -> None:
+    adapter = adapter_of("gemini")
+    assert isinstance(adapter, Adapter)
+    event = Event(adapter, {"tool_response": {"llmContent": f"Exit Code: {digits}"}})
+    assert event.status == 1
 
 
 def request_of(adapter: Adapter, payload: dict[str, Any], root: str) -> list[Any] | None:

@@ -36,6 +36,7 @@ SILENT_SECONDS = 10.0
 DIFF_LENGTH_MAX = 4000  # characters
 COMMAND_LENGTH_MAX = 10_000  # the daemon's limit, in characters
 KEY_LENGTH_MAX = 1000
+STATUS_LENGTH_MAX = 10  # of an exit status in a text, in digits
 SUN_PATH_MAX = 107
 AGENT_ID_LENGTH = 4  # the last characters of a sub-agent's id
 REFUSALS = ("leased", "stale", "permission_denied", "path_protected", "unread")
@@ -88,7 +89,7 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
     adapter = adapter_of(agent)
     if not isinstance(adapter, Adapter):
         return None
-    event = Event(adapter, json.loads(payload))
+    event = Event(adapter, decoded(payload))
     if event.moment is None or not event.session_id:
         return None
     root = workspace_root(event.folder)
@@ -121,6 +122,15 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
     return None
 
 
+def decoded(payload: bytes | str) -> dict[str, Any]:
+    """Return the object in a payload, empty for any other value. Raises ValueError."""
+    try:
+        value = json.loads(payload)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value if isinstance(value, dict) else {}
+
+
 def adapter_of(agent: str) -> Adapter | Plugin:
     """Import the table of an agent."""
     module = __import__(f"editd_client.agents.{agent}", fromlist=["ADAPTER"])
@@ -139,7 +149,8 @@ class Event:
         self.moment = None if is_foreign else adapter.events.get(self.name)
         self.session_id = str(self._first(adapter.session) or "")
         self.agent_id = str(self._first(adapter.agent) or "")
-        self.folder = str(self._first(adapter.folder) or os.getcwd())
+        folder = str(self._first(adapter.folder) or "")
+        self.folder = folder if folder and _is_path(folder) else os.getcwd()
         self.tool = str(self._first(adapter.tool) or "")
         arguments = self._first(adapter.arguments)
         self.arguments: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
@@ -167,8 +178,9 @@ class Event:
             return status
         output = self._first(self.adapter.output)
         if isinstance(output, str) and "Exit Code: " in output:
-            digits = output.rpartition("Exit Code: ")[2].split(None, 1)[0]
-            return int(digits) if digits.isdecimal() else 1
+            words = output.rpartition("Exit Code: ")[2].split(None, 1)
+            is_number = bool(words) and words[0].isdecimal() and len(words[0]) <= STATUS_LENGTH_MAX
+            return int(words[0]) if is_number else 1
         return int(self.moment == FAILED or self._first(self.adapter.success) is False)
 
     @property
@@ -264,12 +276,22 @@ def inside(named: Sequence[str], folder: str, root: str) -> list[str]:
     found: dict[str, None] = {}
     for name in named:
         path = os.path.join(folder, name)
+        if not _is_path(path):
+            continue
         parent, last = os.path.split(path)
         for real in (os.path.join(os.path.realpath(parent), last), os.path.realpath(path)):
             relative = os.path.relpath(real, root)
             if relative != "." and relative.split("/", 1)[0] not in ("..", ".git"):
                 found[relative] = None
     return list(found)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a system call takes the text: it has no NUL, and no half of a surrogate pair."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _wire(path: str) -> object:
