@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.config.load import (
+    PARSED_BYTES_MAX,
+    PROBLEMS_MAX,
     ConfigError,
     check_text,
     config_path,
@@ -245,3 +249,27 @@ def test_a_rule_whose_check_would_never_pass_is_wrong(home: Path, text: str, sai
         read_config()
     (problem,) = caught.value.problems
     assert f"config.toml:{said}" in str(problem)
+
+
+def test_a_long_file_of_wrong_keys_is_refused_after_a_bounded_amount_of_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed = 0
+
+    def count(text: str) -> dict[str, object]:
+        nonlocal parsed
+        parsed += len(text)
+        return tomllib.loads(text)
+
+    text = "".join(f"a{number} = 1\n" for number in range(PROBLEMS_MAX * 20))
+    counted = SimpleNamespace(loads=count, TOMLDecodeError=tomllib.TOMLDecodeError)
+    monkeypatch.setattr("editd.config.load.tomllib", counted)
+    problems = wrong(text)
+    assert problems[0].startswith("c.toml:1: a0: there is no such key.")
+    assert problems[-1] == "c.toml: has more errors than these 100."
+    assert len(problems) == PROBLEMS_MAX + 1
+    assert parsed <= PARSED_BYTES_MAX + len(text)
+    parsed = 0
+    [problem] = wrong(text + "x = " + "[" * 2000)
+    assert problem.startswith(f"c.toml:{PROBLEMS_MAX * 20 + 1}: is not TOML: it is nested too deep")
+    assert parsed < 20 * len(text)

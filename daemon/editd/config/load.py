@@ -15,7 +15,9 @@ import os
 import re
 import textwrap
 import tomllib
-from itertools import groupby
+from bisect import bisect_left
+from functools import lru_cache
+from itertools import groupby, islice
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -50,25 +52,31 @@ if TYPE_CHECKING:
 
 Name = tuple[str, ...]
 
+PARSED_BYTES_MAX = 2 << 20  # by `lines_of`: a second, and enough for 250 lines of 60 bytes each
 DEPTH_MAX = 16  # no known key has so many names; a file may have thousands in one
 
 
-def lines_of(text: str) -> dict[Name, int]:
+@lru_cache(maxsize=2)  # each error of a file asks for its line
+def lines_of(text: str) -> Mapping[Name, int]:
     """Return the line, from 1, on which each key and table begins. `text` is TOML, perhaps with gaps.
 
     If the first lines are TOML by themselves, they end with a statement. So keys that are new in them come
     from the lines after the previous such prefix. That takes the square of the lines, and needs no second
-    parser.
+    parser. After `PARSED_BYTES_MAX` of prefixes, the keys further down have no line.
     """
     found: dict[Name, int] = {}
     begun: int | None = None
     so_far = ""
+    parsed_bytes = 0
     for number, line in enumerate(text.split("\n"), 1):
         so_far += line + "\n"
         if begun is None and line.strip() and not line.lstrip().startswith("#"):
             begun = number
         if begun is None:
             continue
+        parsed_bytes += len(so_far)
+        if parsed_bytes > PARSED_BYTES_MAX:
+            break
         try:
             tree = tomllib.loads(so_far)
         except tomllib.TOMLDecodeError:
@@ -91,6 +99,7 @@ def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
             yield from _names(tables, (*above, key))
 
 
+PROBLEMS_MAX = 100  # of one file; a hint for each takes milliseconds
 FILE_BYTES_MAX = 64 * 1024  # a larger file is refused
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -230,15 +239,18 @@ def check_text(text: str, name: str) -> dict[str, Any]:
         fact = "it is nested too deep, or has a number of too many digits"
         raise ConfigError([ConfigProblem(name, _first_unread(text), None, f"is not TOML: {fact}")]) from None
     values: dict[str, Any] = {}
-    wrong = list(_check(Config, tree, "", values))
+    errors = _check(Config, tree, "", values)
+    wrong = list(islice(errors, PROBLEMS_MAX))
     if wrong:
         lines = lines_of(text)
-        raise ConfigError(
-            [
-                ConfigProblem(name, lines.get(tuple(key.split("."))), key, said, hint)
-                for key, said, hint in wrong
-            ]
-        )
+        problems = [
+            ConfigProblem(name, lines.get(tuple(key.split("."))), key, said, hint)
+            for key, said, hint in wrong
+        ]
+        if next(errors, None) is not None:
+            more = f"has more errors than these {PROBLEMS_MAX}"
+            problems.append(ConfigProblem(name, None, None, more))
+        raise ConfigError(problems)
     return values
 
 
@@ -413,16 +425,19 @@ def _unparsed(message: str, text: str, name: str) -> ConfigProblem:
 
 
 def _first_unread(text: str) -> int:
-    """Return the line that Python itself refuses, rather than the grammar."""
+    """Return the line that Python itself refuses, rather than the grammar: no text with that line is read."""
     lines = text.split("\n")
-    for number in range(1, len(lines)):
+
+    def is_refused(number: int) -> bool:
         try:
             tomllib.loads("\n".join(lines[:number]))
         except tomllib.TOMLDecodeError:
-            continue
+            return False
         except (RecursionError, ValueError):
-            return number
-    return len(lines)
+            return True
+        return False
+
+    return bisect_left(range(1, len(lines)), True, key=is_refused) + 1
 
 
 def _nearest(name: str) -> str:
