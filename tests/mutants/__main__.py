@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
-SOURCES = (("daemon/editd", "*.py"), ("client/editors/vscode/src", "*.ts"))
+SOURCES = (("daemon/editd", "*.py"), ("client/editd_client", "*.py"), ("client/editors/vscode/src", "*.ts"))
 COPIED = ("daemon", "client", "tests", "docs", "systemd", "pyproject.toml", "README.md", "CHANGELOG.md")
 TEST_SECONDS = 600  # for the tests of one mutant, by default; if they take longer, the mistake has hung them
 FAILED, TIMED_OUT, ALL_SKIPPED = 1, -1, -2  # pytest's exit status where a test fails; ours otherwise

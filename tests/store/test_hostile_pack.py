@@ -56,7 +56,7 @@ def test_a_delta_takes_no_more_memory_than_it_announces() -> None:
 
 def test_a_long_chain_of_deltas_is_read_from_its_base_on_each_of_them_once(tmp_path: Path) -> None:
     contents = [b"%d\n" % number for number in range(1500)]  # deeper than Python's stack
-    entries = []
+    entries: list[bytes] = []
     for before, after in pairwise(contents):
         delta = packfile.delta_between(before, after)
         header = packfile._entry_header(7, len(delta)) + object_id("blob", before)

@@ -1,0 +1,550 @@
+"""The formats on the disk and in a log: packs, deltas, journal frames and records, messages, entries."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import zlib
+from contextlib import suppress
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import msgpack
+import msgspec
+
+from editd.errors import HistoryDamaged
+from editd.remote import entries
+from editd.remote.log_objects import LogObjects
+from editd.store import git_objects, journal, packfile, state_files, transaction_record
+from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, Trees, object_id
+from editd.store.journal import Journal, JournalPosition
+from editd.store.transaction_record import Aborted, Committed
+from editd.values.content import Change, Entry, version_of
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Approval, Arrival, Attribution, Authorship, CommitId, Part, Seq
+from fuzz.fuzzer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.store.git_objects import ObjectKind
+
+TEXT = b"".join(b"line %d\n" % number for number in range(60))
+LATER = TEXT.replace(b"line 30\n", b"another line\n")
+BOMB = zlib.compress(bytes(4 << 20), 9)  # 4 KB, for an entry that announces little
+FIRST_ID = object_id("blob", TEXT)
+TIME_US = 1_790_000_000_123_456
+
+
+def packed(value: Any) -> bytes:
+    """Return a value as MessagePack, whatever is in it."""
+    encoded: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
+    return encoded
+
+
+def packed_or_raw(value: Any) -> bytes:
+    """Return bytes as they are, and any other value as MessagePack."""
+    return value if isinstance(value, bytes) else packed(value)
+
+
+def unpacked(data: bytes) -> Any:
+    """Return a value of MessagePack, or None if there is none."""
+    try:
+        return msgpack.unpackb(data, strict_map_key=False, unicode_errors="surrogateescape")
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+FOLDER = tempfile.TemporaryDirectory()
+
+
+def scratch(**files: bytes) -> dict[str, str]:
+    """Make these the only files of the scratch folder, and return their paths."""
+    for name in os.listdir(FOLDER.name):
+        os.unlink(os.path.join(FOLDER.name, name))
+    paths = {name: os.path.join(FOLDER.name, name) for name in files}
+    for name, path in paths.items():
+        with open(path, "wb") as file:
+            file.write(files[name])
+    return paths
+
+
+# ── Packs and deltas ──────────────────────────────────────────────────────────────────────────
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    return value & 0x3FFFF if isinstance(value, int) else otherwise
+
+
+def _raw(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+def pack_of(value: Any) -> bytes:
+    """Return the pack with these entries: kind, size (None: the true one), base and content of each.
+
+    A base is the number of the entry before, counted back, or the name of an object.
+    """
+    body, starts = bytearray(), list[int]()
+    listed = value if isinstance(value, list) else []
+    for entry in listed:
+        kind, size, base, content = (
+            [*entry, *[None] * 4][:4] if isinstance(entry, list) else (3, None, 0, b"")
+        )
+        raw = _raw(content)
+        starts.append(len(body) + 12)
+        kind = _whole(kind, 3) % 8
+        announced = _whole(size, len(raw))
+        body += packfile._entry_header(kind, announced)
+        if kind == 7:
+            body += _raw(base)[:20]
+        elif kind == 6:
+            back = _whole(base, 1)
+            distance = starts[-1] - starts[-1 - back] if 0 < back < len(starts) else back
+            body += packfile._back_by(distance)
+        is_bomb = isinstance(size, int) and size % 2 == 0
+        body += BOMB if is_bomb else zlib.compress(raw, 1)
+    head = struct.pack(">4sII", b"PACK", 2, len(listed))
+    return with_trailer(head + bytes(body) + bytes(20))
+
+
+def with_trailer(data: bytes) -> bytes:
+    """Return the data with the right checksum at its end."""
+    return data[:-20] + sha1(data[:-20]).digest()
+
+
+def read_pack(data: bytes) -> None:
+    """Read all objects of a pack in every way that a repair has."""
+    path = scratch(**{"a.pack": data})["a.pack"]
+    packfile.verify_pack(path)
+    pack = packfile.Pack(path)
+    try:
+        for oid in pack:
+            kind, content = pack.read(oid)
+            assert object_id(kind, content) == oid, "another object"
+        pack._kept.clear()
+        with patch.object(packfile, "_KEPT_BYTES_MAX", 1000):  # as with many large objects
+            for oid in pack:
+                pack.read(oid)
+        pack.index()
+        pack._kept.clear()
+        with open(path, "r+b") as file:  # the disk has lost a sector of it meanwhile
+            file.seek(len(data) // 3)
+            file.write(bytes(len(data) // 3))
+        for oid in pack:
+            with suppress(KeyError):
+                pack.read(oid)
+    finally:
+        pack.close()
+
+
+DELTA = packfile.delta_between(TEXT, LATER)
+PACKS: list[Any] = [
+    [[3, None, None, TEXT], [6, None, 1, DELTA], [2, None, None, b"100644 a\0" + FIRST_ID]],
+    [[7, None, FIRST_ID, DELTA], [3, None, None, TEXT]],
+    [[1, None, None, b"tree " + b"0" * 40 + b"\n\nx\n"], [3, None, None, b""], [3, None, None, b"a" * 3000]],
+    [[7, None, object_id("blob", LATER), packfile.delta_between(LATER, TEXT + b"end\n")],
+     [6, None, 1, DELTA], [7, None, FIRST_ID, DELTA], [3, None, None, TEXT]],
+]  # fmt: skip
+
+
+NEARLY_PACKS = [[[3, 10, None, b"a bomb"]], [[6, 10, 1, b"a bomb"], *PACKS[1]], [[0, None, None, b""]]]
+
+
+def index_of(value: Any) -> bytes:
+    listed = value if isinstance(value, list) else []
+    numbered = {
+        _raw(name)[:20].ljust(20, b"\0"): (at & 0xFFFFFFFFFF if isinstance(at, int) else 12, 1)
+        for name, at in map(_pair, listed)
+    }
+    return packfile.index_of(numbered, bytes(20))
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    return (value[0], value[1]) if isinstance(value, list) and len(value) > 1 else (value, 12)
+
+
+def read_index(data: bytes) -> None:
+    files = scratch(**{"a.idx": data, "a.pack": bytes(12) + data[-40:-20]})
+    packfile.verify_index(files["a.idx"], files["a.pack"] if len(data) % 3 else FOLDER.name)
+    packfile.offsets_in(files["a.idx"])
+
+
+def apply_delta(data: bytes) -> None:
+    size = data[0] if data else 0
+    base = TEXT[:size] if size else TEXT * 200
+    content = packfile.apply_delta(base, data[1:])
+    assert content is None or isinstance(content, bytes)
+
+
+def _delta(base: bytes, content: bytes, size: int) -> bytes:
+    return bytes([size]) + packfile.delta_between(base, content)
+
+
+DELTAS = [
+    _delta(TEXT[:200], TEXT[:100] + b"x" * 300, 200), _delta(TEXT * 200, LATER * 200, 0), _delta(b"", b"", 0),
+]  # fmt: skip
+
+NEARLY_DELTAS = [DELTAS[0][:5] + b"\0", DELTAS[1][:7] + b"\x80" * 2000, b"\0\xff", b""]
+
+# ── The journal ───────────────────────────────────────────────────────────────────────────────
+
+CHANGED = Change(
+    WorkspacePath("a/b.txt"), Entry(0o100644, version_of(TEXT)), Entry(0o100644, version_of(LATER), 0o600),
+    WorkspacePath("é.txt"),
+)  # fmt: skip
+AUTHORSHIP = Authorship(
+    "me <m@x>", "s 1", "Say it\n\nwith more", "r1", Approval(7, 2, (1, 3), "ada", "s2", None, is_modified=True),
+    Attribution(is_by_path=True, candidates=("a", "b\n")), Arrival(5, "host", CommitId("ab" * 20), TIME_US),
+)  # fmt: skip
+PARTS = (Part(Seq(2), WorkspacePath("a b"), (1, 2)), Part(Seq(2), WorkspacePath("c"), ()))
+
+
+def _record(seq: int) -> Committed:
+    return Committed(
+        seq, bytes(20), "edit", "me", "s1", "say", "r1", TIME_US, (1, 2),
+        (transaction_record.change_record(CHANGED, TEXT, LATER),), b"{}", "t", b"boot", 0,
+        *transaction_record.part_records(PARTS), transaction_record.approval_record(AUTHORSHIP.approval),
+        transaction_record.attribution_record(AUTHORSHIP.attribution), (3,), AUTHORSHIP.arrival,
+    )  # fmt: skip
+
+
+def _journal() -> dict[str, bytes]:
+    """Return the files of a journal of two segments, without the zeros at the ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = Journal(folder)
+        first.append([_record(1), _record(2)])
+        first.append([_record(3)])
+        first.append([Aborted(3)])
+        first.begin_segment(2, bytes(20))
+        first.append([_record(3)])
+        first.close()
+        contents = {}
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), "rb") as file:
+                contents[name] = file.read()
+    return {
+        name: content.rstrip(b"\0") if name.endswith(".segment") else content
+        for name, content in contents.items()
+    }
+
+
+JOURNAL = _journal()
+RELAXED_JOURNAL = {**JOURNAL, "relaxed": b"1\n"}
+NAMES = frozenset(RELAXED_JOURNAL)
+
+
+def _damaged() -> Iterator[dict[str, bytes]]:
+    """Yield journals with a file that is missing, cut off, or has a wrong byte."""
+    for journal_ in (JOURNAL, RELAXED_JOURNAL):
+        for name, content in journal_.items():
+            yield {other: journal_[other] for other in journal_ if other != name}
+            for size in (0, 10, 100, len(content) - 70):
+                yield {**journal_, name: content[: max(0, size)]}
+            for at in (0, 20, 40, 100, len(content) - 1):
+                yield {**journal_, name: content[:at] + b"?" + content[at + 1 :]}
+    yield {name: _sealed(content.replace(b"\xa2me", b"\xa2\x81\x81")) for name, content in JOURNAL.items()}
+
+
+def read_journal(data: bytes) -> None:
+    """Read the files of a journal in every way that a start and a repair have."""
+    value = unpacked(data)
+    files = value if isinstance(value, dict) else {min(NAMES): data}
+    whole = {name: _raw(content) for name, content in files.items() if name in NAMES}
+    scratch(**whole)
+    for content in whole.values():
+        list(journal.left_frames(content))
+    journal.whole_records(FOLDER.name)
+    read = list(journal.frames(FOLDER.name, JournalPosition(0, 0)))
+    journal.committed(read)
+    mark = state_files.read_acknowledged(FOLDER.name)
+    if mark is not None:
+        journal.acknowledged_seq(mark, read)
+        start, end = JournalPosition(0, 0), JournalPosition(mark.segment, mark.offset)
+        list(journal.frames(FOLDER.name, start, end))
+
+
+def sealed_journal(data: bytes) -> bytes:
+    """Return the journal with the right checksums of all headers, frames and marks."""
+    value = unpacked(data)
+    if not isinstance(value, dict):
+        return data
+    return packed(
+        {name: _sealed(content) if isinstance(content, bytes) else content for name, content in value.items()}
+    )
+
+
+def _sealed(content: bytes) -> bytes:
+    raw = bytearray(content)
+    if content[:8] == b"editd-a\n" and len(raw) > 4:
+        raw[-4:] = zlib.crc32(raw[:-4]).to_bytes(4, "little")
+    if content[:8] == b"editd-j\n" and len(raw) >= 64:
+        raw[20:24] = zlib.crc32(raw[:20]).to_bytes(4, "little")
+        raw[52:56] = zlib.crc32(raw[32:52]).to_bytes(4, "little")
+    at = raw.find(b"fRm1")
+    while 0 <= at <= len(raw) - 32:
+        length = int.from_bytes(raw[at + 16 : at + 24], "little")
+        raw[at + 24 : at + 28] = zlib.crc32(raw[at + 32 : at + 32 + length]).to_bytes(4, "little")
+        raw[at + 28 : at + 32] = zlib.crc32(raw[at : at + 28]).to_bytes(4, "little")
+        at = raw.find(b"fRm1", at + 4)
+    return bytes(raw)
+
+
+RECORDS: list[Any] = [
+    unpacked(transaction_record.ENCODER.encode((_record(1), Aborted(1)))),
+    unpacked(
+        transaction_record.ENCODER.encode(
+            (
+                msgspec.structs.replace(
+                    _record(1), changes=(transaction_record.ChangeRecord(b"a", None, None),)
+                ),
+            )
+        )
+    ),
+]
+
+
+def read_records(data: bytes) -> None:
+    for record in transaction_record.DECODER.decode(data):
+        if isinstance(record, Committed):
+            transaction_record.transaction_of(record)
+        else:
+            assert isinstance(record, Aborted)
+
+
+# ── Commits ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _messages() -> Iterator[bytes]:
+    for authorship in (AUTHORSHIP, Authorship("me"), msgspec.structs.replace(AUTHORSHIP, approval=Approval(
+        None, None, (), None, None, "rule", is_modified=False))):  # fmt: skip
+        yield transaction_record.compose(
+            9, "edit", authorship, TIME_US, [CHANGED], [2, 4], '{"a": 1}', PARTS, [3]
+        ).encode("utf-8", "surrogateescape")
+    odd = Authorship("me", message="a\0b\n\nSeq: 3", arrival=Arrival(0, "h", None, TIME_US))
+    yield transaction_record.compose(0, "baseline", odd, TIME_US, [], []).encode()
+    yield transaction_record.compose_first_scan(2, Authorship("me"), TIME_US).encode()
+
+
+NEARLY_MESSAGES = [
+    b"x\n\nSeq: 1\nKind: edit\nActor: a\nTime: 2026-01-01T00:00:00Z\n" + line
+    for line in (
+        b"Message: " + b"[" * 9000,
+        b"Moved: " + b"[" * 9000,
+        b"Message: 5",
+        b"Moved: [1, 2]",
+        b"Moved: {}",
+        b"x",
+    )
+]
+MESSAGE_KEYS = (
+    b"Message", b"Moved", b"Undoes", b"Hunks", b"Proposal", b"By", b"Number", b"Made", b"Permissions",
+)  # fmt: skip
+MESSAGE_WORDS = (
+    *(b"\n%b: " % key for key in MESSAGE_KEYS),
+    b'"', b"[" * 3000, b"[1, 2]", b"{}", b"none", b"\n\n", b"\\ud800", b"0001-01-01T00:00:00+23:59", b" ",
+)  # fmt: skip
+
+
+def read_message(data: bytes) -> None:
+    message = transaction_record.parse(data.decode("utf-8", "surrogateescape"))
+    words = [message.authorship.actor, message.authorship.message, message.notes, message.kind]
+    assert all(
+        isinstance(word, str) for word in (*words, *(word for moved in message.moves for word in moved))
+    )
+    message.notes.encode("utf-8", "surrogateescape")
+
+
+class GivenObjects(LogObjects):
+    """The objects of a log in memory, and no others."""
+
+    def __init__(self) -> None:
+        self._new = {}
+        self._for_now = {}
+        self.merges = {}
+
+    def _read(self, oid: bytes) -> tuple[Any, bytes]:
+        return self._new[oid]
+
+    def has(self, oid: bytes) -> bool:
+        return oid in self._new
+
+
+def _log() -> list[Any]:
+    """Return the objects of a log with an entry of each kind, with the queue of a host."""
+    objects = GivenObjects()
+    objects.put("blob", TEXT)
+    objects.put("blob", LATER)
+    update = Trees(EMPTY_TREE, objects.tree).update([(b"a/b.txt", CHANGED.before), (b"c", CHANGED.before)])
+    entries.hold_trees(objects, update.root, update.trees)
+    after = Trees(update.root, objects.tree).update([(b"a/b.txt", CHANGED.after), (b"d/e", CHANGED.after)])
+    entries.hold_trees(objects, after.root, after.trees)
+    base = entries.write_baseline(objects, update.root, "h", TIME_US)
+    change = msgspec.structs.replace(CHANGED, source=None)
+    waiting = entries.Tentative(
+        CommitId("ab" * 20), "h", "edit", msgspec.structs.replace(AUTHORSHIP, arrival=None), TIME_US, (change,),
+        (CommitId("cd" * 20),), (Part(Seq(1), WorkspacePath("a/b.txt"), (1,)),),
+    )  # fmt: skip
+    applied = entries.write_entry(objects, waiting, 1, base, after.root, is_applied=True)
+    aside = entries.write_entry(objects, waiting, 2, applied, after.root, is_applied=False)
+    settled = entries.SettledAside(CommitId("ab" * 20), "approved", "h", Authorship("ada"), TIME_US)
+    entries.write_settled(objects, settled, 3, aside, after.root)
+    queue = entries.write_empty_queue(objects, "h")
+    entries.write_waiting(objects, waiting, entries.write_waiting(objects, waiting, queue))
+    return [[oid, kind, content] for oid, (kind, content) in objects._new.items()]
+
+
+LOG = _log()
+
+
+def read_log(data: bytes) -> None:
+    """Read each commit of a log as an entry, as one that is set aside, and as a queue.
+
+    The name of a changed object changes, too, wherever an earlier object was named.
+    """
+    value = unpacked(data)
+    objects, names = GivenObjects(), dict[bytes, bytes]()
+    for listed in value if isinstance(value, list) else []:
+        old, kind, content = [*listed, *[None] * 3][:3] if isinstance(listed, list) else (b"", "blob", b"")
+        old, content = _raw(old)[:20], _raw(content)
+        for before, now in names.items():
+            if before != now and len(before) == 20:
+                content = content.replace(before, now).replace(before.hex().encode(), now.hex().encode())
+        known: ObjectKind = next((name for name in KINDS.values() if name == kind), "commit")
+        names[old] = objects.put(known, content)
+    for oid, (kind, _) in list(objects._new.items()):
+        if kind == "commit":
+            for read in (_read_entry, entries.read_queue):
+                _refused_or_read(read, objects, oid)
+
+
+def _refused_or_read(read: Any, objects: LogObjects, oid: bytes) -> None:
+    try:
+        read(objects, oid)
+    except (ValueError, KeyError):
+        return
+
+
+def _read_entry(objects: LogObjects, oid: bytes) -> None:
+    entry, _ = entries.read_entry(objects, oid)
+    _refused_or_read(lambda of, _: entries.read_aside(of, entry), objects, oid)
+    list(entries.changes_of(objects, entry.tree_before, entry.tree, entry.message))
+    transaction_record.transaction_of_commit(
+        lambda name: objects._read(name)[1] if name != EMPTY_TREE else b"", oid
+    )
+
+
+TREES = [content for _, kind, content in LOG if kind == "tree"]
+
+
+def read_tree(data: bytes) -> None:
+    folder = GitTree.decode(data)
+    folder.files(), folder.folders(), folder.file(b"c"), folder.folder(b"a")
+    for before in (b"1", b"2"):
+        list(git_objects.tree_changes(lambda oid: data if oid == b"2" else TREES[0], before, b"2"))
+
+
+PACK_READERS = r"Pack\.(__init__|__iter__|__contains__|read|index|_resolve|_object|_made|_keep|entries|_entry|_head)|verify_pack"
+STORED = (
+    Format(
+        "packs",
+        PACKS,
+        read_pack,
+        (),
+        {packfile: PACK_READERS},
+        encode=pack_of,
+        nearly=NEARLY_PACKS,
+        peak_bytes_max=2 << 20,
+        seal=with_trailer,
+    ),
+    Format(
+        "deltas",
+        DELTAS,
+        apply_delta,
+        (),
+        {packfile: "apply_delta|_size|_field"},
+        words=(b"\x80" * 2000, b"\xff" * 9),
+        nearly=NEARLY_DELTAS,
+    ),
+    Format(
+        "pack indexes",
+        [[[FIRST_ID, 12], [b"b" * 20, 1 << 33]], []],
+        read_index,
+        (ValueError,),
+        {packfile: "offsets_in|verify_index"},
+        encode=index_of,
+        seal=with_trailer,
+    ),
+    Format(
+        "journal frames",
+        [JOURNAL, RELAXED_JOURNAL],
+        read_journal,
+        (HistoryDamaged,),
+        {
+            journal: "frames|known_ends|whole_records|whole_frames|left_frames|committed|acknowledged_seq|_frames_of"
+            "|_is_begun|_frame_at|_any_frame_after|_next_magic|relaxed_through",
+            state_files: "read_acknowledged|_parsed|before_in",
+        },
+        encode=packed,
+        seal=sealed_journal,
+        nearly=list(_damaged()),
+        words=(b"fRm1", b"editd-j\n", b"\0" * 64),
+    ),
+    Format(
+        "journal records",
+        RECORDS,
+        read_records,
+        (msgspec.MsgspecError, UnicodeDecodeError, RecursionError),
+        {transaction_record: "transaction_of|touch_of|entry_of|parts_of"},
+        encode=packed,
+    ),
+    Format(
+        "commit messages",
+        list(_messages()),
+        read_message,
+        (ValueError,),
+        {transaction_record: "parse|microseconds|_approval|_attribution|_arrival|_parts|_read|_moved"},
+        nearly=NEARLY_MESSAGES,
+        words=MESSAGE_WORDS,
+    ),
+    Format(
+        "log entries",
+        [LOG],
+        read_log,
+        (),
+        {
+            entries: "read_entry|read_queue|read_aside|_read_waiting|_parsed|_check_values|_undone|changes_of|differences",
+            transaction_record: "transaction_of_commit",
+            git_objects: r"CommitObject\.decode",
+        },
+        encode=packed,
+        nearly=[
+            [[oid, kind, content.replace(old, new)] for oid, kind, content in LOG]
+            for old, new in ((b"Time: 20", b"Time: 19"), (b"Kind: edit", b"Kind: odd"))
+        ],
+        words=(
+            b"\nOutcome: ",
+            b"\nDecides: ",
+            b"\nUndone: ",
+            b"tree ",
+            b"parent ",
+            b"\n\n",
+            b'\nMoved: ["../x", "c"]',
+            b"queue of h\n",
+            b"Kind: odd\n",
+        ),
+    ),
+    Format(
+        "trees",
+        TREES,
+        read_tree,
+        (ValueError,),
+        {
+            git_objects: r"GitTree\.(decode|of|file|files|folder|folders)|_entry|_parse_entries|_differing|tree_changes"
+        },
+        nearly=[tree.replace(b"100644", b"100664") for tree in TREES],
+        words=(b"40000 x\0", b"104755 ", b"160000 ", b"0040000 "),
+    ),
+)
