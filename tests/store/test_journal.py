@@ -123,7 +123,7 @@ def test_the_last_frame_of_a_segment_is_known_to_the_next_one_without_the_mark(t
         seqs(tmp_path)
 
 
-@pytest.mark.parametrize("size", [0, 10, 100])
+@pytest.mark.parametrize("size", [0, 10, 40, 100])
 def test_a_segment_that_is_cut_off_is_damage(journal: Journal, tmp_path: Path, size: int) -> None:
     journal.append([record(1, b"y" * 500)])
     path = segment_path(str(tmp_path), journal.position.segment)

@@ -140,6 +140,8 @@ def before_in(header: bytes) -> PreviousEnd | None:
     content = header[BEFORE_AT : BEFORE_AT + _BEFORE.size]
     if not content.strip(b"\0"):
         return None
+    if len(content) < _BEFORE.size:
+        raise ValueError("its entry for the previous segment is cut off")
     magic, segment, offset, checksum = _BEFORE.unpack(content)
     if magic != _BEFORE_MAGIC or zlib.crc32(content[:-4]) != checksum:
         raise ValueError("its entry for the previous segment has a wrong checksum")
