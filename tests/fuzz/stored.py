@@ -245,6 +245,11 @@ def _damaged() -> Iterator[dict[str, bytes]]:
                 yield {**journal_, name: content[: max(0, size)]}
             for at in (0, 20, 40, 100, len(content) - 1):
                 yield {**journal_, name: content[:at] + b"?" + content[at + 1 :]}
+    first = min(NAMES - {"acknowledged"})
+    alone = JOURNAL[first][:32] + bytes(32) + JOURNAL[first][64:]  # without the end of the one before
+    for content in (alone, alone[:100] + b"?" + alone[101:], alone[:-70], alone[:8] + b"\2" + alone[9:]):
+        yield {first: content}
+        yield {first: _sealed(content)}
     yield {name: _sealed(content.replace(b"\xa2me", b"\xa2\x81\x81")) for name, content in JOURNAL.items()}
 
 
@@ -258,6 +263,7 @@ def read_journal(data: bytes) -> None:
         list(journal.left_frames(content))
     journal.whole_records(FOLDER.name)
     read = list(journal.frames(FOLDER.name, JournalPosition(0, 0)))
+    list(journal.frames(FOLDER.name, JournalPosition(2, 64)))
     journal.committed(read)
     mark = state_files.read_acknowledged(FOLDER.name)
     if mark is not None:
