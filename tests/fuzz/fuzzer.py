@@ -246,7 +246,7 @@ def _with_other_digits(data: bytes, random: Random) -> bytes:
 def changed_value(value: Any, other: Any, words: Sequence[bytes], random: Random) -> Any:
     """Return the value with one place in it changed; `other` is a sample whose parts may take the place."""
     if isinstance(value, dict | list) and value and random.random() < 0.85:
-        items = dict(enumerate(value)) if isinstance(value, list) else dict(value)
+        items: dict[Any, Any] = dict(enumerate(value)) if isinstance(value, list) else dict(value)
         key = random.choice(list(items))
         match random.randrange(8):
             case 0:

@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from contextlib import suppress
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 import msgpack
@@ -29,8 +29,6 @@ from fuzz.fuzzer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from editd.store.git_objects import ObjectKind
-
 TEXT = b"".join(b"line %d\n" % number for number in range(60))
 LATER = TEXT.replace(b"line 30\n", b"another line\n")
 BOMB = zlib.compress(bytes(4 << 20), 9)  # 4 KB, for an entry that announces little
@@ -40,8 +38,7 @@ TIME_US = 1_790_000_000_123_456
 
 def packed(value: Any) -> bytes:
     """Return a value as MessagePack, whatever is in it."""
-    encoded: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
-    return encoded
+    return cast("bytes", msgpack.packb(value, default=str, unicode_errors="surrogatepass"))
 
 
 def packed_or_raw(value: Any) -> bytes:
@@ -418,8 +415,8 @@ def read_log(data: bytes) -> None:
         for before, now in names.items():
             if before != now and len(before) == 20:
                 content = content.replace(before, now).replace(before.hex().encode(), now.hex().encode())
-        known: ObjectKind = next((name for name in KINDS.values() if name == kind), "commit")
-        names[old] = objects.put(known, content)
+        known = next((number for number in KINDS if KINDS[number] == kind), 1)
+        names[old] = objects.put(KINDS[known], content)
     for oid, (kind, _) in list(objects._new.items()):
         if kind == "commit":
             for read in (_read_entry, entries.read_queue):
@@ -447,7 +444,8 @@ TREES = [content for _, kind, content in LOG if kind == "tree"]
 
 def read_tree(data: bytes) -> None:
     folder = GitTree.decode(data)
-    folder.files(), folder.folders(), folder.file(b"c"), folder.folder(b"a")
+    for read in (folder.files, folder.folders, lambda: folder.file(b"c"), lambda: folder.folder(b"a")):
+        read()
     for before in (b"1", b"2"):
         list(git_objects.tree_changes(lambda oid: data if oid == b"2" else TREES[0], before, b"2"))
 
