@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from editd.config.paths import review_socket_path
 from editd.config.pin import hash_pin
+from editd_client.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from editd_client.client import Client
     from workplace import Workplace
 
 PIN = "1234"
@@ -43,6 +45,13 @@ def author_of(place: Workplace, files: Mapping[str, str]) -> Iterator[Client]:
         made.session_open("agent", actor="claude")
         yield made
     place.stop()
+
+
+def announce_agent(place: Workplace) -> None:
+    """Make this process an agent, as a hook of it does: at the reviewers' socket, if there is one."""
+    own = review_socket_path(place.socket)
+    with Client(own if os.path.lexists(own) else place.socket, reconnect=False) as hook:
+        hook.seen([], session="hook", pid=os.getpid())
 
 
 def reviewer_of(place: Workplace, name: str = "ann") -> Client:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import PIN, configure, set_pin
+from reviewers import PIN, announce_agent, configure, set_pin
 from screens import Seen, on_screen, screen_of
 from supervisor import supervised
 from workplace import workplace, write
@@ -59,7 +58,7 @@ def served(
     with place.start() as author:
         author.settle()
         author.session_open("agent", actor="claude")
-        author.seen([], session="agent", pid=os.getpid())
+        announce_agent(place)
         for number in (1, 2):
             author.apply([write(f"{number}.txt", "new\n")], message=f"edit {number}")
         author.apply([write("proposed.txt", "new\n")], propose=True)

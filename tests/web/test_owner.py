@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import select
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import PIN, author_of, configure, set_pin
+from reviewers import PIN, announce_agent, author_of, configure, set_pin
 from supervisor import supervised
 from web_page import web_page
 from workplace import START_SECONDS, workplace, write
@@ -64,7 +63,7 @@ def court(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         place.git("add", "-A")
         place.git("commit", "-q", "-m", "First")
         with author_of(place, {}) as author:
-            author.seen([], session="agent", pid=os.getpid())
+            announce_agent(place)
             with web_page(place) as page:
                 yield Court(place, author, page.enter())
 
