@@ -357,5 +357,6 @@ def check_that_nothing_raises(stream: bytes) -> None:
 
 def test_an_error_of_the_daemon_with_a_key_that_is_not_text_is_malformed() -> None:
     answer = msgpack.packb([1, 2, {"na\udcffe": "stale"}, None], unicode_errors="surrogateescape")
+    assert answer is not None
     with pytest.raises(Malformed, match="an error in no known form"):
         ClientConnection().receive(answer)
