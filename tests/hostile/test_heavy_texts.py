@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from workplace import Workplace
 
-STATUS_SECONDS_MAX = 0.2
+STATUS_SECONDS_MAX = 0.2  # in the long form, on a quiet machine
+BUSY_SECONDS_MAX = 2.0  # beside the other tests of the gate: the fault took 12 to 120 seconds
 LOADED = 3  # times the 99th percentile of an idle run in turn, on a busy machine
+QUIET = "EDITD_TEST_QUIET"
 ROUNDS = 4  # what blocks the daemon blocks it in each of them, and a busy machine does not
 IDLE_SECONDS = 0.5
 ROWS = [b"%d,ok,0\n" % number for number in range(8)]
@@ -96,10 +98,11 @@ def times_during(place: Workplace, work: Callable[[], object]) -> list[float]:
 
 def check_answered(place: Workplace, name: str, work: Callable[[], object]) -> None:
     """`status` is answered in time beside `work`, which may be done again."""
+    seconds_max = STATUS_SECONDS_MAX if place.variables.get(QUIET) else BUSY_SECONDS_MAX
     worst = []
     for _ in range(ROUNDS):
         idle = times_during(place, lambda: time.sleep(IDLE_SECONDS))
-        limit = max(STATUS_SECONDS_MAX, LOADED * idle[len(idle) * 99 // 100])
+        limit = max(seconds_max, LOADED * idle[len(idle) * 99 // 100])
         worst.append((times_during(place, work)[-1], limit))
         if worst[-1][0] <= limit:
             return
@@ -107,8 +110,10 @@ def check_answered(place: Workplace, name: str, work: Callable[[], object]) -> N
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workplace]:
+def place(tmp_path: Path, is_long: bool) -> Iterator[Workplace]:
     with workplace(tmp_path) as place:
+        if is_long:
+            place.variables[QUIET] = "1"
         yield place
 
 
