@@ -187,10 +187,10 @@ class Timeline:
         return True
 
     def toggle_mark(self) -> None:
-        """Mark the transaction at the cursor, or remove its mark."""
-        row = self.selected
-        if row is not None:
-            self.marks ^= {row.seq}
+        """Mark the transaction at the cursor, or remove its mark. Its row may not have been fetched yet."""
+        seq = self.seq_at(self.cursor_row)
+        if seq is not None:
+            self.marks ^= {seq}
 
     def restart(self, query: TransactionQuery) -> None:
         """List the transactions of another query, from the newest on."""
