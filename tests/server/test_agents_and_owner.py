@@ -62,9 +62,9 @@ class ProgramOfAgent:
 
 
 @contextmanager
-def agent_program(place: Workplace) -> Iterator[ProgramOfAgent]:
+def agent_program(place: Workplace, socket: str | None = None) -> Iterator[ProgramOfAgent]:
     with subprocess.Popen(
-        [sys.executable, "-c", SHELL, str(WALK), place.socket],
+        [sys.executable, "-c", SHELL, str(WALK), socket or place.socket],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         yield ProgramOfAgent(place, process)
@@ -235,6 +235,16 @@ def test_a_right_of_agents_does_not_hold_on_the_ordinary_socket_beside_a_wall(se
         with agent_program(served) as agent:
             agent.ask("seen", files=[], session="codex-1", pid=agent.pid)
             assert is_refused(agent.ask("undo", tx=1)) == (not is_open)
+
+
+def test_a_right_of_agents_makes_nobody_a_reviewer(served: Workplace) -> None:
+    served.stop()
+    configure(served, OWN + 'default = "ask"\n[permissions]\nagents = ["undo_others"]\n')
+    served.start().close()
+    with agent_program(served, review_socket_path(served.socket)) as agent:
+        agent.ask("seen", files=[], session="codex-1", pid=agent.pid)
+        assert agent.ask("undo", tx=1)["result"]["proposal"]["state"] == "open"
+    assert served.files()["bobs.txt"] == b"bob\n"
 
 
 def test_publish_of_an_agent_is_of_its_own_work_and_by_itself(served: Workplace) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from editd.config.pin import pin_path, read_pin
 from editd.engine import permissions
 from editd.engine.commands import Sender
-from editd.engine.permissions import PERMISSIONS, lack_of
+from editd.engine.permissions import PERMISSIONS, is_owner, lack_of
 from editd.engine.reviewers import common_program, is_common_ground, launcher_of
 from editd.errors import PermissionDenied
 from editd.system.process import is_in_own_namespace, line_above, sees_processes
@@ -97,12 +97,10 @@ class Gate:
         """Return the sender of an edit or an undo, with its permission to take back the work of others."""
         peer = caller.listener.peer
         row = PERMISSIONS[type(params)]
-        is_plan = row.needs == "plan"
-        refusal = self._refusal(row, params, caller) if is_plan or caller.listener.is_reviewers else None
         return Sender(
             None if peer is None else peer.pid,
-            is_reviewer=caller.listener.is_reviewers and refusal is None,
-            refusal=refusal if is_plan else None,
+            is_reviewer=caller.listener.is_reviewers and is_owner(self.facts(caller)),
+            refusal=self._refusal(row, params, caller) if row.needs == "plan" else None,
         )
 
     def weaker(self) -> list[str]:
@@ -193,7 +191,7 @@ class Gate:
         opened = None if self.sessions is None else self.sessions.get(session)
         if opened is not None:
             return opened.created_us <= proposal.created_us  # not a later session of the same name
-        return lack_of(self.facts(caller)) is None or self._is_agents_own(session, caller)
+        return is_owner(self.facts(caller)) or self._is_agents_own(session, caller)
 
     def _is_agents_own(self, session: str, caller: ClientState) -> bool:
         """Return whether an agent's hooks use the session, and an agent has started the caller."""
