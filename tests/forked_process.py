@@ -191,6 +191,7 @@ def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
         os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})
         time.tzset()
         _let_git_look_again()
+        _let_sqlite_look_again()
         os.chdir(folder)
         _show([sys.executable, *argv])
         if argv[0] == "--without":
@@ -260,6 +261,15 @@ def _let_git_look_again() -> None:
     pygit2.settings.search_path[levels.XDG] = os.path.join(
         os.environ.get("XDG_CONFIG_HOME", os.path.join(home, ".config")), "git"
     )
+
+
+def _let_sqlite_look_again() -> None:
+    """Have SQLite keep temporary files where the environment says now: it read the variable at import."""
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        folder = os.environ.get("SQLITE_TMPDIR", "").replace("'", "''")
+        database.execute(f"pragma temp_store_directory = '{folder}'")
 
 
 def _show(argv: Sequence[str]) -> None:

@@ -197,10 +197,12 @@ def workplace(folder: Path, files: Mapping[str, bytes | str] | None = None) -> I
 
 
 def files_below(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents; a file that a running daemon removes meanwhile is left out."""
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if path.is_file() and not path.is_symlink() and ".git" not in Path(name).parts:
-            yield name, path.read_bytes()
+            with contextlib.suppress(FileNotFoundError):
+                yield name, path.read_bytes()
 
 
 def write(path: str, content: str, **more: object) -> Write:

@@ -54,19 +54,42 @@ if "editd.store.verify" in sys.orig_argv:
 """
 
 
+SPILLING = """
+import sys
+
+if "editd.store.verify" in sys.orig_argv:
+    import sqlite3
+    from editd.store import git_repository
+
+    lock = git_repository.shared_lock
+
+    def shared_lock(store):
+        with sqlite3.connect(":memory:") as spilling:
+            spilling.executescript("pragma temp_store = file; create temp table wide (content)")
+            spilling.executemany("insert into wide values (zeroblob(10000))", [()] * 1000)  # a cache has 2 MB
+        return lock(store)
+
+    git_repository.shared_lock = shared_lock
+"""
+
+
+def import_first(place: Workplace, code: str) -> None:
+    """Let each interpreter of the daemon run `code` at its start."""
+    folder = place.folder / "first"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    place.is_forked = False  # so that an interpreter starts, and imports it
+    place.variables["PYTHONPATH"] = os.pathsep.join(map(os.fspath, [TOP / "daemon", TOP / "client", folder]))
+
+
 class LongCheck:
     """A check in the daemon's processes does not get on until `go_on`."""
 
     def __init__(self, place: Workplace) -> None:
-        self._folder = place.folder / "long"
-        self._folder.mkdir()
         self._marks = place.state / "marks"
         self._marks.mkdir(0o700, parents=True)
         (self._marks / "long").touch()
-        (self._folder / "sitecustomize.py").write_text(LONG.replace("MARKS", repr(str(self._marks))))
-        paths = [TOP / "daemon", TOP / "client", self._folder]
-        place.is_forked = False  # so that an interpreter starts, and imports it
-        place.variables["PYTHONPATH"] = os.pathsep.join(map(os.fspath, paths))
+        import_first(place, LONG.replace("MARKS", repr(str(self._marks))))
 
     def wait_until_begun(self) -> None:
         wait_until((self._marks / "begun").exists, "it does not begin")
@@ -141,6 +164,13 @@ def test_an_object_that_cannot_be_read_is_named_though_its_pack_has_the_right_ch
         pack(engine)
     oid = object_id("blob", spoilt).hex()
     assert verify_full(str(place.state)) == ([f"The object {oid} in {place.store} is damaged. {MENDS}"], True)
+
+
+def test_a_large_comparison_of_the_index_spills_into_the_state_folder(place: Workplace) -> None:
+    import_first(place, SPILLING)
+    with place.start() as client:
+        client.apply([write("a", "0\n")])
+        assert client.check().problems == []
 
 
 def test_a_daemon_that_ends_does_not_wait_for_a_check(

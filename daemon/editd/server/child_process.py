@@ -14,12 +14,13 @@ import contextlib
 import logging
 import os
 import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from editd.system import process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ PYTHON = (sys.executable, "-P", "-m")  # -P: import nothing from the current fol
 IDLE_SECONDS = 30.0  # without work, after which a process that another request would use is ended
 CLOSE_SECONDS = 5.0  # writing a pack takes less; interrupted work is done again
 LINE_BYTES_MAX = 64 * 1024  # of a child's standard error; a longer line is logged in pieces
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _INPUT, _OUTPUT = 0, 1
 
 
@@ -40,9 +42,11 @@ class ChildProcess:
         on_frame: Callable[[process.Frame], None],
         on_death: Callable[[int], None],
         nice: int = 0,
+        variables: Mapping[str, str] = NO_VARIABLES,
     ) -> None:
         self._argv = argv
         self._nice = nice
+        self._variables = variables
         self._on_frame = on_frame
         self._on_death = on_death
         self._transport: asyncio.SubprocessTransport | None = None
@@ -53,7 +57,9 @@ class ChildProcess:
         """Start it, once. Raises OSError if that fails."""
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        await loop.subprocess_exec(lambda: _Pipes(self), *self._argv, start_new_session=True)
+        await loop.subprocess_exec(
+            lambda: _Pipes(self), *self._argv, start_new_session=True, env={**os.environ, **self._variables}
+        )
         if self._nice:
             _be_nice(self.pid, self._nice)
 
@@ -149,9 +155,13 @@ class RequestProcess:
     A request starts it, unless it runs already. It ends when there was none for IDLE_SECONDS.
     """
 
-    def __init__(self, argv: Sequence[str], *, nice: int = 0) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, nice: int = 0, variables: Mapping[str, str] = NO_VARIABLES
+    ) -> None:
+        """`variables` are added to the daemon's environment, before the process imports anything."""
         self._argv = argv
         self._nice = nice
+        self._variables = variables
         self._child: ChildProcess | None = None
         self._answer: asyncio.Future[process.Frame | None] | None = None
         self._idle = IdleTimer(self.close)
@@ -160,7 +170,13 @@ class RequestProcess:
         """Start it, unless it runs already. Raises OSError."""
         if self._child is not None:
             return
-        child = ChildProcess(self._argv, nice=self._nice, on_frame=self._heard, on_death=self._died)
+        child = ChildProcess(
+            self._argv,
+            nice=self._nice,
+            variables=self._variables,
+            on_frame=self._heard,
+            on_death=self._died,
+        )
         self._child = child
         try:
             await child.start()

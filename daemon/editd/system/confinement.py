@@ -95,8 +95,6 @@ def confine(
     system has cannot be put in force.
     """
     lost: list[str] = []
-    if writable:
-        os.environ["SQLITE_TMPDIR"] = writable[0]  # a large comparison of an index spills into files
     _give_up_new_privileges()
     if landlock_version():
         _restrict_files(writable, readable)
