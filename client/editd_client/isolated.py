@@ -7,11 +7,13 @@ that git ignores are left out, and so is `.git`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
 
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPAQUE = "user.overlay.opaque"  # Documentation/filesystems/overlayfs.rst: a folder that hides the one below
 
 
@@ -65,13 +69,37 @@ def edits_of(client: Client, root: str, upper: str, head: int) -> tuple[list[Any
             edits.append(messages.Delete(path=path, base=before.version))
     for path in layer.written:
         if path not in left_out:
-            edits += _written(os.path.join(upper, path), path, _before(client, path, head))
+            before = _before(client, path, head)
+            with _folder_of(upper, path) as (folder, name):
+                edits += _written(folder, name, path, before)
     return edits, sorted(left_out)
 
 
-def _written(source: str, path: str, before: messages.ReadResult | None) -> Iterator[AnyEdit]:
-    """Yield the edits that make the file `source` of `path`. A change of its kind takes two."""
-    status = os.lstat(source)
+@contextlib.contextmanager
+def _folder_of(upper: str, path: str) -> Iterator[tuple[int, str]]:
+    """Open the folder of a file in the layer, and yield it with the file's name.
+
+    A process that the command has left behind may put a symlink into the layer at any time. No link is
+    followed, so no file from outside of the layer is applied. Raises OSError.
+    """
+    *folders, name = path.split("/")
+    descriptor = os.open(upper, FOLDER_FLAGS)
+    try:
+        for folder in folders:
+            inner = os.open(folder, FOLDER_FLAGS, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+def _written(folder: int, name: str, path: str, before: messages.ReadResult | None) -> Iterator[AnyEdit]:
+    """Yield the edits that make the file `name` of an open folder, as `path`. A change of its kind takes two.
+
+    An unchanged mode is left out of the edit, so that a change of it by others stays.
+    """
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     base = None if before is None else before.version
     is_link = stat.S_ISLNK(status.st_mode)
     if not is_link and not stat.S_ISREG(status.st_mode):
@@ -80,17 +108,19 @@ def _written(source: str, path: str, before: messages.ReadResult | None) -> Iter
         yield messages.Delete(path=path, base=base)
         before = base = None
     if is_link:
-        target = os.readlink(source)
+        target = os.readlink(name, dir_fd=folder)
         if before is None or before.content != target:
             yield messages.Symlink(path=path, target=target, base=base)
         return
-    with open(source, "rb") as file:
+    with os.fdopen(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
         content = file.read()
     mode: Literal["100644", "100755"] = "100755" if status.st_mode & stat.S_IXUSR else "100644"
     version = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
     if before is None or (version, mode) != (before.version, before.mode):
         text = content.decode("utf-8", "surrogateescape")
-        yield messages.Write(path=path, content=text, base=base, mode=mode)
+        edit = messages.Write(path=path, content=text, base=base)
+        is_same_mode = before is not None and before.mode == mode
+        yield edit if is_same_mode else msgspec.structs.replace(edit, mode=mode)
 
 
 def _before(client: Client, path: str, head: int) -> messages.ReadResult | None:

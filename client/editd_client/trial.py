@@ -14,10 +14,10 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from io import BufferedReader
 
 TREE = ("-P", "-m", "editd.workspace.trial_tree")
@@ -65,10 +65,9 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
         plan = os.path.join(scratch, "plan")
         _write_plan(plan, files)
         began = time.monotonic()
-        ready, told = os.pipe()
-        argv = _in_overlay(told, scratch, root, folder, command)
-        with contextlib.suppress(NoOverlay):
-            status, output = _run(argv, None, (ready, told))
+        with contextlib.suppress(NoOverlay), _held(root) as held:
+            entry = _Entry(*os.pipe(), held)
+            status, output = _run(_in_overlay(entry, scratch, root, folder, command), None, entry)
             return Trial(status, time.monotonic() - began, output, "overlay")
         copied = os.path.join(scratch, "copy")
         _copy(plan, root, copied)
@@ -83,12 +82,13 @@ def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
     What it writes is in `scratch/upper` afterwards. Raises NoOverlay, OSError.
     """
     _write_plan(os.path.join(scratch, "plan"), ())
-    ready, told = os.pipe()
-    argv = _in_overlay(told, scratch, root, _folder_in(root), command)
-    with subprocess.Popen(argv, pass_fds=(told,)) as child:
-        if not _has_entered(ready, told):
-            raise NoOverlay
-        return exit_code(child.wait())
+    with _held(root) as held:
+        entry = _Entry(*os.pipe(), held)
+        argv = _in_overlay(entry, scratch, root, _folder_in(root), command)
+        with subprocess.Popen(argv, pass_fds=entry[1:]) as child:
+            if not _has_entered(entry):
+                raise NoOverlay
+            return exit_code(child.wait())
 
 
 def exit_code(status: int) -> int:
@@ -142,11 +142,32 @@ def _write_plan(folder: str, files: Sequence[ProposedContent]) -> None:
         json.dump(entries, made)
 
 
-def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None = None) -> tuple[int, str]:
+class _Entry(NamedTuple):
+    """The descriptors of a program that enters an overlay.
+
+    The program writes a byte into the pipe once it has entered. It locks the workspace's folder, `held`, and
+    the lock lasts until this process has closed it, too.
+    """
+
+    ready: int
+    told: int
+    held: int
+
+
+@contextlib.contextmanager
+def _held(root: str) -> Iterator[int]:
+    """Open the workspace's folder for the lock of an overlay (`editd.system.overlay_lock`)."""
+    held = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield held
+    finally:
+        os.close(held)
+
+
+def _run(argv: Sequence[str], folder: str | None, entry: _Entry | None = None) -> tuple[int, str]:
     """Run a program, show its output, and return its exit status and the end of the output.
 
-    `entry` has the two ends of a pipe into which the program writes a byte once it is in the overlay. Both
-    are closed. Raises NoOverlay if it ends without that.
+    Closes the pipe of `entry`. Raises NoOverlay if the program ends without an overlay.
     """
     try:
         child = subprocess.Popen(
@@ -158,7 +179,7 @@ def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None 
     except PermissionError as error:
         return NOT_RUN, f"{argv[0]}: {error.strerror}\n"
     with child:
-        if entry is not None and not _has_entered(*entry):
+        if entry is not None and not _has_entered(entry):
             raise NoOverlay
         output = cast("BufferedReader", child.stdout)
         last = b""
@@ -171,16 +192,18 @@ def _run(argv: Sequence[str], folder: str | None, entry: tuple[int, int] | None 
     return exit_code(status), text
 
 
-def _has_entered(ready: int, told: int) -> bool:
-    os.close(told)
-    is_entered = bool(os.read(ready, 1))
-    os.close(ready)
+def _has_entered(entry: _Entry) -> bool:
+    os.close(entry.told)
+    is_entered = bool(os.read(entry.ready, 1))
+    os.close(entry.ready)
     return is_entered
 
 
-def _in_overlay(told: int, scratch: str, root: str, folder: str, command: Sequence[str]) -> list[str]:
+def _in_overlay(entry: _Entry, scratch: str, root: str, folder: str, command: Sequence[str]) -> list[str]:
     """Return the command line of the process that becomes `command` in an overlay, in `folder`."""
-    return [sys.executable, *TREE, "overlay", str(told), scratch, root, folder, *command]
+    return [
+        sys.executable, *TREE, "overlay", str(entry.told), str(entry.held), scratch, root, folder, *command,
+    ]  # fmt: skip
 
 
 def _folder_in(root: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 
+from editd_client.errors import EditdError
+from editd_client.isolated import edits_of
 from editd_client.trial import NoOverlay, run_in_overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
@@ -91,3 +93,44 @@ def test_a_command_that_changes_nothing_is_no_edit(place: Workplace, client: Cli
     done = place.editctl("exec", "--isolated", "--", "cat", "a.txt")
     assert (done.returncode, done.stdout) == (0, TEXT)
     assert client.log(after=0).transactions == []
+
+
+def test_an_edit_keeps_the_mode_that_another_session_has_set_meanwhile(
+    place: Workplace, client: Client
+) -> None:
+    chmod = """[{"op": "chmod", "path": "a.txt", "executable": true}]"""
+    script = (
+        f"sed -i s/two/2/ a.txt; echo '{chmod}' | {place.provide_editctl() / 'editctl'} apply --session other"
+    )
+    done = place.editctl("exec", "--isolated", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert place.files()["a.txt"] == TEXT.replace("two", "2").encode()
+    assert os.access(place.root / "a.txt", os.X_OK)
+
+
+class SwappingClient:
+    """A client during whose request a process of the command changes the layer."""
+
+    def __init__(self, swap: Callable[[], None]) -> None:
+        self.read = self._read
+        self._swap = swap
+
+    def _read(self, path: str, *, at: int) -> NoReturn:
+        self._swap()
+        raise EditdError(0, "file_missing", f"{path} at {at}")
+
+
+def test_a_symlink_that_a_process_of_the_command_puts_into_the_layer_is_not_followed(tmp_path: Path) -> None:
+    root, upper, outside = (tmp_path / name for name in ("root", "upper", "outside"))
+    for folder in (root, upper / "d", outside):
+        folder.mkdir(parents=True)
+    (outside / "x").write_text("of another folder")
+    (upper / "d/x").write_text("of the command")
+
+    def swap() -> None:
+        (upper / "d/x").unlink()
+        (upper / "d").rmdir()
+        (upper / "d").symlink_to(outside)
+
+    with pytest.raises(NotADirectoryError):
+        edits_of(cast("Client", SwappingClient(swap)), str(root), str(upper), head=1)

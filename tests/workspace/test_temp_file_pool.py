@@ -1,4 +1,4 @@
-"""workspace.replaced_files, the pool: an edit creates no file, and reuses none that a program has open."""
+"""workspace.replaced_files, the pool: an edit creates no file, and reuses none that a program leads to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.system.filesystem import Disk
+from editd.system.overlay_lock import lock_overlay
 from editd.workspace.replaced_files import (
     AHEAD,
     BATCH,
@@ -92,6 +93,45 @@ def test_what_was_replaced_is_a_spare_when_it_has_been_kept_and_is_used_again(sp
     spared.replace(NEW, NEWEST)
     assert inode(spared.root / "a") == first
     assert held(spared.root) == {"a": NEWEST}
+
+
+def test_a_used_spare_is_for_its_own_path_only(spared: Spared) -> None:
+    first = inode(spared.root / "a")
+    put(spared.root, {"b": OLD})
+    spared.replace(OLD, NEW)
+    spared.wait()
+    for old, new in ((OLD, NEW), (NEW, NEWEST), (NEWEST, OLD)):
+        spared.replace(old, new, "b")
+        assert inode(spared.root / "b") != first
+    assert first in spared.spares
+
+
+def test_while_an_overlay_is_open_no_replaced_file_is_reused(spared: Spared) -> None:
+    first = inode(spared.root / "a")
+    overlay = os.open(spared.root, os.O_RDONLY)
+    lock_overlay(overlay)
+    spared.replace(OLD, NEW)
+    spared.wait()
+    assert first not in spared.spares
+    os.close(overlay)
+    second = inode(spared.root / "a")
+    spared.replace(NEW, NEWEST)
+    spared.wait()
+    assert second in spared.spares
+
+
+def test_beyond_the_limit_the_spare_whose_path_was_idle_for_longest_is_removed(
+    spared: Spared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    put(spared.root, {"b": OLD, "c": OLD})
+    first, *others = (inode(spared.root / name) for name in names)
+    monkeypatch.setattr(spared.replaced.spares, "_size_max", 2)
+    for name in names:
+        spared.replace(OLD, NEW, name)
+        spared.wait()
+    assert first not in spared.spares
+    assert set(others) <= set(spared.spares)
 
 
 def test_the_transaction_takes_the_token_of_its_spare_so_that_nothing_is_renamed(spared: Spared) -> None:

@@ -389,6 +389,9 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: b
             shutil.rmtree(scratch, ignore_errors=True)
             output.print_error("editctl: this system has no overlay for an unprivileged user")
             return NOT_RUN
+        except OSError as error:
+            output.print_error(f"editctl: the changes cannot be read, and are kept in {upper}: {error}")
+            return status or REFUSED
         except (EditdError, Unreachable) as error:
             output.print_error(f"editctl: the changes are not applied, and are kept in {upper}")
             if isinstance(error, Unreachable):

@@ -106,11 +106,12 @@ class CheckRun:
 
     def _in_overlay(self) -> subprocess.Popen[bytes] | None:
         """Start the command in an overlay; return None if this system has none for us. Raises OSError."""
+        held = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # as long as this process
 
         def enter() -> None:  # after the fork: this process has one thread
             os.umask(0o022)
             has_left = self._reach is not None and not self._reach.network and NETWORK not in self._unheld
-            enter_overlay(self._root, self._scratch, self._files, has_network=not has_left)
+            enter_overlay(self._root, self._scratch, self._files, held, has_network=not has_left)
             self._confine(self._root, has_left=has_left)
             die_with_parent()  # last: the new credentials clear it
 

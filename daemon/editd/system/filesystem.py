@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct
 
 from editd.system.native import NATIVE
+from editd.system.overlay_lock import has_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -343,6 +344,10 @@ class Disk:
             return (present.st_dev, present.st_ino) == self._identity
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+    def is_overlaid(self) -> bool:
+        """Return whether an overlay of editd over the root is open (`system.overlay_lock`)."""
+        return has_overlay(self._to_sync)
 
     def _probe(self) -> list[str]:
         stem = PROBE_PREFIX + secrets.token_hex(8).encode()

@@ -1,6 +1,9 @@
 """Replaced files: kept in quarantine for a moment, checked once more, and reused for the next edits.
 
 `Quarantine` has the files that a program may still write to, and `TempFilePool` the empty ones.
+
+Never uses the inode of one path for another path: an overlay, a descriptor that names a file without opening
+it, or a file handle may still lead to that inode, and no call shows those.
 """
 
 from __future__ import annotations
@@ -162,12 +165,18 @@ class Quarantine:
         is_late = now is not None and since is not None and now - since >= KEPT_SECONDS_MAX
         return is_late or self.spares.is_low or self._bytes > KEPT_BYTES_MAX
 
-    def check(self, due: Sequence[ReplacedFile], *, at_the_end: bool = False) -> list[QuarantineCheck]:
-        """Check each file; remove or reuse it if it is unchanged. Runs in any thread: the disk is slow."""
-        return [self._check_file(file, at_the_end) for file in due]
+    def check(
+        self, due: Sequence[ReplacedFile], *, at_the_end: bool = False, is_overlaid: bool = False
+    ) -> list[QuarantineCheck]:
+        """Check each file; remove or reuse it if it is unchanged. Runs in any thread: the disk is slow.
 
-    def _check_file(self, file: ReplacedFile, at_the_end: bool) -> QuarantineCheck:
-        if file.version is not None and not at_the_end:
+        With `is_overlaid`, an overlay over the workspace is open and may still show these files: none is
+        reused.
+        """
+        return [self._check_file(file, at_the_end, is_overlaid) for file in due]
+
+    def _check_file(self, file: ReplacedFile, at_the_end: bool, is_overlaid: bool) -> QuarantineCheck:
+        if file.path is not None and file.version is not None and not (at_the_end or is_overlaid):
             spare = self.spares.reuse(file.name, file.version)
             if spare is not None:
                 return QuarantineCheck(file, spare=spare)
@@ -199,7 +208,8 @@ class Quarantine:
         changed = deque(check for check in checks if check.state is not None)
         for check in checks:
             if check.spare is not None:
-                self.spares.add(check.spare)
+                assert check.file.path is not None
+                self.spares.add(check.spare, check.file.path)
             elif check.is_busy or check.failure is not None:  # the other files do not wait for it
                 check.file.since = None  # a program may have it open for days: check once a second
                 self._keep(check.file)
@@ -238,14 +248,19 @@ class Quarantine:
 # with the target. The replaced file becomes a spare, too: it is emptied after its time in the quarantine,
 # if no program has it open and its content is in the history.
 #
+# A used spare is for its own path only. A lease shows open files, and neither the cached names of an overlay,
+# nor descriptors that only name a file, nor file handles. Each of them leads to the old inode, so its reader
+# must find no other path's content in it. While an overlay of editd is open (`system.overlay_lock`), its
+# reader must not find the emptied file either, because its changes are applied: no file is reused then.
+#
 # A spare's name is that of a temporary. The transaction that takes the spare also takes the token in its
 # name, which saves a rename. After a crash, spares are found by that name, like every temporary.
 
 AHEAD = 1024  # at least: edits of one client in a second, at full speed; then replaced files return
 BATCH = 64  # created in one call: 10 ms of a thread if many files were removed lately, otherwise 2 ms
 FEW = 256  # edits of eight clients while the next batch is requested and created
-SPARES_MAX = 4096  # edits of eight clients in two seconds: so many files return in a pause
-SHARE = 100  # at most one of so many free inodes; the others are not ours to take
+SPARES_MAX = 4096  # fresh ones, and used ones: edits of eight clients in two seconds, which return in a pause
+SHARE = 100  # of each kind at most one of so many free inodes; the others are not ours to take
 PERMISSIONS = 0o644  # those of most files, which then need no change
 
 
@@ -254,7 +269,9 @@ class TempFilePool:
 
     def __init__(self, folder: OpenFolder) -> None:
         self.folder = folder
-        self._names: list[bytes] = []  # each `temporary_name(token, 0)`
+        self._fresh: list[bytes] = []  # for any path; each `temporary_name(token, 0)`
+        self._used: dict[WorkspacePath, list[bytes]] = {}  # by their paths, the longest unused first
+        self._used_count = 0
         status = stat_directory(folder, b".")
         self._device, self._owner = status.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # inode flags of a new file
@@ -266,19 +283,25 @@ class TempFilePool:
     @property
     def is_low(self) -> bool:
         """Return whether continuous edits would soon use up the pool."""
-        return len(self._names) < FEW
+        return len(self) < FEW
+
+    def __len__(self) -> int:
+        return len(self._fresh) + self._used_count
 
     def expect(self, edits: int) -> None:
         """Prepare for bursts in which so many edits are made before their replaced files return."""
         self._ahead = max(self._ahead, min(edits, SPARES_MAX))
 
     def needed(self) -> int:
-        """Return how many files to `make` next, as edits need them, or our share if inodes are scarce."""
-        if len(self._names) >= self._ahead:
+        """Return how many files to `make` next, as edits need them, or our share if inodes are scarce.
+
+        Used spares do not count, because an edit of another path cannot take them.
+        """
+        if len(self._fresh) >= self._ahead:
             return 0
         free = free_inodes(self.folder)
         self._size_max = SPARES_MAX if free is None else min(SPARES_MAX, free // SHARE)
-        return max(0, min(BATCH, self._ahead - len(self._names), self._size_max - len(self._names)))
+        return max(0, min(BATCH, self._ahead - len(self._fresh), self._size_max - len(self._fresh)))
 
     def make(self, count: int) -> list[bytes]:
         """Create up to `count` files, for `add`. For any thread. Raises OSError if it created none."""
@@ -302,31 +325,46 @@ class TempFilePool:
             os.close(descriptor)
         return name
 
-    def token(self) -> str:
-        """Return an unused token for a transaction: that of the next spare, if there is one.
+    def token(self, path: WorkspacePath) -> str:
+        """Return an unused token for a transaction: that of the next spare for `path`, if there is one.
 
         Call `keep` after staging.
         """
-        return token_of(self._names[-1]) if self._names else secrets.token_hex(8)
+        names = self._names_for(path)
+        return token_of(names[-1]) if names else secrets.token_hex(8)
 
-    def keep(self, token: str) -> None:
-        """Rename the spare that provided this token if it was not taken. Raises OSError."""
-        if self._names and self._names[-1] == temporary_name(token, 0):
+    def keep(self, token: str, path: WorkspacePath) -> None:
+        """Rename the spare that provided this token for `path` if it was not taken. Raises OSError."""
+        names = self._names_for(path)
+        if names and names[-1] == temporary_name(token, 0):
             name = _fresh_name()
-            self.folder.move(self._names.pop(), self.folder, name)
-            self._names.append(name)
+            self.folder.move(names[-1], self.folder, name)
+            names[-1] = name
 
-    def take(self, name: bytes, device: int, folder: bytes) -> int | None:
+    def take(self, name: bytes, device: int, path: WorkspacePath, folder: bytes) -> int | None:
         """Rename a spare to `name` and open it for writing; None if there is none for this file.
 
-        The file to be replaced is on `device`, in this `folder` of the workspace. Raises OSError.
+        The file to be replaced is at `path`, on `device`, in this `folder` of the workspace. Raises OSError.
         """
-        if not self._names or device != self._device or folder in self._foreign:
+        names = self._names_for(path)
+        if not names or device != self._device or folder in self._foreign:
             return None
-        spare = self._names.pop()
+        spare = self._pop(names, path)
         if spare != name:
             self.folder.move(spare, self.folder, name)
         return self.folder.open_to_write(name)
+
+    def _names_for(self, path: WorkspacePath) -> list[bytes]:
+        """Return the list whose last spare is the next for `path`: of those used there, or the fresh."""
+        return self._used.get(path) or self._fresh
+
+    def _pop(self, names: list[bytes], path: WorkspacePath) -> bytes:
+        spare = names.pop()
+        if names is not self._fresh:
+            self._used_count -= 1
+            if not names:
+                del self._used[path]
+        return spare
 
     def refuse_all(self) -> None:
         """Stay empty, because this file system cannot exchange files."""
@@ -334,9 +372,13 @@ class TempFilePool:
 
     def clear(self) -> None:
         """Remove all spares."""
-        while self._names:
+        names = [*self._fresh, *(name for used in self._used.values() for name in used)]
+        self._fresh.clear()
+        self._used.clear()
+        self._used_count = 0
+        for name in names:
             with suppress(OSError):
-                self.folder.remove(self._names.pop())
+                self.folder.remove(name)
 
     def refuse(self, folder: bytes) -> None:
         """Give no more spares for this folder: it is on another mount (EXDEV)."""
@@ -348,7 +390,7 @@ class TempFilePool:
         None if that is not possible, and the file is unchanged or gone. No other program may have it open,
         not even for reading. It must be like a new file: one link, our owner, no attributes. For any thread.
         """
-        if len(self._names) >= self._size_max:
+        if not self._size_max:
             return None
         try:
             descriptor = self.folder.open_to_write(name)
@@ -384,13 +426,22 @@ class TempFilePool:
             raise
         return spare
 
-    def add(self, spare: bytes) -> None:
-        """Add a file from `make` or `reuse`; remove it instead if the pool is full."""
-        if len(self._names) < self._size_max:
-            self._names.append(spare)
+    def add(self, spare: bytes, path: WorkspacePath | None = None) -> None:
+        """Add a file from `make`, or one from `reuse` that was at `path`.
+
+        Beyond the limit, the used spare whose path was idle for longest is removed.
+        """
+        if path is None:
+            self._fresh.append(spare)
             return
-        with suppress(OSError):
-            self.folder.remove(spare)
+        names = self._used.pop(path, [])
+        names.append(spare)
+        self._used[path] = names  # the last in order
+        self._used_count += 1
+        while self._used_count > self._size_max:
+            oldest = next(iter(self._used))
+            with suppress(OSError):
+                self.folder.remove(self._pop(self._used[oldest], oldest))
 
     def _is_like_new(self, descriptor: int, status: os.stat_result) -> bool:
         """Return whether only content and permissions differ from a new file.

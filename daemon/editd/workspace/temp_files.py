@@ -337,7 +337,7 @@ def _spare_for(item: StagedChange, model: Metadata, spares: TempFilePool) -> int
     """Take a spare for the item if the replaced file has no extended attributes, because a spare has none."""
     if item.change.source is not None or item.temp_dir != item.folder or attributes_of(model.descriptor):
         return None
-    descriptor = spares.take(item.temporary, model.status.st_dev, item.folder)
+    descriptor = spares.take(item.temporary, model.status.st_dev, item.change.path, item.folder)
     item.is_spare = descriptor is not None
     return descriptor
 

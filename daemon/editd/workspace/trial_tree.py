@@ -11,11 +11,12 @@ The daemon uses both for its checks (`engine.check_worker`). `python -m editd.wo
 process in which the client has them. Its interface is a *plan*, a folder with the proposed files:
 `files.json` has a list of `[path, mode, has_content]`, and the file `N` has the content of entry N.
 
-    overlay TOLD SCRATCH ROOT FOLDER COMMAND…   write a byte to descriptor TOLD once in the overlay
-    copy PLAN ROOT TO                           exit with TOO_MUCH or NOT_EMPTY if it is refused
-    ignored ROOT                                read paths, each with a NUL, and write those that git ignores
+    overlay TOLD HELD SCRATCH ROOT FOLDER COMMAND…   write a byte to descriptor TOLD once in the overlay;
+                HELD is ROOT, open for reading, and is open in the caller as long as the overlay matters
+    copy PLAN ROOT TO   exit with TOO_MUCH or NOT_EMPTY if it is refused
+    ignored ROOT        read paths, each with a NUL, and write those that git ignores
 
-Imports only `system.git_command`, because a person waits for the start of the process.
+Imports only `system.git_command` and `system.overlay_lock`, because a person waits for the start.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from editd.system.git_command import GitFailed, GitMissing, run_git, work_tree_of
+from editd.system.overlay_lock import lock_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,12 +70,17 @@ def remove_tree(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def enter_overlay(root: str, scratch: str, files: Iterable[TrialFile], *, has_network: bool = True) -> None:
+def enter_overlay(
+    root: str, scratch: str, files: Iterable[TrialFile], held: int, *, has_network: bool = True
+) -> None:
     """Mount an overlay over `root`, with `files` in it, that only this process and its children see.
 
-    What is written there stays in the folder `scratch`. Without a network, the process has the loopback of a
-    network of its own. Raises OSError.
+    What is written there stays in the folder `scratch`. `held` is `root`, open for reading. While the caller
+    keeps it open, the daemon reuses no replaced file. A command does not inherit it, because it leads past
+    the overlay. Without a network, the process has the loopback of a network of its own. Raises OSError.
     """
+    lock_overlay(held)
+    os.set_inheritable(held, False)
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     flags = CLONE_NEWUSER | CLONE_NEWNS | (0 if has_network else CLONE_NEWNET)
@@ -249,11 +256,11 @@ def _escaped(path: str) -> str:
 # The process.
 
 
-def _become(told: str, scratch: str, root: str, folder: str, *command: str) -> int:
+def _become(told: str, held: str, scratch: str, root: str, folder: str, *command: str) -> int:
     """Enter the overlay and become the command. Return an exit status only if that fails."""
     parent = os.getppid()
     try:
-        enter_overlay(root, scratch, _read_plan(os.path.join(scratch, "plan")))
+        enter_overlay(root, scratch, _read_plan(os.path.join(scratch, "plan")), int(held))
         os.chdir(folder)
     except OSError:
         return NOT_RUN

@@ -146,7 +146,7 @@ class WorkspaceWriter:
         first = changes[0] if changes else None  # an undo of changes that others have undone has none
         if self._spares is None or first is None or first.before is None or first.after is None:
             return secrets.token_hex(8)
-        return self._spares.token()
+        return self._spares.token(first.path)
 
     def stage(
         self,
@@ -201,8 +201,8 @@ class WorkspaceWriter:
             except Refused:
                 self.discard(staging)
                 raise
-        if self._spares is not None and not (staging.items and staging.items[0].is_spare):
-            self._spares.keep(token)
+        if self._spares is not None and staging.items and not staging.items[0].is_spare:
+            self._spares.keep(token, staging.items[0].change.path)
         return staging
 
     def publish(self, staging: StagedFiles) -> None:
@@ -290,7 +290,11 @@ class WorkspaceWriter:
         if self._replaced is None:
             return None
         due = self._replaced.due(now, is_busy=is_busy)
-        return partial(self._replaced.check, due, at_the_end=now is None) if due else None
+        if not due:
+            return None
+        # Asked after the replacement of these files: an overlay that is opened later does not show them.
+        is_overlaid = self._disk.is_overlaid()
+        return partial(self._replaced.check, due, at_the_end=now is None, is_overlaid=is_overlaid)
 
     def unchecked(self) -> Sequence[ReplacedFile]:
         """Return the replaced files not yet checked for late writes; none if leases show those at once."""
