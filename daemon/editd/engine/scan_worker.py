@@ -83,6 +83,7 @@ class ScanWorker:
             "bytes": walk.content_bytes,
             "uncovered": self._left_out(walk),
             "too_large": [os.fsdecode(path) for path in walk.too_large],
+            "linked": walk.linked,
             "budget_spent": bool(blobs.left),
         }
 
@@ -133,6 +134,7 @@ class ScanWorker:
                 "files": walk.files,
                 "uncovered": self._left_out(walk),
                 "too_large": [os.fsdecode(path) for path in walk.too_large],
+                "linked": walk.linked,
                 "strays": [os.fsdecode(stray) for stray in walk.strays],
             },
         )

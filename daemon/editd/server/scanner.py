@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -22,6 +23,7 @@ from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.values.content import Version, version_of
 from editd.values.path import WorkspacePath, inner
 from editd.workspace.git_files import GitHead, describe_move, head_moves, is_in_progress, is_locked
+from editd.workspace.hard_links import HardLinks
 from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import WorkspaceScope
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.store.history import History
     from editd.system.fs_watch import FsEvent
+    from editd.workspace.reader import FileStat
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class Scanner:
         self._root = os.fsencode(root)
         self._left_out: list[str] = []  # sentences of the last scan
         self._too_large: set[bytes] = set()
+        self.links = HardLinks()  # as the last scan has seen them
         self.files = 0  # seen in the last scan
         self.unseen: list[WorkspacePath] = []  # known paths in folders that the last scan did not reach
         self.unrecorded: list[str] = []  # findings of the last scan that the engine could not record
@@ -70,6 +74,7 @@ class Scanner:
     def _take_left_out(self, frame: dict[str, Any]) -> None:
         self._left_out = list(frame["uncovered"])
         self._too_large = set(map(os.fsencode, frame["too_large"]))
+        self.links = HardLinks.of(frame["linked"])
 
     def _is_too_large(self, path: bytes) -> bool:
         try:
@@ -337,13 +342,21 @@ class NoticeRecorder:
         self._scanner = scanner
         self._uncovered = uncovered
         self._heads = heads
+        self._other_names: set[WorkspacePath] = set()  # of the noticed files
+        self._has_unknown_links = False
 
     async def inspect(self, taken: PendingEvents, *, may_wait: bool) -> bool:
-        """Check and record all files; return False if one may be in the middle of a save, and `may_wait`."""
+        """Check and record all files; return False if one may be in the middle of a save, and `may_wait`.
+
+        Scan if a noticed file has other names, and they are unknown.
+        """
+        self._has_unknown_links = False
         async with self._queue.inspecting:
             inspection = await self._inspected(taken, may_wait=may_wait)
             if inspection is not None:
                 await self._record(inspection, taken)
+        if inspection is not None and self._has_unknown_links and not self._engine.is_first_scan:
+            await self._scanner.settle(self._engine, self._queue)
         return inspection is not None
 
     async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
@@ -354,7 +367,7 @@ class NoticeRecorder:
 
         def look_at_each() -> Iterator[Callable[[], object] | None]:
             nonlocal is_saving
-            for path in self._places(taken):
+            for path in chain(self._places(taken), self._take_other_names(taken)):
                 size = self._size(path, scope)
                 is_saving = size is None and may_wait
                 if is_saving:
@@ -377,6 +390,17 @@ class NoticeRecorder:
                 if path.raw not in taken.paths:
                     yield path
 
+    def _take_other_names(self, taken: PendingEvents) -> Iterator[WorkspacePath]:
+        """Yield the other paths of the noticed files. Call it when `_size` has seen all of these."""
+        names, self._other_names = self._other_names, set()
+        yield from sorted(path for path in names if path.raw not in taken.paths)
+
+    def _note_links(self, path: WorkspacePath, status: FileStat) -> None:
+        if status.links > 1 and status.kind == "file":
+            names = self._scanner.links.other_names(path, status)
+            self._has_unknown_links |= names is None
+            self._other_names |= names or set()
+
     def _size(self, path: WorkspacePath, scope: Callable[[], WorkspaceScope]) -> int | None:
         """Return the bytes to read: None for a known file that is missing or empty, _NOT_OURS for nothing."""
         known = self._engine.history.entry(path)
@@ -385,15 +409,21 @@ class NoticeRecorder:
         except Refused:
             return 0 if known is not None else _NOT_OURS  # the engine's check gives the reason
         if known is not None:
-            is_emptied = look is not None and not look.size and look.kind == "file" and known.version != EMPTY
-            return None if look is None or is_emptied else look.size
+            if look is None:
+                return None
+            self._note_links(path, look)
+            is_emptied = not look.size and look.kind == "file" and known.version != EMPTY
+            return None if is_emptied else look.size
         if look is None or look.kind not in ("file", "symlink"):
             return _NOT_OURS
         if look.size > FILE_BYTES_MAX:
             if scope().is_in(path):
                 self._scanner.note_too_large(path)
             return _NOT_OURS
-        return look.size if path.raw not in self._uncovered and scope().is_in(path) else _NOT_OURS
+        if path.raw in self._uncovered or not scope().is_in(path):
+            return _NOT_OURS
+        self._note_links(path, look)
+        return look.size
 
     async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
         heads = {repository: GitHead.of(repository) for repository in taken.repositories}

@@ -21,6 +21,7 @@ from editd.system.filesystem import refresh
 from editd.system.mounts import two_sided_below
 from editd.values.content import GitMode, Version, mode_of, version_of
 from editd.values.path import PATH_BYTES_MAX
+from editd.workspace.hard_links import linked_entry
 from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Walk(Struct):
     files: int = 0
     content_bytes: int = 0  # of all files read
     strays: list[bytes] = field(default_factory=list)  # temporaries of an earlier daemon, or of this one
+    linked: list[tuple[int, int, str]] = field(default_factory=list)  # see `HardLinks.of`
     too_large: list[bytes] = field(default_factory=list)
     too_long: list[bytes] = field(default_factory=list)  # paths longer than a system call accepts
     unreadable: list[bytes] = field(default_factory=list)
@@ -196,6 +198,8 @@ class Walk(Struct):
             self.files += 1
             if self.files % REPORT_FILES == 1:
                 self.report(self.files, self.content_bytes)
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                self.linked.append(linked_entry(path, status))
             identity, known = _identity(status), self.known.get(path)
             if known is not None and known.startswith(identity):
                 self._seen.add(path)
