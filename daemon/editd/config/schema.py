@@ -659,6 +659,19 @@ class Config(ConfigSection, frozen=True, kw_only=True):
             extra=GLOBS,
         ),
     ] = ()
+    in_place: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "Globs of files that are written in place: a file that is itself a mount, that is mounted "
+                "alone into a container, or that has several names (hard links). A reader may see half of an "
+                "edit, a power cut may leave one, and a write of another program in the same moment may be "
+                "lost. `status` has a line in `weaker`."
+            ),
+            examples=[["deploy/nginx.conf"]],
+            extra=GLOBS | RESTART,
+        ),
+    ] = ()
     encoding: Annotated[
         str | None,
         Meta(

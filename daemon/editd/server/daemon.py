@@ -190,7 +190,9 @@ class Daemon:
         own = self._bind_reviewers()
         self._listen_to_signals()
         disk = open_disk(self._places.root)
-        self._shortfalls = WeakerGuarantees(disk, self._places.state, publish=self._config.publish)
+        self._shortfalls = WeakerGuarantees(
+            disk, self._places.state, publish=self._config.publish, in_place=self._config.in_place
+        )
         self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
         scanner = Scanner(self._places.root, self._places.state)
         TURN.set(ComparisonTurn())  # for all that is started below: no client's comparison blocks the loop
@@ -306,6 +308,7 @@ class Daemon:
                 publish=config.publish,
                 replaced=Quarantine(replaced) if self._shortfalls.is_state_beside else None,
                 made_folders=CreatedDirs(os.path.join(self._places.state, "folders")),
+                in_place=config.in_place,
             ),
             self._clock,
             self._scope(),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from editd.system.filesystem import NO_SUCH_VERB
 from editd.values.path import split_path
+from editd.workspace.in_place import OtherContent, overwrite, restore
 from editd.workspace.staged_change import UNREACHABLE, folders_below, is_folder, make_folders, remove_folder
 from editd.workspace.temp_files import (
     OpenTarget,
@@ -116,6 +117,8 @@ class Publisher:
                 self._create(target)
             elif item.is_mode_only:
                 self._change_mode(target)
+            elif item.is_in_place:
+                self._overwrite(target)
             elif self._is_exchanging:
                 self._exchange(target)
             else:
@@ -237,6 +240,15 @@ class Publisher:
         finally:
             os.close(descriptor)
 
+    def _overwrite(self, target: OpenTarget) -> None:
+        item, before, after = target.item, target.item.change.before, target.item.change.after
+        assert before is not None
+        assert after is not None
+        try:
+            overwrite(target, before, after, lambda: self._note(item, self._undo_overwrite))
+        except OtherContent:
+            raise UnexpectedContent from None
+
     def _remove_empty_folders(self, item: StagedChange) -> None:
         """Remove the folder that the file replaces, and the empty folders in it, or raise ENOTEMPTY."""
         self._clear()
@@ -328,6 +340,12 @@ class Publisher:
         except FileExistsError:
             return target.quarantine()
         return None
+
+    def _undo_overwrite(self, item: StagedChange) -> None:
+        before, after = item.change.before, item.change.after
+        assert before is not None
+        assert after is not None
+        restore(self._target(item), before, after)
 
     def _undo_mode_change(self, item: StagedChange, status: os.stat_result) -> None:
         descriptor = open_regular(self._target(item).folder, item.name)

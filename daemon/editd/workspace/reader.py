@@ -117,6 +117,12 @@ class OpenFiles:
             self._taken.append(file)
         return file
 
+    def drop(self, path: WorkspacePath) -> None:
+        """Close the file that was read at `path`, which ends its lease."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+
     @property
     def is_all_taken(self) -> bool:
         return not self._files

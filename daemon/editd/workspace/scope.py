@@ -385,6 +385,10 @@ _ELSEWHERE = (
     "The state folder is on another file system than the workspace: if a program opens a file at the moment "
     "of its replacement, editd may miss its write."
 )
+_IN_PLACE = (
+    "such a file is written in place. A reader may see half of an edit, a power cut may leave one, and "
+    "a write of another program in the same moment may be lost."
+)
 _RENAMING = (
     "The configuration has files published by a check and a rename: "
     "a save by another program between the two is lost."
@@ -424,8 +428,11 @@ _OF_THE_SYSTEM = {  # whether the system has the calls for it
 class WeakerGuarantees:
     """The promises that one workspace cannot have."""
 
-    def __init__(self, disk: Disk, state: str, *, publish: str = "exchange") -> None:
+    def __init__(
+        self, disk: Disk, state: str, *, publish: str = "exchange", in_place: Sequence[str] = ()
+    ) -> None:
         self._disk = disk
+        self._in_place = tuple(in_place)
         self._is_renaming = publish == "rename"
         known = mounts()
         with disk.folder(b"") as root, open_folder(state) as folder:
@@ -447,6 +454,8 @@ class WeakerGuarantees:
         sentences = list(self._disk.weaker)
         if self._is_renaming:
             sentences.append(_RENAMING)
+        if self._in_place:
+            sentences.append(f"{', '.join(self._in_place)}: {_IN_PLACE}")
         if self._disk.is_folding:
             sentences.append(_FOLDING_ROOT)
         if not self.is_state_beside:

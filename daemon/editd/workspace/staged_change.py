@@ -45,6 +45,7 @@ class StagedChange(Struct, eq=False):
     temporary: bytes
     temp_dir: bytes  # `folder`, unless that cannot be created yet, or will be deleted
     is_mode_only: bool = False  # see the function
+    is_in_place: bool = False  # written without a temporary (`workspace.in_place`)
     is_spare: bool = False  # the temporary is from the pool, in the daemon's own folder instead of `temp_dir`
     is_linked: bool = False  # the replaced file has a link in the daemon's own folder
     is_taken_back: bool = False  # that link is our own version, after a revert to `before`
@@ -160,8 +161,12 @@ def check_publishable(
     pending: Iterable[Change[FileState]] = (),
     kept: OpenFiles | None = None,
     breathe: Callable[[], None] | None = None,
+    keeps_inode: Callable[[Change[FileState]], bool] = lambda _change: False,
 ) -> None:
-    """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`."""
+    """Refuse changes that cannot be published after those in `pending`. See `WorkspaceWriter.check`.
+
+    `keeps_inode` returns whether a change is written in place.
+    """
     deleted: set[bytes] = set()
     pending_paths: set[WorkspacePath] = set()
     for change in pending:
@@ -171,7 +176,7 @@ def check_publishable(
         (deleted.add if change.after is None else deleted.discard)(change.path.raw)
     if disk.is_folding:
         check_one_spelling(changes)
-    checker = _Checker(disk, deleted)
+    checker = _Checker(disk, deleted, keeps_inode)
     for change in changes if breathe is None else in_slices(changes, breathe):
         if change.path in pending_paths:
             continue  # By then the file at this path is our own.
@@ -220,6 +225,7 @@ def is_kept_out(disk: Disk, path: WorkspacePath) -> bool:
 class _Checker(Struct, frozen=True):
     disk: Disk
     deleted: AbstractSet[bytes]  # paths that will be deleted by then
+    keeps_inode: Callable[[Change[FileState]], bool]
 
     def check(self, change: Change[FileState]) -> None:
         parent, _, name = change.path.raw.rpartition(b"/")
@@ -254,11 +260,12 @@ class _Checker(Struct, frozen=True):
             raise _denied(path, "is in a folder that editd may not write to", "Make the folder writable.")
         if not is_file:
             return
-        if status.st_nlink > 1 and not is_deleted:
+        if status.st_nlink > 1 and not is_deleted and not self.keeps_inode(change):
             raise _denied(
                 path,
                 f"is hard-linked: {status.st_nlink} names share it, and replacing one would break the link",
-                "Break the link first (copy the file, and move the copy over it), or edit it outside.",
+                "Break the link first (copy the file, and move the copy over it), edit it outside, or name "
+                "it in `in_place` of the configuration.",
             )
         if is_mode_only(change):
             if os.geteuid() not in (0, status.st_uid):
@@ -312,6 +319,15 @@ class _Checker(Struct, frozen=True):
                     if not (is_folder or path + b"/" + name in self.deleted or is_temporary(name)):
                         return False
         return True
+
+
+def mount_refusal(path: WorkspacePath) -> PermissionDenied:
+    """Return the refusal of a change at a path that is itself a mount: the kernel replaces none."""
+    return _denied(
+        path,
+        "is itself a mount, and a mount cannot be replaced",
+        "Name it in `in_place` of the configuration, so that its content is changed in place.",
+    )
 
 
 def _one_file(path: str, other: str) -> FileExists:

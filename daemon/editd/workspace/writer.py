@@ -18,16 +18,21 @@ syncs only in `sync`. It does not depend on the journal, which makes the changes
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from editd.errors import Broken, Refused
+from editd.system.mounts import mounts, mounts_below
 from editd.values.content import Change
+from editd.values.glob import Glob, is_among
 from editd.values.path import WorkspacePath, split_path
+from editd.workspace.in_place import is_partly_written, is_written_in_place
 from editd.workspace.publish import ConcurrentWrite, Publisher, PublishFailed, UnexpectedContent
 from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import (
@@ -43,6 +48,7 @@ from editd.workspace.staged_change import (
     is_kept_out,
     is_temporary,
     item_of,
+    mount_refusal,
     nearest_folder,
     prune,
     remove_folder,
@@ -80,14 +86,16 @@ class WorkspaceWriter:
         publish: Literal["exchange", "rename"] = "exchange",
         replaced: Quarantine | None = None,
         made_folders: CreatedDirs | None = None,
+        in_place: Sequence[str] = (),
     ) -> None:
         """`replaced` keeps replaced files for a moment; without it, they are removed at once.
 
         `made_folders` records the folders that staging creates; without it, a crash may leave empty ones.
 
         `publish="rename"` checks, then renames over the file: watchers of other programs see one change, but
-        a save between the check and the rename is lost.
+        a save between the check and the rename is lost. `in_place` has globs of files written in place.
         """
+        self._in_place = tuple(map(Glob.parse, in_place))
         self._disk = disk
         self._replaced = replaced
         self._made_folders = made_folders
@@ -118,7 +126,13 @@ class WorkspaceWriter:
         file that is hard-linked, unless it is deleted, or read-only, and NotAFile if a folder is in the way,
         or a file in the place of a folder.
         """
-        check_publishable(self._disk, changes, pending, kept, breathe)
+        check_publishable(self._disk, changes, pending, kept, breathe, self._keeps_inode)
+
+    def _keeps_inode(self, change: Change[FileState]) -> bool:
+        """Return whether the configuration wants this change to be written in place."""
+        if not self._in_place or not is_written_in_place(change):
+            return False
+        return is_among(change.path, self._in_place)
 
     def is_kept_out(self, path: WorkspacePath) -> bool:
         """Return whether `check` refuses every change at `path`, because its mount ignores case or form."""
@@ -165,7 +179,6 @@ class WorkspaceWriter:
         """
         staging = StagedFiles(token)
         self._live.add(token)
-        about_to = None if self._made_folders is None else self._made_folders.note
         created: set[str] = set()
         moved: set[WorkspacePath | None] = set()
         for change in changes:
@@ -174,25 +187,18 @@ class WorkspaceWriter:
                 created.add(change.path.text)
         for index, change in enumerate(changes if breathe is None else in_slices(changes, breathe)):
             item = item_of(change, temporary_name(token, index))
+            item.is_in_place = self._keeps_inode(change)
             staging.items.append(item)
             try:
                 if change.after is None:
                     item.temp_dir = folder_that_stays(item.folder, created)
                     if change.path not in moved:
                         note_unpreserved(self._disk, item)
+                elif item.is_in_place:
+                    if kept is not None:
+                        kept.drop(change.path)  # its lease would keep us from writing, too
                 elif not item.is_mode_only:
-                    if kept is not None and change.source is None:
-                        item.open_file = kept.take(change.path)
-                    if item.open_file is not None:
-                        temp_dir = item.open_file.folder
-                        device = write_temporary(self._disk, temp_dir, item, change.after, self._spares)
-                    else:
-                        with open_temp_dir(
-                            self._disk, item, staging.folders_made.append, about_to
-                        ) as temp_dir:
-                            device = write_temporary(self._disk, temp_dir, item, change.after, self._spares)
-                    if device != self._device:
-                        self._note_device(device, item.temp_dir)
+                    self._write_temporary(staging, item, change.after, kept)
                 if item.lost_metadata:
                     staging.warnings += (item.warning,)
             except OSError as error:
@@ -204,6 +210,20 @@ class WorkspaceWriter:
         if self._spares is not None and staging.items and not staging.items[0].is_spare:
             self._spares.keep(token, staging.items[0].change.path)
         return staging
+
+    def _write_temporary(
+        self, staging: StagedFiles, item: StagedChange, after: FileState, kept: OpenFiles | None
+    ) -> None:
+        about_to = None if self._made_folders is None else self._made_folders.note
+        if kept is not None and item.change.source is None:
+            item.open_file = kept.take(item.change.path)
+        if item.open_file is not None:
+            device = write_temporary(self._disk, item.open_file.folder, item, after, self._spares)
+        else:
+            with open_temp_dir(self._disk, item, staging.folders_made.append, about_to) as temp_dir:
+                device = write_temporary(self._disk, temp_dir, item, after, self._spares)
+        if device != self._device:
+            self._note_device(device, item.temp_dir)
 
     def publish(self, staging: StagedFiles) -> None:
         """Put everything in place, deletions first; on an error, revert it and raise.
@@ -241,7 +261,12 @@ class WorkspaceWriter:
                     raise ConcurrentWrite([path for path, _ in orphans], orphans) from error
                 if isinstance(error, Refused):
                     raise
+                if error.errno == errno.EBUSY and self._is_mount(item.change.path):
+                    raise mount_refusal(item.change.path) from error
                 raise refusal_of(error, item.change.path, "could not be put in place") from error
+
+    def _is_mount(self, path: WorkspacePath) -> bool:
+        return path.raw in mounts_below(self._disk.root, mounts())
 
     def finish(self, staging: StagedFiles, breathe: Callable[[], None] | None = None) -> None:
         """Remove or quarantine the replaced files, and remove the folders that deletions emptied.
@@ -259,7 +284,7 @@ class WorkspaceWriter:
             breathe = _go_on
         for item in staging.items:
             breathe()
-            if item.change.before is None or item.is_mode_only:
+            if item.change.before is None or item.is_mode_only or item.is_in_place:
                 continue
             if self._replaced is None or not self._replaced.keep(self._disk, item):
                 self._remove(item)
@@ -413,7 +438,22 @@ class WorkspaceWriter:
         for before in expected:
             if has_state(self._disk, path, before):
                 return self._put([Change(path, before, after)], token)
-        return False
+        partial_state = self._partly_written(path, [*expected, after])
+        return partial_state is not None and self._put([Change(path, partial_state, after)], token)
+
+    def _partly_written(self, path: WorkspacePath, states: Sequence[FileState | None]) -> FileState | None:
+        """Return the content of a file that is written in place, if a killed daemon left it half written."""
+        if not is_among(path, self._in_place):
+            return None
+        parent, name = split_path(path.raw)
+        with self._disk.folder(parent) as folder:
+            read = read_name(folder, name, path, quiet=True)
+        current = None if read is None else read.state()
+        files = [state.content for state in states if state is not None and not state.is_symlink]
+        if current is None or current.is_symlink:
+            return None
+        pairs = permutations(files, 2)
+        return current if any(is_partly_written(current.content, *pair) for pair in pairs) else None
 
     def rewrite(self, path: WorkspacePath, state: FileState, token: str) -> bool:
         """Replace `path` by a new file with the same content; return False if it is not `state`.
