@@ -29,9 +29,12 @@ class RawClient:
         )  # fmt: skip
 
     def send(self, *messages: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
         for message in messages:
-            self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def send_line(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
     def receive(self) -> dict[str, Any]:

@@ -131,3 +131,30 @@ def test_roots_that_come_too_late_are_asked_for_again_by_the_first_call(shared: 
             client.send({"id": asked["id"], "result": {"roots": [{"uri": shared.root.as_uri()}]}})
         assert client.receive()["result"]["structuredContent"]["error"] == "file_missing"
         assert client.end() == b""
+
+
+CALL = '"method":"tools/call","params":{"name":"write_file","arguments":{"path":"half.txt","content":"%s"}}'
+REFUSED = {
+    "half": (('{"jsonrpc":"2.0","id":5,' + CALL % "\\ud83d" + "}").encode(), 5, -32700),
+    "latin": (('{"jsonrpc":"2.0","id":5,' + CALL % "caf\xe9" + "}").encode("latin-1"), 5, -32700),
+    "cut": (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{', 5, -32700),
+    "list": (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":[]}', 5, -32600),
+    "number": (b'{"jsonrpc":"2.0","id":5,"method":5}', 5, -32600),
+    "id": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, -32600),
+    "batch": (b'[{"jsonrpc":"2.0","id":5,"method":"ping"}]', None, -32600),
+}
+
+
+@pytest.mark.parametrize("is_sdk", [False, True], ids=["handshake", "sdk"])
+def test_a_line_that_is_no_message_is_answered(shared: Workplace, *, is_sdk: bool) -> None:
+    with raw_client(shared, "--workspace", str(shared.root)) as client:
+        client.ask(1, "initialize", **hello())
+        if is_sdk:
+            assert "error" in client.ask(0, "of/the/sdk")
+        for line, number, code in REFUSED.values():
+            client.send_line(line)
+            answer = client.receive()
+            assert (answer["id"], answer["error"]["code"]) == (number, code), line
+        assert client.ask(6, "ping") == {"result": {}}
+        assert client.end() == b""
+    assert not (shared.root / "half.txt").exists()

@@ -360,3 +360,48 @@ def test_an_error_of_the_daemon_with_a_key_that_is_not_text_is_malformed() -> No
     assert answer is not None
     with pytest.raises(Malformed, match="an error in no known form"):
         ClientConnection().receive(answer)
+
+
+HALF = b'{"jsonrpc":"2.0","id":7,"method":"apply","params":{"edits":[{"content":"\\ud83d"}]}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        HALF,
+        b'{"method":"read","params":{"path":"\\udc00"},"id":7}',
+        b'{"id":7,"method":"read","params":{"path":"caf\xe9"}}',
+        b'{"method":"read","params":{"x":NaN},"id":7}',
+        b'{"method":"read","params":{"path":"a\x01b"},"id":7}',
+        b'{"jsonrpc": "2.0", "method": "read", "id": 7, "params": {"path": "a",}}',
+        b'{"id":7,"method":"read","params":{"x":' + b"[" * 2000 + b"]" * 2000 + b"}}",
+        b'{"id":7,"method":"read","params":{"x":[' + b"0," * 1_000_001 + b"0]}}",
+    ],
+    ids=["half", "half-before", "latin", "nan", "control", "comma", "deep", "many"],
+)
+@pytest.mark.parametrize("is_headed", [False, True])
+def test_a_request_that_the_parser_refuses_is_answered_with_its_id(body: bytes, is_headed: bool) -> None:
+    connection = Connection()
+    stream = b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if is_headed else body + b"\n"
+    [bad] = connection.receive(stream)
+    assert isinstance(bad, BadRequest)
+    assert not bad.fatal
+    assert json.loads(bad.answer.split(b"\r\n\r\n")[-1])["id"] == 7
+    [good] = connection.receive(as_headed(8, "status", {}) if is_headed else as_line(8, "status", {}))
+    assert isinstance(good, Request)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"method":"read","params":{"id":7,"path":"a",}}',
+        b'{"method":"read","params":{"x":"\\ud83d","id":7}}',
+        b'{"id":"\\ud83d","method":"read"}',
+        b'{"id":true,"method":"read","params":{"x":"\\ud83d"}}',
+        b'{"id":1.5,"method":"read","params":{"x":"\\ud83d"}}',
+    ],
+)
+def test_an_id_that_may_be_another_is_never_taken_for_that_of_a_request(body: bytes) -> None:
+    [bad] = Connection().receive(body + b"\n")
+    assert isinstance(bad, BadRequest)
+    assert json.loads(bad.answer)["id"] is None

@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd import __version__
+from editd.wire.codec import Malformed, decode_json, is_id
 from editd_client.errors import EditdError
 from editd_client.mcp.resources import PROMPTS, RESOURCES, TEMPLATES
 from editd_client.mcp.tools import listed, offered_tools
@@ -41,6 +42,7 @@ CAPABILITIES = {
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSION = "2026-07-28"
 META = "io.modelcontextprotocol"
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 REPLAY_ID, ROOTS_ID = "editd-handshake", "editd-roots"
 
 
@@ -54,8 +56,16 @@ class Wire:
         self._is_replayed = False
 
     def read(self) -> bytes:
-        """Return the next line, or nothing at the end."""
-        return self._input.readline()
+        """Return the next line with a message, or nothing at the end. Answer each line that has none.
+
+        The SDK never answers these lines, and their sender would wait for ever.
+        """
+        while line := self._input.readline():
+            error = _error_in(line)
+            if error is None:
+                return line
+            self.send(error)
+        return b""
 
     def send(self, message: Mapping[str, Any]) -> None:
         text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"))
@@ -69,8 +79,8 @@ class Wire:
     # The methods of a text file that the SDK calls.
 
     def readline(self) -> str:
-        line = self._ahead.pop(0) if self._ahead else self._input.readline()
-        return line.decode("utf-8", "replace")
+        line = self._ahead.pop(0) if self._ahead else self.read()
+        return line.decode("utf-8")
 
     def write(self, text: str) -> int:
         if self._is_replayed and json.loads(text).get("id") == REPLAY_ID:
@@ -104,8 +114,7 @@ class Handshake:
     def serve(self) -> bool:
         """Answer what needs no SDK. Return whether a message for `server` has come, False at the end."""
         while line := self._wire.read():
-            message = _parsed(line)
-            if message is None or not self._is_answered(message, line):
+            if not self._is_answered(json.loads(line), line):
                 self._wire.replay([*self._replay, line], is_handshake=bool(self._replay))
                 return True
         return False
@@ -221,12 +230,28 @@ class Handshake:
             self._sessions.announce()
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _error_in(line: bytes) -> dict[str, Any] | None:
+    """Return the answer to a line that is no message of JSON-RPC, or None if it is one."""
     try:
-        message = json.loads(line)
-    except ValueError:
+        message = decode_json(line)
+    except Malformed as malformed:
+        return _error(malformed.to, PARSE_ERROR, malformed.error.message)
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return _error(None, INVALID_REQUEST, 'A message is one object with "jsonrpc": "2.0".')
+    if "method" not in message and ("result" in message or "error" in message):
         return None
-    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
+    number, params = message.get("id"), message.get("params")
+    if "id" in message and not is_id(number):
+        return _error(None, INVALID_REQUEST, "An id is an integer or a string.")
+    if not isinstance(message.get("method"), str):
+        return _error(number, INVALID_REQUEST, "A method is named by a string.")
+    if params is not None and not isinstance(params, dict):
+        return _error(number, INVALID_REQUEST, "The parameters are one object.")
+    return None
+
+
+def _error(to: object, code: int, message: str) -> dict[str, Any]:
+    return {"id": to, "error": {"code": code, "message": message}}
 
 
 def _client_name(info: object) -> str | None:

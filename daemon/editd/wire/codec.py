@@ -16,10 +16,11 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
+import json
 import math
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -29,6 +30,8 @@ from editd.wire.messages import ERROR_CODES, REQUESTS, Apply, Error, Params, Rep
 
 if TYPE_CHECKING:
     from editd.wire.messages import Message
+
+Id = int | str
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -229,9 +232,12 @@ def decode_apply(data: bytes) -> tuple[int | str, Apply] | None:
 
 
 def decode_json(body: bytes) -> Any:
-    """Decode the JSON in `body`. Raises Malformed: parse_error, or too_large for too many values."""
+    """Decode the JSON in `body`. Raises Malformed: parse_error, or too_large for too many values.
+
+    The error has the id of the request, if that can be read.
+    """
     if _has_more_values(body, LIMITS.values_max):
-        raise too_many_values(fatal=False)
+        raise too_many_values(fatal=False, to=_first_id(body))
     try:
         return msgspec.json.decode(body)
     except UnicodeDecodeError:
@@ -240,15 +246,53 @@ def decode_json(body: bytes) -> Any:
         reason = "it is nested too deep"
     except msgspec.DecodeError as error:
         reason = shown(str(error))
-    raise Malformed("parse_error", f"The message cannot be read as JSON: {reason}.")
+        if _HALF_CHARACTER.search(body):
+            reason += ". Send both halves of a surrogate pair, or the character itself"
+    raise Malformed("parse_error", f"The message cannot be read as JSON: {reason}.", to=id_in(body))
 
 
-def too_many_values(*, fatal: bool) -> Malformed:
+def id_in(body: bytes) -> Id | None:
+    """Return the id of a request whose JSON `decode_json` refuses, or None if it cannot be read.
+
+    Python's parser accepts texts that are not Unicode. If that fails too, only an id before the parameters
+    is certain to be the request's.
+    """
+    try:
+        message = json.loads(body.decode("utf-8", "surrogateescape"), strict=False)
+    except (ValueError, RecursionError):
+        return _first_id(body)
+    call_id = message.get("id") if isinstance(message, dict) else None
+    if isinstance(call_id, str):
+        return call_id if _is_utf8(call_id) else None
+    return call_id if is_id(call_id) else None
+
+
+def _first_id(body: bytes) -> Id | None:
+    """Return the id of a request in which only the version and the method are before it, or None."""
+    match = _ID_FIRST.match(body)
+    return None if match is None else msgspec.json.decode(match[1], type=int | str)
+
+
+def is_id(value: object) -> TypeGuard[Id]:
+    """Return whether the value is an id of a request."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+_ID_FIRST = re.compile(
+    rb'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[\w./$-]*"\s*,)*'
+    rb'\s*"id"\s*:\s*(-?(?:0|[1-9][0-9]{0,17})|"[ !#-\[\]-~]{0,1000}")\s*[,}]',
+    re.ASCII,
+)
+
+
+def too_many_values(*, fatal: bool, to: Id | None = None) -> Malformed:
     return Malformed(
         "too_large",
         f"The arrays and maps of a message have at most {LIMITS.values_max} elements in all."
         " Send the edits in several requests.",
         fatal=fatal,
+        to=to,
     )
 
 
@@ -393,15 +437,16 @@ def error(name: str, message: str, data: dict[str, Any] | None = None) -> Error:
 
 
 class Malformed(Exception):
-    """An input that is not a request: `name` is one of ERROR_CODES.
+    """An input that is not a request: `name` is one of ERROR_CODES, `to` the id to answer if it is known.
 
     After a `fatal` one the stream cannot go on, because the begin of the next message is unknown.
     """
 
-    def __init__(self, name: str, message: str, *, fatal: bool = False) -> None:
+    def __init__(self, name: str, message: str, *, fatal: bool = False, to: Id | None = None) -> None:
         super().__init__(message)
         self.error = error(name, message)
         self.fatal = fatal
+        self.to = to
 
 
 def shown(text: str) -> str:

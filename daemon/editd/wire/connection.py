@@ -139,7 +139,7 @@ class Connection:
                 return None
             except Malformed as malformed:
                 self.kept = frames.kept
-                return self._bad(None, malformed)
+                return self._bad(malformed.to, malformed)
             self.kept = frames.kept
             if (incoming := self._opened(value)) is not None:
                 return incoming

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgpack
 from msgspec import Struct
@@ -25,10 +25,12 @@ from editd.wire.codec import (
     KIB,
     LIMITS,
     MIB,
+    Id,
     Malformed,
     decode_json,
     encode_json,
     encode_msgpack,
+    is_id,
     shown,
     text_of,
     too_many_values,
@@ -36,8 +38,6 @@ from editd.wire.codec import (
 
 if TYPE_CHECKING:
     from editd.wire.messages import Error
-
-Id = int | str
 
 
 class RpcCall(Struct, frozen=True):
@@ -102,8 +102,10 @@ class MessagePackRpc(Envelope):
                 return _call(None, method, _only_map(None, rest))
             case [1, call_id, error, result]:
                 return Response(call_id, error, result)
+            case [0, call_id, *_]:
+                raise _invalid(call_id if is_id(call_id) else None, _REQUEST_FORM)
             case _:
-                raise _invalid(None, "A MessagePack-RPC request is [0, id, method, [params]].")
+                raise _invalid(None, _REQUEST_FORM)
 
     def result(self, to: Id, result: Any) -> bytes:
         return encode_msgpack([1, to, None, result])
@@ -116,6 +118,9 @@ class MessagePackRpc(Envelope):
 
     def notice(self, method: str, arguments: list[Any]) -> bytes:
         return encode_msgpack([2, method, arguments])
+
+
+_REQUEST_FORM = "A MessagePack-RPC request is [0, id, method, [params]]."
 
 
 class JsonRpc(Envelope):
@@ -185,18 +190,14 @@ def _only_map(call_id: Any, rest: list[Any]) -> Any:
             return only
         case _:
             raise _invalid(
-                call_id if _is_id(call_id) else None, "The parameters are one map in an array: [params]."
+                call_id if is_id(call_id) else None, "The parameters are one map in an array: [params]."
             )
 
 
 def _checked_id(value: Any) -> Id:
-    if isinstance(value, int | str) and not isinstance(value, bool):
+    if is_id(value):
         return value
     raise _invalid(None, "An id is an integer or a string.")
-
-
-def _is_id(value: Any) -> TypeGuard[Id]:
-    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _invalid(call_id: Id | None, message: str) -> BadCall:
