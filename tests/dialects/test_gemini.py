@@ -173,8 +173,8 @@ def test_a_count_below_one_or_of_another_kind_is_refused() -> None:
         assert refusal("a", expected_replacements=count).data == {"argument": "expected_replacements"}
 
 
-def test_an_argument_that_is_not_known_does_not_matter() -> None:
-    assert call("a", "a", "b", colour="blue", ai_proposed_content=7)[1] == "b"
+def test_an_argument_of_the_client_does_not_matter() -> None:
+    assert call("a", "a", "b", wait_for_previous=True, ai_proposed_content=7)[1] == "b"
 
 
 @pytest.mark.parametrize("new", ["", "no newline", "$& \\n\r\n"])

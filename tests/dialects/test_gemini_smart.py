@@ -241,7 +241,9 @@ def test_the_number_of_matches_is_checked_as_in_the_original() -> None:
     counts: list[object] = [0, 0.5, True, "1", None]
     for count in counts:
         assert refusal("a", "a", expected_replacements=count).data == {"argument": "expected_replacements"}
-        assert text_after("a", "a", "b", "head", expected_replacements=count) == "b"
+        assert refusal("a", "a", generation="head", expected_replacements=count).data == {
+            "argument": "expected_replacements", "similar": "allow_multiple",
+        }  # fmt: skip
     choices: list[object] = [0, "true", None]
     for choice in choices:
         assert refusal("a", "a", generation="head", allow_multiple=choice).data == {

@@ -367,7 +367,9 @@ class Engine(Recorder):
         if not isinstance(call, messages.Tool):
             return request
         try:
-            name = self.tooling.tool(call).undoes(call.args)
+            tool = self.tooling.tool(call)
+            tool.refuse_unknown(call.args)
+            name = tool.undoes(call.args)
             path = None if name is None else self.tree.resolve(self.tooling.path(name))
         except Refused:  # planning raises the same refusal
             return request

@@ -15,6 +15,7 @@ import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -92,14 +93,28 @@ def text_of(arguments: Mapping[str, Any], name: str, *, may_be_empty: bool = Tru
     return value
 
 
-def refuse_unknown(arguments: Mapping[str, Any], known: frozenset[str]) -> None:
-    unknown = sorted(set(arguments) - known)
+def refuse_unknown(arguments: Iterable[str], known: Iterable[str], owner: str = "this tool") -> None:
+    """Raise InvalidParams for an argument that `owner` does not take: it would be ignored otherwise."""
+    names = sorted(known)
+    unknown = sorted(set(arguments) - set(names))
     if unknown:
+        similar = get_close_matches(_snake_case(unknown[0]), names, 1, _SIMILARITY)
+        question = f"Did you mean `{similar[0]}`? " if similar else ""
         raise InvalidParams(
-            f"`{unknown[0]}` is no argument of this tool.",
-            hint=f"It takes {', '.join(sorted(known))}.",
-            data={"argument": unknown[0]},
+            f"`{unknown[0]}` is no argument of {owner}.",
+            hint=f"{question}It takes {', '.join(names)}.",
+            data={"argument": unknown[0]} | ({"similar": similar[0]} if similar else {}),
         )
+
+
+_SIMILARITY = 0.6  # of two names of arguments, from 0 to 1
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("(?<=[a-z0-9])[A-Z]", r"_\g<0>", name[:NAME_COMPARED_MAX]).lower().replace("-", "_")
+
+
+NAME_COMPARED_MAX = 100  # characters of an unknown name that are compared
 
 
 def kind_of(value: object) -> str:
@@ -175,6 +190,12 @@ class ToolDefinition(Struct, frozen=True):
 
     For such a call, `run` is never called.
     """
+    also: frozenset[str] = frozenset()
+    """Arguments that the original's clients send, and that are not offered to a model."""
+
+    def refuse_unknown(self, arguments: Iterable[str]) -> None:
+        """Raise InvalidParams for an argument that is not of this tool."""
+        refuse_unknown(arguments, self.also | self.schema["properties"].keys())
 
 
 class Dialect(Struct, frozen=True):
@@ -255,6 +276,7 @@ class ToolSet(Struct, frozen=True):
     def run(self, work: PlanBuilder, edit: Tool) -> str:
         """Execute one call and return the tool's own answer; an `Unread` refusal keeps its read marks."""
         tool = self.tool(edit)
+        tool.refuse_unknown(edit.args)
         try:
             return tool.run(edit.args, ToolApi(work, self, base_of(edit)))
         except Unread as refusal:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
 from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
 from editd.values.transaction import Base, ReadMark
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _counted(count: int) -> str:
 
 def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Execute one call and return the original's answer."""
-    given = {name: value for name, value in arguments.items() if value is not None}
+    given = _given(arguments)
     command = text_of(given, "command")
     path = text_of(given, "path", may_be_empty=False)
     if command not in _COMMANDS:
@@ -115,7 +115,21 @@ def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
             hint=f"The commands are {', '.join(_COMMANDS)}.",
             data={"argument": "command"},
         )
+    _refuse_others_arguments(given, command)
     return _COMMANDS[command](given, api, path)
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _refuse_others_arguments(given: Mapping[str, Any], command: str) -> None:
+    """Raise InvalidParams for an argument of another command, such as `insert_text` of `str_replace`.
+
+    Otherwise `str_replace` would delete the text. An empty one is harmless: some models send all arguments.
+    """
+    known = {"command", "path", *_ARGUMENTS[command]}
+    refuse_unknown((name for name, value in given.items() if value != "" or name in known), known, command)
 
 
 def _view(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
@@ -211,8 +225,11 @@ def _insert(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
 
 def undone_by(arguments: Mapping[str, Any]) -> str | None:
     """Return the file whose last edit the call undoes; None for any other command."""
-    is_undo = arguments.get("command") == "undo_edit"
-    return text_of(arguments, "path", may_be_empty=False) if is_undo else None
+    if arguments.get("command") != "undo_edit":
+        return None
+    given = _given(arguments)
+    _refuse_others_arguments(given, "undo_edit")
+    return text_of(given, "path", may_be_empty=False)
 
 
 def _undo_edit(_given: Mapping[str, Any], _desk: ToolApi, _name: str) -> str:
@@ -229,6 +246,15 @@ _COMMANDS: dict[str, Callable[[Mapping[str, Any], ToolApi, str], str]] = {
     "str_replace": _str_replace,
     "insert": _insert,
     "undo_edit": _undo_edit,
+}
+
+
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "view": ("view_range",),
+    "create": ("file_text",),
+    "str_replace": ("old_str", "new_str"),
+    "insert": ("insert_line", "insert_text", "new_str"),
+    "undo_edit": (),
 }
 
 

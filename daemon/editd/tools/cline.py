@@ -537,6 +537,7 @@ DIALECT = Dialect(
             replace_in_file,
             returns_content=True,
             searched="path",
+            also=frozenset({"task_progress"}),
         ),
     ),
 )

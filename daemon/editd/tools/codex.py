@@ -28,7 +28,7 @@ from editd.edits.replace import (
     offsets,
 )
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, argument, refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, text_of
 from editd.tools.codex_patch import LAST_LINE, CodexHunk, CodexSection, cut, parse
 
 if TYPE_CHECKING:
@@ -350,7 +350,6 @@ def _replacement(file: _File, run: _Run, starts: Sequence[int]) -> Replacement:
 
 def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Apply a patch and return the original's list of files."""
-    refuse_unknown(arguments, frozenset({"input", "patch"}))
     if "input" in arguments and "patch" in arguments:
         raise InvalidParams(
             "`input` and `patch` are two names of one argument.",
@@ -429,6 +428,7 @@ TOOL = ToolDefinition(
         "additionalProperties": False,
     },
     run=run,
+    also=frozenset({"patch"}),
 )
 
 DIALECT = Dialect("codex", "Codex's apply_patch: one patch for any number of files.", (TOOL,))

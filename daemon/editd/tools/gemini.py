@@ -70,6 +70,7 @@ class ReplaceResult(Struct, frozen=True):
 def run(args: Mapping[str, Any], api: ToolApi) -> str:
     """Create a file, or replace a text in one; return the original's answer."""
     generation = gemini_smart.generation_of(args, api.settings.generation)
+    gemini_smart.refuse_other_generations(args, generation)
     if generation != "classic":
         return gemini_smart.run(args, api, is_head=generation == "head")
     call = GeminiCall.parse(args)
@@ -219,6 +220,9 @@ DIALECT = Dialect(
                 "required": ["file_path", "old_string", "new_string"],
             },
             run=run,
+            also=frozenset(
+                {"modified_by_user", "ai_proposed_content", "ai_proposed_string", "wait_for_previous"}
+            ),
         ),
     ),
 )

@@ -97,10 +97,30 @@ def _count_of_head(args: Mapping[str, Any]) -> float | None:
 def generation_of(
     args: Mapping[str, Any], configured: Literal["auto", "classic", "smart", "head"]
 ) -> Literal["classic", "smart", "head"]:
-    """Return the generation of a call: the configured one, or the one that its arguments belong to."""
+    """Return the generation of a call: the configured one, or the newest one with its arguments."""
     if configured != "auto":
         return configured
-    return "head" if "allow_multiple" in args else "smart" if "instruction" in args else "classic"
+    if "allow_multiple" in args:
+        return "head"
+    if "instruction" not in args:
+        return "classic"
+    return "smart" if "expected_replacements" in args else "head"
+
+
+def refuse_other_generations(
+    args: Mapping[str, Any], generation: Literal["classic", "smart", "head"]
+) -> None:
+    """Raise InvalidParams for the number of matches in the form of another generation: it has no effect."""
+    other, own = _COUNTS if generation == "head" else reversed(_COUNTS)
+    if other in args:
+        raise InvalidParams(
+            f"`{other}` is no argument of the generation {generation}.",
+            hint=f"Send `{own}`, or leave both out to replace one occurrence.",
+            data={"argument": other, "similar": own},
+        )
+
+
+_COUNTS = ("expected_replacements", "allow_multiple")
 
 
 def run(args: Mapping[str, Any], api: ToolApi, *, is_head: bool) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
@@ -50,7 +50,6 @@ def write_or_edit(arguments: Mapping[str, Any], api: ToolApi) -> str:
 
 def read_files(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Execute `ReadFiles`: return the numbered lines, and mark them as read by the named reader."""
-    refuse_unknown(arguments, frozenset(_READ_SCHEMA["properties"]))
     reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
     requests = [_wanted(given, api) for given in _paths_of(arguments)]
     answer, room = [], _SHOWN_CHARACTERS_MAX
@@ -94,7 +93,6 @@ class _Call(Struct, frozen=True):
 
     @classmethod
     def _of(cls, arguments: Mapping[str, Any]) -> _Call:
-        refuse_unknown(arguments, frozenset(_WRITE_SCHEMA["properties"]))
         return cls(
             text_of(arguments, "file_path"),
             _percentage(arguments),
