@@ -390,3 +390,38 @@ def test_a_block_in_a_large_file_takes_little_time() -> None:
             edits_of(text, block(search, "new"))
             taken.append(time.thread_time() - before)
         assert min(taken) < 0.15  # 50 ms, three times over since other tests share the cores
+
+
+CLOSINGS = (
+    "  +++++++ REPLACE", "\t+++++++ REPLACE", "+++++++ REPLACE</diff>", "+++++++REPLACE", "+++++++ replace",
+    "+++++++ Replace", "+++++++ REPL", "+++++++", ">>>>>>> REPLACE</diff>", ">>>>>>>REPLACE", "+++++++  REPLACE",
+    "+++++++ REPLACE</diff>\n</replace_in_file>", "+++++++ REPLACE</diff>\n\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("closing", CLOSINGS)
+@pytest.mark.parametrize("end", ["", "\n"], ids=["cut", "newline"])
+def test_the_text_of_a_badly_written_last_marker_is_never_saved(closing: str, end: str) -> None:
+    if not end and closing in ("+++++++ REPL", "+++++++"):
+        check("a\nb\n", f"------- SEARCH\na\n=======\nA\n{closing}", "A\nb\n", ["unclosed"])
+    else:
+        refusal = refused(MalformedEdit, "a\nb\n", f"------- SEARCH\na\n=======\nA\n{closing}{end}")
+        assert refusal.data == {"line": 5}
+        assert "+++++++ REPLACE" in refusal.hint
+    place = on({})
+    args = {"path": "new.txt", "diff": f"------- SEARCH\n=======\nA\n{closing}{end}"}
+    assert place.refusal("cline", "replace_in_file", args).code == "malformed_edit"
+    assert place.files == {}
+
+
+@pytest.mark.parametrize(
+    "opening", ["  ------- SEARCH", "-------SEARCH", "------- search", "<<<<<<< SEARCH:"]
+)
+def test_a_block_with_a_badly_written_first_marker_is_never_left_out(opening: str) -> None:
+    second = f"{opening}\nb\n  =======\nB\n  +++++++ REPLACE"
+    text = f"------- SEARCH\na\n=======\nA\n+++++++ REPLACE\n{second}"
+    assert refused(MalformedEdit, "a\nb\n", text).data
+    args = {"path": "new.txt", "diff": f"{opening}\n=======\nA\n+++++++ REPLACE\n"}
+    place = on({})
+    assert place.refusal("cline", "replace_in_file", args).code == "malformed_edit"
+    assert place.files == {}

@@ -152,6 +152,11 @@ _NEARLY = re.compile(r"\s*(?:[-<+>=]{2,}\s*(?:SEARCH|REPLACE)\s*>*\s*|={2,}\s*)"
 # A truncated END marker, in the last line of a diff that was cut off.
 _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| REPLACE>?\s+)?")
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
+# A marker that is indented, in lower case, cut off, without its space, or followed by other text.
+_BADLY_WRITTEN = re.compile(
+    r"\s*(?:[-<=+>]{3,}\s*(?:SEARCH|REPLACE)(?![A-Za-z0-9]).*|[+>]{3,}\s*R(?:E(?:P(?:L(?:A(?:CE?)?)?)?)?)?\s*)",
+    re.IGNORECASE,
+)
 
 
 def read(diff: str) -> ClineBlocks:
@@ -182,10 +187,20 @@ class _Reader(Struct):
         for number, line in enumerate(self.lines, 1):
             marker = _marker(line)
             if marker is None:
+                self._refuse_lost_block(line, number)
                 self.content.append(line)
             else:
                 self._turn(marker, number)
         self._finish()
+
+    def _refuse_lost_block(self, line: str, number: int) -> None:
+        """Raise MalformedEdit for a badly written marker between blocks: its block would be left out."""
+        if self.section is _Section.OUTSIDE and _BADLY_WRITTEN.fullmatch(line):
+            raise _malformed(
+                f"Line {number} of the diff ({line[:60]!r}) is outside of any block, and nearly a marker.",
+                f"Line {number} ({line[:60]!r}) is nearly a marker, but not one. {_FORM}",
+                number,
+            )
 
     def _turn(self, marker: _Marker, number: int) -> None:
         section = _NEXT.get((self.section, marker))
@@ -235,17 +250,20 @@ class _Reader(Struct):
             raise self._fault("The diff holds no SEARCH/REPLACE block.", _FORM, 1)
 
     def _finish_replacement(self) -> None:
-        """Close the last block at the end of the diff, unless its last line may be a broken marker."""
-        last = self.content[-1] if self.content else ""
-        if _CUT_OFF.fullmatch(last):
+        """Close the last block at the end of the diff, unless one of its lines may be a broken marker."""
+        is_new_file = not self.blocks[-1].search
+        if self.content and _CUT_OFF.fullmatch(self.content[-1]) and not is_new_file:
             self.content.pop()
-        elif _BROKEN.fullmatch(last):
-            raise self._fault(
-                f"The block of line {self.opened} of the diff has no REPLACE marker, "
-                f"and its last line ({last[:60]!r}) may be a broken one.",
-                "End the diff with a line `+++++++ REPLACE`.",
-                len(self.lines),
-            )
+        texts = [number for number, line in enumerate(self.content) if line.strip()]
+        last = texts[-1] if texts else -1
+        for number, line in enumerate(self.content):
+            if _BADLY_WRITTEN.fullmatch(line) or (number == last and _BROKEN.fullmatch(line.strip())):
+                raise self._fault(
+                    f"The block of line {self.opened} of the diff has no REPLACE marker, and line "
+                    f"{self.first + number} ({line[:60]!r}) may be a broken one.",
+                    "End the diff with a line `+++++++ REPLACE`.",
+                    self.first + number,
+                )
         self.warnings.append(
             f"unclosed: the block of line {self.opened} of the diff has no REPLACE marker; "
             "the end of the diff was taken for it."
