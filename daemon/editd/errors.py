@@ -38,7 +38,20 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+LISTED_MAX = 10
+
+
+def listed(names: Collection[str], separator: str = ", ") -> str:
+    """Return names for a sentence: at most ten of them, and the number of the others."""
+    more = f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
+    return separator.join(islice(names, LISTED_MAX)) + more
 
 
 class Refused(Exception):

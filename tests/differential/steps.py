@@ -457,11 +457,24 @@ class Steps:
         steps = self.world.history.steps
         if steps[seq].kind != "exec":
             return False
-        touching = {n: step for n, step in enumerate(steps) if n not in (0, seq) and path in step.after}
-        own = [step for step in touching.values() if step.session == steps[seq].session]
-        if any(step.kind != "exec" for step in own):
+        own = {n for n, step in enumerate(steps) if n > 0 and step.session == steps[seq].session}
+        touching = [n for n, step in enumerate(steps) if n > 0 and path in step.after]
+        if any(steps[n].kind != "exec" for n in touching if n in own and n != seq):
             return False
-        return any(n < seq and step.session != steps[seq].session for n, step in touching.items())
+        if self.is_made_and_deleted(seq, path, touching, own):
+            return False
+        return any(n < seq and n not in own for n in touching)
+
+    def is_made_and_deleted(self, seq: int, path: str, touching: list[int], own: set[int]) -> bool:
+        """Return whether the session made the file and deleted it again, and nobody wrote it in between."""
+        steps = self.world.history.steps
+        earlier = [n for n in touching if n <= seq]
+        later = [n for n in touching if n >= seq]
+        made = next(
+            (at for at in range(len(earlier), 0, -1) if steps[earlier[at - 1]].before[path] is None), 0
+        )
+        gone = next((at for at, n in enumerate(later) if steps[n].after[path] is None), -1)
+        return made > 0 and gone >= 0 and own.issuperset(earlier[made - 1 :] + later[: gone + 1])
 
     def take_back(
         self,

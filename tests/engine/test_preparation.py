@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ from msgspec.structs import replace
 
 import edit_messages
 from editd.edits.diff import unified
+from editd.engine.access import plan_undo
 from editd.engine.commands import NeedsDelay, Undo
 from editd.engine.undo_selection import BySession, ByTransaction, Latest
-from editd.errors import Broken, Stale
+from editd.errors import Broken, NothingToUndo, Stale
 from editd.values.transaction import Authorship, Outcome, Seq
 from editd.wire import messages
 from harness import Harness, apply, done, names_below, path_of, write
@@ -21,6 +23,7 @@ from harness import Harness, apply, done, names_below, path_of, write
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import FrameType
 
     from editd.engine.commands import Result, Write
     from editd.engine.engine import Engine
@@ -225,3 +228,33 @@ def test_others_are_served_between_the_diffs_of_a_dry_run(place: Harness) -> Non
         assert result.diffs == {
             change.path: unified(change.path, change.before, change.after) for change in result.changes
         }
+
+
+def test_an_undo_of_nothing_is_planned_once(place: Harness) -> None:
+    """The refusal of the preparation is the answer, if nothing was made meanwhile."""
+    place.baseline(FILES)
+    with place.engine() as engine:
+        done(engine, apply(write("a", "x\n"), session="large"))
+        done(engine, apply(write("a", FILES["a"]), session="large"))
+        plans = 0
+
+        def count(frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal plans
+            plans += event == "call" and frame.f_code is plan_undo.__code__
+
+        sys.setprofile(count)
+        try:
+            (result,) = engine.run_large(UNDO, lambda: None)
+        finally:
+            sys.setprofile(None)
+        assert isinstance(result, NothingToUndo), result
+        assert plans == 1
+        served = itertools.count()
+
+        def serve() -> None:
+            if next(served) == 0:
+                done(engine, apply(write("d/b", "large\n"), session="large"))
+
+        result = in_slices(engine, UNDO, serve, 0)
+        assert isinstance(result, Outcome), "the refusal is no longer true"
+        assert place.files()["d/b"] == FILES["d/b"]

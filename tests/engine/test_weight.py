@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.server.engine_queue import HEAVY_BYTES
+from editd.engine.commands import Undo
+from editd.engine.undo_selection import BySession, ByTransaction, Latest
+from editd.engine.weight import UNDO_TOUCHES_MAX
+from editd.server.engine_queue import HEAVY_BYTES, LARGE_BYTES
 from editd.tools.api import DIALECTS, ToolSet
+from editd.values.transaction import Authorship
 from editd.wire.messages import Tool
-from harness import Harness, apply
+from harness import Harness, apply, done, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.engine.engine import Engine
+    from editd.engine.undo_selection import Scope
 
 SMALL, LARGE = "line\n" * 2_000, "line\n" * 30_000
 
@@ -56,3 +61,31 @@ def test_a_call_whose_file_is_not_known_beforehand_is_heavy(engine: Engine, path
 def test_a_tool_that_compares_passages_is_heavy(engine: Engine) -> None:
     assert is_heavy(engine, "gemini", "replace", file_path="small", old_string="line", new_string="new")
     assert is_heavy(engine, "nobody", "knows", path="small")
+
+
+def weight_of_undo(engine: Engine, scope: Scope) -> int:
+    return engine.weight(Undo(Authorship("ann", None, ""), "connection 1", scope))
+
+
+def test_the_undo_of_a_named_transaction_weighs_what_its_files_do(engine: Engine) -> None:
+    made = done(engine, apply(write("small", "new\n")))
+    scopes = (ByTransaction(made.seq), ByTransaction(str(made.seq)), ByTransaction(made.id), Latest(None))
+    assert len({weight_of_undo(engine, scope) for scope in scopes}) == 1
+    assert weight_of_undo(engine, ByTransaction(made.seq)) < HEAVY_BYTES
+    for number in range(100):  # then it is in the index alone
+        done(engine, apply(write(f"other {number}", "new\n")))
+    assert weight_of_undo(engine, ByTransaction(made.seq)) < LARGE_BYTES
+    assert weight_of_undo(engine, ByTransaction("no id")) < HEAVY_BYTES
+
+
+def test_an_undo_that_may_need_a_merge_or_a_search_does_not_hold_up_the_loop(engine: Engine) -> None:
+    made = done(engine, apply(write("small", "new\n")))
+    done(engine, apply(write("small", "newer\n")))
+    assert HEAVY_BYTES <= weight_of_undo(engine, ByTransaction(made.seq)) < LARGE_BYTES
+
+
+def test_an_undo_of_many_files_is_large(engine: Engine) -> None:
+    edits = [write(f"many/{number}", "new\n") for number in range(UNDO_TOUCHES_MAX + 1)]
+    made = done(engine, apply(*edits, session="s"))
+    assert weight_of_undo(engine, ByTransaction(made.seq)) >= LARGE_BYTES
+    assert weight_of_undo(engine, BySession("s")) >= LARGE_BYTES

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from editd.engine.changes_by_time import spare_by_time
 from editd.engine.commands import Apply, Land
 from editd.engine.leases import leased
 from editd.engine.queries import format_ranges
@@ -30,7 +31,6 @@ from editd.engine.undo_selection import (
     BySession,
     batches_of,
     seq_at,
-    spare_by_time,
     spare_forgotten,
     without_effect,
 )

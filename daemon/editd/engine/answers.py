@@ -15,7 +15,7 @@ from editd.edits.diff import unified
 from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
 from editd.engine.undo_conflicts import UndoConflict
-from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge
+from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge, listed
 from editd.store.line_blame import LineBlame
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
@@ -291,6 +291,6 @@ def folder_missing(root: str) -> Refused:
 def kept_changing(request: Write) -> Refused:
     paths = sorted(getattr(edit, "path", "") for edit in getattr(request, "edits", ()))
     refusal = Stale(paths[0] if paths else "", None, None)
-    refusal.message = f"{', '.join(paths) or 'A file'} kept changing while the edit was being made."
+    refusal.message = f"{listed(paths) or 'A file'} kept changing while the edit was being made."
     refusal.hint = "Try again when the program that writes to it has finished."
     return refusal

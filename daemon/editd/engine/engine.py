@@ -32,6 +32,7 @@ from editd.engine.answers import (
     with_changes_since,
 )
 from editd.engine.arrivals import arriving
+from editd.engine.changes_by_time import by_time
 from editd.engine.collection import CollectedFiles, collected, overlay_of
 from editd.engine.commands import (
     Apply,
@@ -56,7 +57,7 @@ from editd.engine.external_changes import (
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
-from editd.engine.preparation import Preparation
+from editd.engine.preparation import Preparation, files_of
 from editd.engine.recorder import Recorder
 from editd.engine.review import (
     LANDS,
@@ -71,7 +72,7 @@ from editd.engine.review import (
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf, by_time
+from editd.engine.undo_selection import BySession, LastEditOf
 from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
 from editd.engine.weight import weight_of
 from editd.errors import (
@@ -97,11 +98,10 @@ if TYPE_CHECKING:
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
     from editd.engine.commit import Batch, PendingTransaction
+    from editd.engine.preparation import PlannedUndo
     from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
     from editd.engine.review_policy import ReviewPolicy, Ruling
-    from editd.engine.undo import UndoPlan
-    from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
     from editd.values.content import Version
     from editd.values.transaction import ConflictReport
@@ -308,8 +308,8 @@ class Engine(Recorder):
                 changes = prepared.outcome.changes
             else:
                 assert isinstance(request, Undo)
-                prepared.undo = plan_undo(request, HistoryWalker(self.history), view, self.guard)
-                changes = prepared.undo[1].changes
+                prepared.undo = self._plan_undo(request, HistoryWalker(self.history), view)
+                changes = files_of(prepared.undo)
             prepared.looked_at = {*view.drafted, *view.strangers}
             if view.strangers:
                 return None  # they are recorded first, and may change the plan
@@ -328,7 +328,7 @@ class Engine(Recorder):
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.request is not request or self.hooks or not prepared.is_valid():
             return None
-        if isinstance(request, Undo) and prepared.undo is not None and self.guard is not None:
+        if isinstance(request, Undo) and isinstance(prepared.undo, tuple) and self.guard is not None:
             try:
                 targets, _ = self.guard.spare_published(request.scope, prepared.undo[0])
             except Refused:
@@ -778,7 +778,7 @@ class Engine(Recorder):
 
     def _plan_undo(
         self, request: Undo, past: HistoryWalker, view: DiskSnapshot
-    ) -> tuple[list[UndoTarget], UndoPlan, tuple[str, ...]] | NothingToUndo:
+    ) -> PlannedUndo | NothingToUndo:
         try:
             return plan_undo(request, past, view, self.guard)
         except NothingToUndo as refusal:

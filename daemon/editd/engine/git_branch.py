@@ -22,7 +22,7 @@ from msgspec import Struct
 from pygit2.enums import FileMode, RepositoryState, SortMode
 
 from editd.engine.queries import numbers_in
-from editd.errors import Conflict, InvalidParams, IoError
+from editd.errors import Conflict, InvalidParams, IoError, listed
 from editd.system.git_command import work_tree_of
 
 if TYPE_CHECKING:
@@ -390,9 +390,8 @@ def _check_clean(branch: Branch, index: pygit2.Index) -> None:
         deltas = head_tree.diff_to_index(index).deltas
         staged = sorted({delta.new_file.path for delta in deltas})
     if staged or index.conflicts is not None:
-        more = f" and {len(staged) - 3} more" if len(staged) > 3 else ""
         raise Conflict(
-            f"The index differs from HEAD: {', '.join(staged[:3]) or 'a merge is not finished'}{more}.",
+            f"The index differs from HEAD: {listed(staged) or 'a merge is not finished'}.",
             hint="Commit it, unstage it with `git restore --staged .`, or publish to a new branch.",
             data={"files": [{"path": path} for path in staged[:SHOWN_MAX]]},
         )

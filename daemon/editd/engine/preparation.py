@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction, Latest, is_glob
+from editd.errors import NothingToUndo
 from editd.values.content import SYMLINK
 from editd.values.path import folders_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
-    from editd.values.content import Change, Entry
+    from editd.values.content import Change, Entry, FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Outcome, Transaction
     from editd.workspace.staged_change import StagedFiles
@@ -31,12 +32,17 @@ if TYPE_CHECKING:
     """The targets of an undo, its plan, and warnings."""
 
 
+def files_of(planned: PlannedUndo | NothingToUndo) -> tuple[Change[FileState], ...]:
+    """Return the changes of a planned undo: none if nothing can be undone."""
+    return () if isinstance(planned, NothingToUndo) else planned[1].changes
+
+
 class Preparation(Struct):
     request: Write
     looked_at: set[WorkspacePath]  # every path that the plan has read
     meanwhile: Sequence[Transaction]  # all that were made since the start
     outcome: Outcome | None = None  # of an `Apply`
-    undo: PlannedUndo | None = None
+    undo: PlannedUndo | NothingToUndo | None = None
     staging: StagedFiles | None = None
 
     def take_staging(self) -> StagedFiles | None:

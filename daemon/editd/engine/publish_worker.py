@@ -39,7 +39,16 @@ from editd.engine.git_branch import (
     unreadable_index,
 )
 from editd.engine.queries import PathChanges, format_ranges
-from editd.errors import Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, PermissionDenied, Refused
+from editd.errors import (
+    Conflict,
+    HistoryDamaged,
+    InvalidParams,
+    IoError,
+    NoChange,
+    PermissionDenied,
+    Refused,
+    listed,
+)
 from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import open_store
 from editd.store.transaction_record import ident
@@ -52,7 +61,6 @@ if TYPE_CHECKING:
 
     from editd.engine.git_branch import Branch
 
-SHOWN_MAX = 3  # paths that a refusal names in its sentence
 _LINK = 0o160000
 _PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]+)>\s*")
 _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
@@ -321,7 +329,7 @@ class BranchMerge:
 
 def _nothing_new(wanted: Publication, branch: Branch, left_out: set[str]) -> NoChange:
     paths = sorted(left_out)
-    shown = ", ".join(paths[:SHOWN_MAX]) + (f" and {len(paths) - SHOWN_MAX} more" * (len(paths) > SHOWN_MAX))
+    shown = listed(paths)
     if all(run.path.text in left_out for run in wanted.runs):
         return NoChange(
             f"git ignores all changed files: {shown}.",

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from editd.errors import listed
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
@@ -209,8 +210,7 @@ class _BlobWriter(Struct):
 
 
 def _some(paths: list[bytes]) -> str:
-    shown = ", ".join(_shown(os.fsdecode(path) or ".") for path in paths[:3])
-    return shown + (", …" if len(paths) > 3 else "")
+    return listed([_shown(os.fsdecode(path) or ".") for path in paths])
 
 
 def _shown(path: str) -> str:

@@ -13,7 +13,7 @@ from editd.edits.merge import merge_lines, merge_states
 from editd.engine.path_history import HistoryWalker
 from editd.engine.undo import ConflictSite, invert, undone_in_part
 from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
-from editd.errors import Conflict, NothingToUndo
+from editd.errors import Conflict, NothingToUndo, listed
 from editd.store.index import NEVER
 from editd.values.path import WorkspacePath
 from editd.values.transaction import ConflictReport, Seq
@@ -86,7 +86,7 @@ def _sentence(report: ConflictReport) -> str:
     seqs = [seq for seq in report.blocking if seq in report.needs] or report.blocking
     if not seqs:
         return f"{report.path} is in the way."
-    transactions = f"Transaction{'s' * (len(seqs) > 1)} {', '.join(map(str, seqs))}"
+    transactions = f"Transaction{'s' * (len(seqs) > 1)} {listed([*map(str, seqs)])}"
     verbs = {"lines": "changed the same lines of", "deleted": "deleted or changed", "path": "made"}
     return f"{transactions} {verbs.get(report.reason, 'changed')} {report.path}."
 

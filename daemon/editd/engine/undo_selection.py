@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
+from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction, listed
 from editd.store.index_tables import LogQuery, UndoQuery
 from editd.store.transaction_record import microseconds
 from editd.values.path import WorkspacePath, folders_of, is_among
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 WITHOUT_EFFECT_MAX = 100  # transactions without effect that an undo of the newest may include
 WILDCARDS = frozenset("*?[")
-ANOTHERS_SECONDS = 600  # in which somebody else's save of a file makes it doubtful whose the next one is
-TOUCHES_MAX = 200  # of one file, compared for that
 QUERY_SIZE = 50  # transactions in one query of the index during a search
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
@@ -200,7 +198,7 @@ def newest_of(scope: Latest | LastUndoOf) -> UndoQuery:
 def without_effect(targets: Sequence[UndoTarget]) -> NothingToUndo:
     """Return the refusal of an undo that would change nothing."""
     newest = targets[0].transaction.seq
-    seqs = ", ".join(str(target.transaction.seq) for target in targets[:10])
+    seqs = listed([str(target.transaction.seq) for target in targets])
     several = "s" * (len(targets) > 1)
     return NothingToUndo(
         f"An undo of transaction{several} {seqs} would change nothing. "
@@ -247,50 +245,6 @@ def sessions_of(scope: BySession, history: History) -> tuple[str, ...]:
     return tuple(matching) or (scope.session,)
 
 
-# Changes by time. A change that was found during a command may be a save by a person in the meantime.
-
-
-def by_time(targets: Sequence[UndoTarget]) -> tuple[Part, ...]:
-    """Return the changes of the targets that were found while a command ran."""
-    return tuple(
-        Part(target.transaction.seq, touch.path)
-        for target in targets
-        if _is_by_time(target.transaction)
-        for touch in target.touches
-    )
-
-
-def spare_by_time(
-    scope: Scope, targets: list[UndoTarget], history: History
-) -> tuple[list[UndoTarget], tuple[str, ...]]:
-    """Return the targets of a rollback without changes that another program may have made, and a warning.
-
-    These are the changes by time of a file that the session never changed by path, if somebody else had
-    written it within the ten minutes before. Raises NothingToUndo if nothing else is left.
-    """
-    if not isinstance(scope, BySession) or scope.is_by_time_included:
-        return targets, ()
-    left: list[UndoTarget] = []
-    spared: list[str] = []
-    for target in targets:
-        doubtful = set[WorkspacePath]()
-        if _is_by_time(target.transaction):
-            doubtful = {
-                t.path for t in target.touches if _may_be_anothers(target.transaction, t.path, history)
-            }
-            spared += [f"{path} ({target.transaction.seq})" for path in sorted(doubtful)]
-        kept = target.without(doubtful)
-        if kept.touches:
-            left.append(kept)
-    if not spared:
-        return targets, ()
-    listed = ", ".join(spared)
-    warning = f"Left alone, because another program wrote these files shortly before: {listed}."
-    if not left:
-        raise NothingToUndo(warning, hint="Use include_by_time to take these changes back as well.")
-    return left, (warning,)
-
-
 def spare_forgotten(targets: list[UndoTarget], history: History) -> tuple[list[UndoTarget], tuple[str, ...]]:
     """Return the targets of an undo without files whose content was forgotten, and a warning.
 
@@ -313,27 +267,7 @@ def spare_forgotten(targets: list[UndoTarget], history: History) -> tuple[list[U
         return targets, ()
     if not left:
         raise history.missing(next(iter(spared.values())))
-    return left, (f"Not undone, because the content was forgotten: {', '.join(spared)}.",)
-
-
-def _is_by_time(transaction: Transaction) -> bool:
-    evidence = transaction.authorship.attribution
-    return evidence is not None and not evidence.is_by_path
-
-
-def _may_be_anothers(transaction: Transaction, path: WorkspacePath, history: History) -> bool:
-    is_anothers = False
-    since_us = transaction.time_us - ANOTHERS_SECONDS * 1_000_000
-    for seq in history.index.touches_after(path, 0)[-TOUCHES_MAX:]:
-        other = history.find(seq)
-        if other.kind == "baseline" or seq == transaction.seq:
-            continue
-        if other.authorship.session == transaction.authorship.session:
-            if not _is_by_time(other):
-                return False
-        elif seq < transaction.seq and other.time_us >= since_us:
-            is_anothers = True
-    return is_anothers
+    return left, (f"Not undone, because the content was forgotten: {listed(spared)}.",)
 
 
 def whole_of(transaction: Transaction, without: Container[int] = ()) -> UndoTarget:
@@ -543,7 +477,7 @@ def _check_undoable(transaction: Transaction) -> None:
     if transaction.kind == "claim":
         raise NothingToUndo(
             f"Transaction {transaction.seq} is a claim, which changed no file.",
-            hint=f"Undo the claimed ones: {', '.join(map(str, transaction.claims))}.",
+            hint=f"Undo the claimed ones: {listed([*map(str, transaction.claims)])}.",
         )
     if transaction.undone_by is not None:
         raise NothingToUndo(

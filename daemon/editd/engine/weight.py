@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from editd.engine.commands import Apply, Arrive, Undo
-from editd.engine.undo_selection import LastUndoOf, Latest, newest_of
+from editd.engine.undo_selection import ByTransaction, LastUndoOf, Latest, newest_of
 from editd.errors import Refused
 from editd.values.path import WorkspacePath
 from editd.wire import messages
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from editd.engine.undo_selection import Scope
     from editd.store.history import History
     from editd.tools.api import ToolSet
+    from editd.values.transaction import Transaction
     from editd.workspace.reader import WorkspaceReader
 
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
 TEXT_EDIT_BYTES = 1024  # of LSP's text edits, each of which is placed on its own
+MERGED_BYTES = 512 * 1024  # of an undo with later changes of its files: it merges, or searches for the cause
 PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
 UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
@@ -65,16 +67,30 @@ def _weight_of_arrival(request: Arrive) -> int:
 
 
 def _weight_of_undo(scope: Scope, history: History, tree: WorkspaceReader) -> int:
-    """Return the weight of an undo of the newest transaction if memory shows that it is small."""
-    newest = None
-    if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):
-        newest = history.index.newest_in_force(newest_of(scope))
-    if newest is None or len(newest.touches) > UNDO_TOUCHES_MAX:
+    """Return the weight of an undo of one transaction, if that is the named or the newest one."""
+    try:
+        target = _single_target(scope, history)
+    except Refused:  # planning raises the same refusal
+        return EDIT_BYTES
+    if target is None or len(target.touches) > UNDO_TOUCHES_MAX:
         return UNDO_BYTES
     total = 0
-    for touch in newest.touches:
+    for touch in target.touches:
         total += EDIT_BYTES + (0 if touch.before is None else history.size_of(touch.before.version))
         with contextlib.suppress(Refused, OSError):
             entry = tree.entry(touch.path)
             total += 0 if entry is None else entry.size
-    return total
+    has_stayed = all(history.index.has_stayed(touch.path, target.seq) for touch in target.touches)
+    return total if has_stayed else total + MERGED_BYTES
+
+
+def _single_target(scope: Scope, history: History) -> Transaction | None:
+    """Return the only transaction that an undo is about, or None if it may be about several or many paths.
+
+    Raises UnknownTransaction.
+    """
+    if isinstance(scope, ByTransaction):
+        return history.index.small(history.seq_of(scope.tx), UNDO_TOUCHES_MAX)
+    if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):
+        return history.index.newest_in_force(newest_of(scope))
+    return None

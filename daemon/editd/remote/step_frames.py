@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from editd.errors import listed
 from editd.remote.replica import Step
 from editd.store.git_objects import oid_of
 
@@ -84,7 +85,7 @@ def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> li
 
 def _caught_up(objects: LogObjects, step: Step) -> Frame:
     arrival = step.entry.arrival
-    paths = ", ".join(change.path.text for change in step.changes)
+    paths = listed([change.path.text for change in step.changes])
     return {
         "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us, "origin": None,
         "actor": "editd", "session": None, "attribution": None, "kind": "restore", "undoes": [], "parts": [],

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from editd.engine.removal import Places, Removal, came_back, known_paths, places_of, selected_versions
-from editd.errors import Broken, Conflict, FileMissing, IoError, Refused, ShuttingDown
+from editd.errors import Broken, Conflict, FileMissing, IoError, Refused, ShuttingDown, listed
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.log_lines import drop_lines
 from editd.store import compaction, first_scan
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 60.0  # after the rest of a removal has failed at a start
 SEARCH_NICE = 15
-NAMED_MAX = 20  # files in one message
 
 
 class ContentRemoval:
@@ -284,9 +283,8 @@ def _parsed(named: Iterable[str]) -> Iterator[WorkspacePath]:
 
 def _present(places: Places) -> Conflict:
     files = sorted({path.text for paths in places.present.values() for path in paths})
-    named = ", ".join(files[:NAMED_MAX])
     return Conflict(
-        f"The content is in the workspace now, in {named}.",
+        f"The content is in the workspace now, in {listed(files)}.",
         hint="Change or delete the file first.",
         data={"files": [{"path": file} for file in files]},
     )

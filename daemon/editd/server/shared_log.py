@@ -22,7 +22,7 @@ from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, kept, log_author, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
-from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction
+from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction, listed
 from editd.remote.server_address import ServerAddress, without_password
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
@@ -53,7 +53,6 @@ CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done a
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
 HOLD_AFTER = 4  # refusals of the same paths while nothing is recorded
 HELD_LOOK_SECONDS, HELD_LOOK_SECONDS_MAX = 5.0, 600.0  # after a look at the paths that are held
-DIFFERING_MAX = 20  # paths that a refusal lists
 INTERNAL = (
     "again",
     "push",
@@ -195,9 +194,8 @@ class SharedLog:
             answer = await self._ask(asked)
             differing = answer["differs"]
             if differing and take is None and keep is None:
-                shown = differing[:DIFFERING_MAX]
                 raise Conflict(
-                    f"{len(differing)} files of this workspace are not as in the log: {', '.join(shown)}.",
+                    f"{len(differing)} files of this workspace are not as in the log: {listed(differing)}.",
                     hint=(
                         "Join with `--take log` to replace or delete them; the history keeps them. "
                         "With `--keep mine` they become an edit of this host."
@@ -584,7 +582,7 @@ class SharedLog:
         )
         if not paths or self._in_the_way[2] < HOLD_AFTER:
             return False
-        log.warning("%s is not exchanged: %s", ", ".join(paths), refusal.message)
+        log.warning("%s is not exchanged: %s", listed(paths), refusal.message)
         place = self._place_now()
         self._save(place | {"held": [*place.get("held", ()), *([path, head] for path in paths)]})
         return True
@@ -598,7 +596,7 @@ class SharedLog:
         free = set(await self._queue.run(partial(self._engine.free_for_arrivals, since)))
         if not free:
             return
-        log.info("exchanged again: %s", ", ".join(sorted(free)))
+        log.info("exchanged again: %s", listed(sorted(free)))
         self._held_pause = min(2 * self._held_pause, HELD_LOOK_SECONDS_MAX)  # if they have to be held again
         place, head = self._place_now(), int(self._engine.history.head)
         self._answer = {**self._answer, "held_since": {}}

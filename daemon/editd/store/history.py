@@ -315,7 +315,7 @@ class History:
 
     def find(self, reference: int | str) -> Transaction:
         """Return the transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
-        seq = reference if isinstance(reference, int) else self._seq_of(reference)
+        seq = self.seq_of(reference)
         transaction = self.index.transaction(seq)
         if 0 <= seq < self.floor.seq:
             raise self.compacted(reference)
@@ -337,7 +337,13 @@ class History:
             data={"tx": reference, "head": self._seq, "compacted": floor.seq},
         )
 
-    def _seq_of(self, reference: str) -> int:
+    def seq_of(self, reference: int | str) -> int:
+        """Return the seq of an id, a unique prefix of one, or an entry. Raises UnknownTransaction.
+
+        A seq is returned as it is, whether or not there is such a transaction.
+        """
+        if isinstance(reference, int):
+            return reference
         if reference.isascii() and reference.isdigit() and len(reference) < 7:
             return int(reference)
         if reference.startswith("@"):

@@ -18,7 +18,9 @@ from editd.store import sqlite
 from editd.store.index_tables import (
     FILE_COUNTS,
     NOTHING,
+    PATH_STEPS,
     LogQuery,
+    PathStep,
     SessionWork,
     TransactionInfo,
     UndoQuery,
@@ -28,6 +30,7 @@ from editd.store.index_tables import (
     matching_log,
     matching_undo,
     open_database,
+    path_step_in,
     refusal_of,
     stored,
     touch_in,
@@ -242,6 +245,16 @@ class Index:
         row = self._one("select * from tx where seq = ?", (seq,))
         return None if row is None else self._transactions([row])[0]
 
+    def small(self, seq: int, touches_max: int) -> Transaction | None:
+        """Return a transaction as it was made, or None if it has too many touches, or there is none."""
+        transaction = self._recent.transaction(seq)
+        if transaction is None:
+            count = "select count(*) from (select 1 from touch where seq = ? limit ?)"
+            if self._all(count, (seq, touches_max + 1))[0][0] > touches_max:
+                return None
+            transaction = self.transaction(seq)
+        return transaction if transaction is not None and len(transaction.touches) <= touches_max else None
+
     def transactions(self, seqs: Iterable[int]) -> list[Transaction]:
         """Return the indexed ones of these transactions, rising."""
         return self._transactions(list(self._of("tx", sorted(set(seqs)), "seq")))
@@ -413,6 +426,11 @@ class Index:
         """Return the seqs of the transactions that touched `path` after `seq`, rising."""
         rows = self._all("select seq from touch where path = ? and seq > ? order by seq", (path.raw, seq))
         return [row[0] for row in rows]
+
+    def steps(self, path: WorkspacePath, limit: int) -> list[PathStep]:
+        """Return the newest `limit` steps of `path`, rising, without the other paths of each transaction."""
+        rows = self._all(PATH_STEPS, (path.raw, limit))
+        return [path_step_in(row) for row in reversed(rows)]
 
     def life(self, path: WorkspacePath, after: int, before: int | None) -> list[tuple[Seq, Change[Entry]]]:
         """Return the touches of `path` in (after, before), rising. `before` None: until now."""

@@ -101,6 +101,18 @@ class TransactionInfo(Struct, frozen=True):
     time_us: int
 
 
+class PathStep(Struct, frozen=True):
+    """A transaction that touched a path, and whether the path was a file before and after it."""
+
+    seq: int
+    kind: Kind
+    session: str | None
+    time_us: int
+    is_by_time: bool
+    was_there: bool
+    is_there: bool
+
+
 class SessionWork(Struct, frozen=True):
     """A session in the history: its name, actor and times."""
 
@@ -228,6 +240,19 @@ left join touch as target on target.source = touch.path and target.seq = touch.s
 where touch.seq in ({}) and (touch.after is not null or target.seq is null)
 group by touch.seq
 """
+
+# The newest steps of a path. `find` would load all paths of each transaction.
+PATH_STEPS = """
+select seq, kind, session, time_us, attribution, touch.before, touch.after
+from touch join tx using (seq) where path = ? order by seq desc limit ?
+"""
+
+
+def path_step_in(row: Sequence[Any]) -> PathStep:
+    """Convert a row of `PATH_STEPS`."""
+    seq, kind, session, time_us, attribution, before, after = row
+    is_by_time = attribution is not None and not sqlite.decoded(attribution, Attribution).is_by_path
+    return PathStep(seq, kind, unstored(session), time_us, is_by_time, before is not None, after is not None)
 
 
 def touching(paths: Sequence[WorkspacePath]) -> str:

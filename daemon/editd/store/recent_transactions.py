@@ -27,6 +27,7 @@ class RecentTransactions:
     def __init__(self) -> None:
         self._kept: deque[Transaction] = deque()
         self._touches = 0
+        self._touched: dict[WorkspacePath, Seq] = {}  # the newest transaction in memory that touched a path
 
     def add(self, transaction: Transaction) -> None:
         """Note the newest transaction, and drop the oldest ones if there are too many."""
@@ -34,12 +35,30 @@ class RecentTransactions:
             self.clear()
         self._kept.append(transaction)
         self._touches += len(transaction.touches)
+        for touch in transaction.touches:
+            self._touched[touch.path] = transaction.seq
+            if touch.source is not None:
+                self._touched[touch.source] = transaction.seq
         while len(self._kept) > KEPT_MAX or self._touches > TOUCHES_MAX:
-            self._touches -= len(self._kept.popleft().touches)
+            self._drop(self._kept.popleft())
+
+    def _drop(self, oldest: Transaction) -> None:
+        self._touches -= len(oldest.touches)
+        for touch in oldest.touches:
+            for path in (touch.path, touch.source):
+                if path is not None and self._touched.get(path) == oldest.seq:
+                    del self._touched[path]
 
     def clear(self) -> None:
         self._kept.clear()
+        self._touched.clear()
         self._touches = 0
+
+    def transaction(self, seq: int) -> Transaction | None:
+        """Return the transaction with this number if it is in memory, as it was made."""
+        if not self._kept or not self._kept[0].seq <= seq <= self._kept[-1].seq:
+            return None
+        return self._kept[seq - self._kept[0].seq]
 
     def newest_in_force(self, chosen: UndoQuery) -> Transaction | None:
         """Return the newest transaction that matches `chosen` and is not undone.
@@ -65,9 +84,4 @@ class RecentTransactions:
         """Return whether no transaction after `seq` touched `path`. False also stands for *unknown*."""
         if not self._kept or seq + 1 < self._kept[0].seq:
             return False
-        for transaction in reversed(self._kept):
-            if transaction.seq <= seq:
-                return True
-            if any(path in (touch.path, touch.source) for touch in transaction.touches):
-                return False
-        return True
+        return self._touched.get(path, -1) <= seq

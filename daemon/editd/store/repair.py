@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged
+from editd.errors import HistoryDamaged, listed
 from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
     from editd.values.transaction import Transaction
 
-PATHS_NAMED_MAX = 20
 _INDEX = ("index.db", "index.db-wal", "index.db-shm")
 
 
@@ -379,9 +378,8 @@ class Repair:
         for seq in range(first, last + 1):
             transaction, _ = self._transaction(seq)
             paths = [] if transaction is None else [touch.path.text for touch in transaction.touches]
-            named_paths = ", ".join(paths[:PATHS_NAMED_MAX]) or "its changes are unknown"
-            more = f" and {len(paths) - PATHS_NAMED_MAX} more" if len(paths) > PATHS_NAMED_MAX else ""
-            self.lost.append(f"Transaction {seq}: {named_paths}{more}. The files stay as they are.")
+            named_paths = listed(paths) or "its changes are unknown"
+            self.lost.append(f"Transaction {seq}: {named_paths}. The files stay as they are.")
 
     # ── execution ──
 

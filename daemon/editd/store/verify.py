@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged, Refused
+from editd.errors import HistoryDamaged, Refused, listed
 from editd.store import transaction_record
 from editd.store.forgotten import read_forgotten
 from editd.store.git_objects import (
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
-NAMED_MAX = 20  # objects or transactions in one message
 MENDS = "`editctl check --repair` repairs as much as possible."
 MADE = "proof-"  # the prefix of a folder with an index rebuilt for comparison
 
@@ -243,9 +242,7 @@ def _lost_in(path: str) -> str:
         pack.close()
     if not gone:
         return where + "Each object in it is whole."
-    named = ", ".join(oid.hex() for oid in gone[:NAMED_MAX])
-    more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
-    return f"{where}Its objects {named}{more} are damaged."
+    return f"{where}Its objects {listed([oid.hex() for oid in gone])} are damaged."
 
 
 # ── The full verification ──
@@ -367,9 +364,8 @@ class _Walk:
     def of_baseline(self) -> Iterator[str]:
         """Yield a sentence about borrowed contents of the baseline that are missing now."""
         if self._gone:
-            more = f" and {len(self._gone) - NAMED_MAX} more" if len(self._gone) > NAMED_MAX else ""
             yield (
-                f"The baseline's content of {', '.join(self._gone[:NAMED_MAX])}{more} was borrowed from the "
+                f"The baseline's content of {listed(self._gone)} was borrowed from the "
                 f"repositories in {self._store}/objects/info/alternates and is gone there. No transaction "
                 "needs it. `editctl check --repair` takes it from the files that still hold it."
             )

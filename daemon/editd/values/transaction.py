@@ -186,6 +186,11 @@ class Authorship(Struct, frozen=True, gc=False):
     attribution: Attribution | None = None
     arrival: Arrival | None = None  # only of what came from another host
 
+    @property
+    def is_by_time(self) -> bool:
+        """Whether the only evidence is a command that ran when the change was found."""
+        return self.attribution is not None and not self.attribution.is_by_path
+
 
 class Published(Struct, frozen=True, gc=False):
     """The commit in the user's git that contains a transaction."""

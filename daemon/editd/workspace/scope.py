@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import PermissionDenied
+from editd.errors import PermissionDenied, listed
 from editd.system import confinement
 from editd.system.files import boot_id, replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
@@ -371,7 +371,6 @@ class WatchSet:
 #
 # Reads the mounts at each call, because they change while the daemon runs.
 
-SHOWN = 3  # paths in one sentence
 
 _NO_PROC = (
     "The mounts cannot be listed, because /proc is missing: whether the files are on a disk of this machine, "
@@ -506,8 +505,7 @@ def _faults_of(mount: Mount, if_shared: str = _TWO_SIDED) -> Iterator[str]:
 
 
 def _some(paths: Iterable[bytes]) -> str:
-    texts = [os.fsdecode(path) for path in sorted(paths)]
-    return ", ".join(texts[:SHOWN]) + (f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
+    return listed([os.fsdecode(path) for path in sorted(paths)])
 
 
 def _is_or_are(paths: Sequence[bytes] | dict[bytes, str]) -> str:
