@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from editd_client.review import patch
 from editd_client.review.patch import Row, Syntax, parts_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DIFF = """\
 diff --git a/f.py b/f.py
@@ -87,6 +91,32 @@ def test_pieces_are_cut_at_words_and_at_roles() -> None:
     assert pieces == [
         ("x = ", "", False), ("'one ", "string", False), ("two", "string", True), ("'", "string", False),
     ]  # fmt: skip
+
+
+def test_a_part_begins_with_its_role_and_ends_with_it() -> None:
+    row = Row("added", "ab=cd", None, 1, ((0, 2), (3, 5)))
+    roles: list[tuple[int, int, patch.Role]] = [(0, 2, "name"), (2, 3, "keyword")]
+    parts = [(one.text, one.role, one.is_changed) for one in parts_of(row, roles)]
+    assert parts == [("ab", "name", True), ("=", "keyword", False), ("cd", "", True)]
+
+
+class CountedRoles(list[tuple[int, int, patch.Role]]):
+    """The roles of a line, which count how many of them are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[tuple[int, int, patch.Role]]:
+        for one in super().__iter__():
+            self.looks += 1
+            yield one
+
+
+def test_a_long_line_takes_as_many_steps_as_it_has_roles() -> None:
+    """32 KB of JavaScript in one line took 25 s: every role was looked at for every part."""
+    roles = CountedRoles((at, at + 1, "number") for at in range(0, 32_768, 2))
+    parts = list(parts_of(Row("added", "1+" * 16_384, None, 1), roles))
+    assert len(parts) == 32_768
+    assert roles.looks <= 3 * len(roles)
 
 
 def test_roles_are_found_in_the_whole_text_of_a_file() -> None:

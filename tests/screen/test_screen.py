@@ -656,10 +656,10 @@ def test_an_agent_leads_to_its_timeline_and_its_proposals(
         await seen.until("by the agent")
         assert "agent" in seen.lines[1 if size[0] < 76 else 3 if size[0] > 100 else 2]
         await seen.press("enter")
-        await seen.until("/session:agent")
+        await seen.until("/session:=agent")
         await seen.press("3", "p")
         await seen.until(f"P{number}")
-        assert "/session:agent" in seen.text
+        assert "/session:=agent" in seen.text
 
     on_screen(place, size, steps)
 

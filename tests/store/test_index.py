@@ -54,6 +54,8 @@ ASKED: list[dict[str, Any]] = [
     {"paths": (WorkspacePath("folder-3"),)},
     {"sessions": ("session-1",)},
     {"actors": ("actor-2",)},
+    {"sessions": ("session-*",)},
+    {"actors": ("actor-[23]",)},
     {"kinds": ("outside",)},
     {"sessions": ("session-1", "session-2"), "actors": ("actor-2", "actor-3")},
     {"since_us": 900 * SECOND_US},
@@ -95,6 +97,11 @@ def test_the_log_is_what_going_through_all_would_find(index: Index) -> None:
     assert seqs(index, sessions=("session-1",)) == [
         tx.seq for tx in everything if tx.authorship.session == "session-1"
     ]
+    assert seqs(index, actors=("actor-[!23]", "nobody")) == [
+        tx.seq for tx in everything if tx.authorship.actor not in ("actor-2", "actor-3")
+    ]
+    assert seqs(index, sessions=("*-1",)) == seqs(index, sessions=("session-1",))
+    assert seqs(index, sessions=("Session-1*",)) == [], "letters are compared as they are"
     assert seqs(index, kinds=("outside",), actors=("actor-2",)) == [
         tx.seq for tx in everything if tx.kind == "outside" and tx.authorship.actor == "actor-2"
     ]

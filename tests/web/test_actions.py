@@ -164,6 +164,11 @@ def in_the_proposals(person: Hand, author: Client, root: Path) -> None:
     tab.click("#options a")
     tab.until_text("P2 Second", "h2")
     person.act("reject")
+    tab.until_text("Reject all that is left of P2?", "#decide")
+    if person.uses_keys:
+        person.until_focus("reject")
+    assert author.proposal_get(2).state == "open", "the key only asks"
+    tab.key("Enter") if person.uses_keys else tab.click("#reject")
     tab.until_text("P2 is rejected.", "#said")
     assert author.proposal_get(2).state == "rejected"
     author.apply([write("c.py", "new\n")], propose=True, message="Third")

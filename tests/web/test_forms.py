@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.locate import current_actor
+from editd_client.web.site import PROPOSALS
 from reviewers import PIN
 from web_page import PART
 from workplace import replace, write
@@ -330,3 +331,38 @@ def test_a_daemon_that_is_gone_is_named(page: WebPage, author: Client, place: Wo
     (place.folder / "elsewhere").rename(place.root)
     assert answer.status == 503
     assert "daemon" in answer.text
+
+
+def test_every_proposal_is_in_the_list_and_found_by_the_filter(page: WebPage, author: Client) -> None:
+    author.apply([replace("b", "#5\n", "#V\n")], propose=True, message="The oldest")
+    for number in range(PROPOSALS + 2):
+        edit = replace("a", "#5\n", f"#{number}!\n")
+        author.apply([edit], propose=True, session=f"agent-{number % 2}", message=f"Another {number}")
+    newest = page.get("/").body
+    assert newest.count('role="option"') == PROPOSALS
+    assert "The oldest" not in newest
+    (older,) = re.findall(r'<a href="([^"]*)" class="older">', newest)
+    assert "The oldest" in page.get(older).text
+    found = page.get("/?q=oldest")
+    assert found.body.count('role="option"') == 1
+    assert "P1 The oldest" in found.text
+
+
+def test_a_filter_by_the_beginning_of_a_session_lists_its_work(page: WebPage, place: Workplace) -> None:
+    with place.client() as client:
+        client.session_open("claude-7f3a", actor="claude")
+        client.apply([replace("b", "#5\n", "#V\n")], message="Landed")
+        client.apply([replace("b", "#9\n", "#IX\n")], propose=True, message="Waits")
+    assert "Landed" in page.get("/timeline?q=session:claude").text
+    assert "Waits" in page.get("/?q=session:claude").text
+    assert "Landed" not in page.get("/timeline?q=session:%3Dclaude").text, "a whole name is asked for"
+
+
+def test_a_closed_session_whose_work_waits_is_among_the_agents(page: WebPage, place: Workplace) -> None:
+    with place.client() as client:
+        client.session_open("only-proposals", actor="codex")
+        client.apply([replace("b", "#5\n", "#V\n")], propose=True)
+        client.session_close()
+    shown = page.get("/agents").text
+    assert "only-proposals" in shown
+    assert "waits for you: P1" in shown

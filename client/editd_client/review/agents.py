@@ -110,7 +110,8 @@ class AgentRow:
 
 def _doing(entry: SessionEntry, activity: SessionActivity | None) -> tuple[Doing, str]:
     if entry.state == "closed":
-        return "closed", ""
+        numbers = () if activity is None else activity.proposals
+        return ("review", " ".join(f"P{number}" for number in numbers)) if numbers else ("closed", "")
     if activity is not None and activity.waits_for == "review":
         return "review", " ".join(f"P{number}" for number in activity.proposals)
     if activity is not None and activity.waits_for == "lease":
@@ -162,7 +163,7 @@ class Agents:
         rows = sorted(map(AgentRow.of, sessions.sessions), key=_place)
         if outside.count:
             rows.append(AgentRow.of_outside(outside.count, newest))
-        rows.sort(key=lambda row: row.is_closed)
+        rows.sort(key=lambda row: row.is_closed and not row.needs_reviewer)
         self.rows, self.grants, self.leases = rows, grants.grants, leases.leases
         names = [row.name for row in rows]
         if selected is not None and selected.name in names:

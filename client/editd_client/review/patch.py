@@ -78,17 +78,22 @@ def is_news(row: Row) -> bool:
 
 
 def parts_of(row: Row, roles: Sequence[tuple[int, int, Role]] = ()) -> Iterator[RowPart]:
-    """Yield the text of a row in parts, cut at its changed words and its roles."""
-    ends = {0, len(row.text)}
-    for start, end in row.changed:
-        ends |= {start, end}
-    for start, end, _ in roles:
-        ends |= {start, end}
-    cuts = sorted(end for end in ends if end <= len(row.text))
-    for start, end in pairwise(cuts):
-        found: list[Role] = [role for first, last, role in roles if first <= start < last]
-        is_changed = any(first <= start < last for first, last in row.changed)
-        yield RowPart(row.text[start:end], found[0] if found else "", is_changed)
+    """Yield the text of a row in parts, cut at its changed words and its roles.
+
+    Both are in the order of the text, and no two of a kind overlap. So one pass is enough for any line.
+    """
+    cuts = {0, len(row.text)}
+    for start, end, *_ in (*row.changed, *roles):
+        cuts |= {start, end}
+    words, spans = iter(row.changed), iter(roles)
+    word, span = next(words, None), next(spans, None)
+    for start, end in pairwise(sorted(cut for cut in cuts if cut <= len(row.text))):
+        while word is not None and word[1] <= start:
+            word = next(words, None)
+        while span is not None and span[1] <= start:
+            span = next(spans, None)
+        role: Role = span[2] if span is not None and span[0] <= start else ""
+        yield RowPart(row.text[start:end], role, word is not None and word[0] <= start)
 
 
 class Syntax:

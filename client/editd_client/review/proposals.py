@@ -9,6 +9,7 @@ from msgspec import Struct
 from editd.wire.codec import convert
 from editd.wire.messages import ProposalEntry
 from editd_client.review.patch import rows_of
+from editd_client.review.query import is_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -168,8 +169,8 @@ def matching(entries: Iterable[ProposalEntry], query: TransactionQuery) -> list[
     return [
         one
         for one in entries
-        if (not query.session or one.session in query.session)
-        and (not query.actor or one.actor in query.actor)
+        if is_named(one.session, query.session)
+        and is_named(one.actor, query.actor)
         and (not query.kind or one.kind in query.kind)
         and (not query.path or any(map(query.is_below, one.paths)))
         and query.grep.casefold() in one.message.casefold()

@@ -1,9 +1,13 @@
-"""The query of a timeline, as a person types it: `session:claude-2 path:src is:unreviewed retry`."""
+"""The query of a timeline, as a person types it: `session:claude path:src is:unreviewed retry`.
+
+The name of a session or an actor matches by its beginning, `=NAME` by the whole name, and a glob as it is.
+"""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from editd.wire.messages import Kind
@@ -13,7 +17,29 @@ if TYPE_CHECKING:
 
 KINDS: tuple[str, ...] = get_args(Kind)
 FIELDS = ("session", "actor", "path", "kind")
+NAMES = ("session", "actor")
 UNREVIEWED = "is:unreviewed"
+WHOLE = "="  # before a name: it matches as a whole
+_GLOB_SIGNS = frozenset("*?[")
+
+
+def exactly(name: str) -> str:
+    """Return the word of a query for one name alone, and not for the names that begin with it."""
+    return WHOLE + name
+
+
+def is_named(name: str | None, words: Iterable[str]) -> bool:
+    """Return whether a name matches one of the words of a query; without words, every name does."""
+    words = tuple(words)
+    return not words or (name is not None and any(fnmatchcase(name, _glob_of(word)) for word in words))
+
+
+def _glob_of(word: str) -> str:
+    """Return a word of a query as the glob that the daemon takes."""
+    if not word.startswith(WHOLE) and _GLOB_SIGNS & set(word):
+        return word
+    literal = "".join(f"[{sign}]" if sign in _GLOB_SIGNS else sign for sign in word.removeprefix(WHOLE))
+    return literal if word.startswith(WHOLE) else f"{literal}*"
 
 
 class QueryError(ValueError):
@@ -73,7 +99,10 @@ class TransactionQuery:
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of `log` and `log.count`."""
-        fields: dict[str, Any] = {field: list(self._values(field)) or None for field in FIELDS}
+        fields: dict[str, Any] = {
+            field: [_glob_of(one) if field in NAMES else one for one in self._values(field)] or None
+            for field in FIELDS
+        }
         return {**fields, "grep": self.grep or None, "unreviewed": self.is_unreviewed}
 
     @property

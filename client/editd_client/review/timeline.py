@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
 from editd_client.review.feed import Feed, FeedRequest
+from editd_client.review.query import is_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,12 +99,11 @@ def matching_refusals(refusals: Iterable[RefusalRow], query: TransactionQuery) -
     """Return the refusals that match a query: none if it is about kinds, messages or reviews."""
     if query.kind or query.grep or query.is_unreviewed:
         return []
-    whose = {*query.session, *query.actor}
+    whose = (*query.session, *query.actor)
     return [
         one
         for one in refusals
-        if (not whose or one.who in whose)
-        and (not query.path or any(query.is_below(path) for path in one.paths))
+        if is_named(one.who, whose) and (not query.path or any(query.is_below(path) for path in one.paths))
     ]
 
 

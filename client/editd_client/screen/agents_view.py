@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from editd_client import requests
 from editd_client.review.agents import OUTSIDE, AgentRow, Agents, matching_agents, totals
-from editd_client.review.query import TransactionQuery
+from editd_client.review.query import TransactionQuery, is_named
 from editd_client.review.timeline import RefusalRow, TimelineRow
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, plain
@@ -59,8 +59,7 @@ class AgentsView:
         return [
             row
             for row in matching_agents(self.agents.rows, query.grep)
-            if (not query.session or row.name in query.session)
-            and (not query.actor or row.actor in query.actor)
+            if is_named(row.name, query.session) and is_named(row.actor, query.actor)
         ]
 
     @property

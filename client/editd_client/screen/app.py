@@ -20,7 +20,7 @@ from editd.wire.messages import RefusalEntry
 from editd_client.errors import EditdError, Unreachable
 from editd_client.review.actions import EVERYWHERE
 from editd_client.review.agents import totals
-from editd_client.review.query import QueryError, TransactionQuery
+from editd_client.review.query import QueryError, TransactionQuery, exactly
 from editd_client.review.timeline import RefusalRow
 from editd_client.screen.agents_view import AgentsView
 from editd_client.screen.clock import ScreenClock
@@ -454,7 +454,7 @@ class ReviewApp(App[None]):
         if row is None:
             return
         query = TransactionQuery(kind=("outside",)) if row.doing == "outside" else TransactionQuery(
-            session=(row.name,)
+            session=(exactly(row.name),)
         )  # fmt: skip
         view: View = "timeline" if key == "enter" else "proposals"
         self.views[view].query = query

@@ -20,6 +20,7 @@ Look = Literal[
     "warning", "struck", "tab",
 ]  # fmt: skip
 TAB = 4  # columns of a tab in a diff
+CHARACTERS_A_CELL_MAX = 4  # with marks that take no cell
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 ASCII = str.maketrans("▌●─│┬┴✓✗×·…→▶◆⧗⚑‖", ">*-|++vxx.~>>*~!=")  # each as wide as before
 
@@ -101,25 +102,29 @@ def wrapped(
     row: list[TextSpan] = []
     used = 0
     for span in spans:
-        rest = span.text
-        while rest:
-            room = max(1, width - used)
-            if cell_len(rest) <= room:
-                row.append(span._replace(text=rest))
-                used += cell_len(rest)
+        at = 0
+        while at < len(span.text):
+            taken = _part(span.text, at, max(1, width - used))
+            if at + len(taken) == len(span.text):
+                row.append(span._replace(text=taken))
+                used += cell_len(taken)
                 break
-            taken = _prefix(rest, room)
-            if has_words and " " in taken.strip() and rest[len(taken)] != " ":
+            if has_words and " " in taken.strip() and span.text[at + len(taken)] != " ":
                 taken = taken[: taken.rindex(" ") + 1]
             row.append(span._replace(text=taken))
             yield tuple(row)
-            rest, row, used = rest[len(taken) :], [TextSpan(" " * indent)], indent
+            at, row, used = at + len(taken), [TextSpan(" " * indent)], indent
     yield tuple(row)
 
 
-def _prefix(text: str, width: int) -> str:
-    """Return the longest beginning that fits, at least one character."""
-    end = min(len(text), width)
-    while end > 1 and cell_len(text[:end]) > width:
-        end -= 1
-    return text[: max(1, end)]
+def _part(text: str, at: int, width: int) -> str:
+    """Return the longest part from a place on that fits, at least one character.
+
+    Only the characters near the place are measured, so that a long line takes linear time.
+    """
+    end = min(len(text), at + width * CHARACTERS_A_CELL_MAX)
+    if end - at > width and end < len(text) and text[at : at + width].isascii():
+        end = at + width
+    while end > at + 1 and (excess := cell_len(text[at:end]) - width) > 0:
+        end = max(at + 1, end - max(1, excess // 2))
+    return text[at:end]

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 
 from editd_client.review.agents import OUTSIDE
-from editd_client.review.query import TransactionQuery
+from editd_client.review.query import TransactionQuery, exactly
 from editd_client.web.layout import (
     button,
     counted,
@@ -101,7 +101,11 @@ def _doing(row: AgentRow) -> Iterator[Html | str]:
 
 def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
     is_outside = row.name == OUTSIDE
-    query = TransactionQuery(actor=(OUTSIDE,)) if is_outside else TransactionQuery(session=(row.name,))
+    query = (
+        TransactionQuery(actor=(exactly(OUTSIDE),))
+        if is_outside
+        else TransactionQuery(session=(exactly(row.name),))
+    )
     held = [element("li", f"lease on {' '.join(one.paths)} until ", moment(one.expires)) for one in leases]
     return element(
         "section",

@@ -107,7 +107,7 @@ def decision_form(
     lands = "the chosen hunks" if shown.kind == "edit" else f"this {shown.kind}"
     buttons = [
         button(f"Approve {lands}", "approve", action="approve"),
-        button("Reject all of it", "reject", action="reject"),
+        _rejection(shown, is_open=verdict == "reject"),
     ]
     if verdict == "reject":
         buttons.reverse()  # Enter in the field of the PIN presses the first
@@ -122,7 +122,7 @@ def decision_form(
         ),
         asking if pin is not None else None,
         element(
-            "p",
+            "div",
             buttons,
             element(
                 "button", "Only comment", name="do", value="", formaction=f"{proposal_path(shown)}/comment"
@@ -134,6 +134,18 @@ def decision_form(
         action=f"{proposal_path(shown)}/decide",
         autocomplete="off",
     )  # fmt: skip
+
+
+def _rejection(shown: ProposalGetResult, *, is_open: bool) -> Html:
+    """Return the question whether to reject all of a proposal, which opens without leaving the page."""
+    return element(
+        "details",
+        element("summary", "Reject all of it…", data_does="reject"),
+        f"Reject all that is left of P{shown.proposal}? The author gets your comment. ",
+        element("button", "Reject it", name="do", value="reject", id="reject"),
+        class_="question",
+        open=is_open,
+    )
 
 
 def _subjects(shown: ProposalGetResult) -> Iterator[Html]:

@@ -42,8 +42,18 @@ ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has a page of 
 REOPENED = ("rejected", "withdrawn", "expired")
 
 
-def proposal_list(entries: Sequence[ProposalEntry], selected: int | None, *, query: str) -> Html:
-    """Return the list of the proposals that wait and match a query, newest first."""
+def proposal_list(
+    entries: Sequence[ProposalEntry],
+    selected: int | None,
+    *,
+    query: str,
+    before: int | None = None,
+    older: int | None = None,
+) -> Html:
+    """Return proposals that wait and match a query, newest first, and below them a link to older ones.
+
+    `before` is the number that the page begins below, and `older` that of the next page.
+    """
     empty = element(
         "p",
         "No proposal matches."
@@ -52,9 +62,16 @@ def proposal_list(entries: Sequence[ProposalEntry], selected: int | None, *, que
         None if query else element("code", "editctl config set review.default ask"),
         class_="empty",
     )
-    rows = (_option(one, query, is_selected=one.proposal == selected) for one in entries)
+    rows = (_option(one, _suffix(query, before), is_selected=one.proposal == selected) for one in entries)
     field = search("/", query, "session:claude path:src/ words")
-    return listbox("Proposals", rows, empty, field)
+    link = element("a", "Older", href=f"/{_suffix(query, older)}", class_="older") if older else None
+    return listbox("Proposals", rows, empty, field, link)
+
+
+def _suffix(query: str, before: int | None) -> str:
+    """Return the query of an address in the list."""
+    parts = {**({"q": query} if query else {}), **({"before": before} if before else {})}
+    return f"?{urlencode(parts, errors='surrogateescape')}" if parts else ""
 
 
 def nothing_selected(error: str = "") -> Html:
@@ -108,8 +125,7 @@ def proposal_detail(
     )
 
 
-def _option(entry: ProposalEntry, query: str, *, is_selected: bool) -> Html:
-    suffix = f"?{urlencode({'q': query})}" if query else ""
+def _option(entry: ProposalEntry, suffix: str, *, is_selected: bool) -> Html:
     fit = proposals.fit(entry)
     is_open = entry.state == "open"
     checks = [

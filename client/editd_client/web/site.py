@@ -19,11 +19,13 @@ from editd_client.web.layout import HeaderCounts, Page
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from editd.wire.messages import ProposalEntry
     from editd_client.web.markup import Html
     from editd_client.web.visitor import Visitor
 
 ROWS = 100  # transactions of a page
-PROPOSALS_MAX = 200  # in the list
+PROPOSALS = 200  # proposals of a page
+LIST_MAX = 1000  # proposals in one answer of the daemon
 NOTHING: Mapping[str, str] = {}
 
 
@@ -67,15 +69,18 @@ class Desk:
 
         The address of the page has the number, so that a newer proposal does not take its place.
         """
-        client = self._visitor.reviewer
-        listed, frame = await asyncio.gather(client.proposal_list(limit=PROPOSALS_MAX), self._frame())
+        waiting, frame = await asyncio.gather(self._waiting(), self._frame())
         text, error = query.get("q", ""), ""
         try:
-            entries = matching(listed.proposals, TransactionQuery.parse(text))
+            entries = matching(waiting, TransactionQuery.parse(text))
         except QueryError as wrong:
             entries, error = [], str(wrong)
+        before = _optional(query.get("before", ""))
+        if before is not None:
+            entries = [one for one in entries if one.proposal < before]
         if number is None and entries:
             number = entries[0].proposal
+        older = entries[PROPOSALS - 1].proposal if len(entries) > PROPOSALS else None
         at = "/" if number is None else f"/proposals/{number}"
         is_live = detail is None
         if detail is None:
@@ -86,9 +91,22 @@ class Desk:
             )
         title = "Proposals" if number is None else f"P{number}"
         return Page(
-            _with_query(at, query, ("path", "q")), title, "proposals", frame,
-            proposal_page.proposal_list(entries, number, query=text), detail, is_live,
+            _with_query(at, query, ("path", "q", "before")), title, "proposals", frame,
+            proposal_page.proposal_list(
+                entries[:PROPOSALS], number, query=text, before=before, older=older
+            ),
+            detail, is_live,
         )  # fmt: skip
+
+    async def _waiting(self) -> list[ProposalEntry]:
+        """Return every proposal that waits, newest first."""
+        client = self._visitor.reviewer
+        listed = await client.proposal_list(limit=LIST_MAX)
+        entries = list(listed.proposals)
+        while listed.more:
+            listed = await client.proposal_list(limit=LIST_MAX, before=entries[-1].proposal)
+            entries += listed.proposals
+        return entries
 
     async def proposal(self, number: int, **given: Any) -> Html:
         """Return a proposal; `given` goes to `proposal_detail`."""

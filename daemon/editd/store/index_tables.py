@@ -281,6 +281,8 @@ def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+_GLOB_SIGN = re.compile(r"[*?\[]")
+_LAST = "\U0010ffff"  # after every name that begins alike
 UNREVIEWED = (
     "tx.session is not null", "tx.kind != 'claim'", "tx.seq not in (select seq from temp.reviewed)",
     "(tx.approval is null or json_extract(cast(tx.approval as text), '$.rule') is not null)",
@@ -304,8 +306,9 @@ def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple
             values.append(value)
     for column, names in (("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)):
         if names:
-            conditions.append(f"tx.{column} in ({marks(names)})")
-            values += map(stored, names)
+            condition, some = _named(column, names)
+            conditions.append(condition)
+            values += some
     if wanted.is_in_force or wanted.is_unreviewed:
         conditions.append("tx.undone_by is null")
     if wanted.is_unreviewed:
@@ -318,6 +321,21 @@ def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple
         source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
         values[:0] = bounds(wanted.paths)
     return f"{source} where {' and '.join(conditions)}", values
+
+
+def _named(column: str, names: Sequence[str]) -> tuple[str, list[Any]]:
+    """Return the condition that a column has one of these names, or matches one as a glob.
+
+    The bounds let SQLite search its index for the names that begin as the glob does.
+    """
+    globs = [
+        (name.replace("[!", "[^"), _GLOB_SIGN.split(name)[0]) for name in names if _GLOB_SIGN.search(name)
+    ]
+    within = f"{column} >= ? and {column} < ? and {column} glob ?"
+    matching = f"tx.{column} in (select {column} from tx where {within})"  # noqa: S608  # the name of a column
+    any_of = [f"tx.{column} in ({marks(names)})", *[matching] * len(globs)]
+    values = [*names, *(one for glob, start in globs for one in (start, start + _LAST, glob))]
+    return f"({' or '.join(any_of)})", list(map(stored, values))
 
 
 def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:

@@ -232,6 +232,10 @@ const act = name => {
   const path = current()?.dataset.path;
   const one = all.find(each => path !== undefined && each.dataset.path === path) ?? all[0];
   if (!one) say('This is not possible here.', true);
+  else if (one.matches('summary')) {   // a question: its button is next
+    one.parentElement.open = true;
+    one.parentElement.querySelector('button').focus();
+  }
   else if (name !== 'revoke' && one.matches('button, a')) one.click();
   else one.focus();
 };

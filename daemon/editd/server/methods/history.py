@@ -273,10 +273,12 @@ def session_list(services: Services, params: messages.SessionList, _caller: Clie
     if params.all or params.closed is not None:
         since_us = 0 if params.closed is None else convert.time_us(params.closed)
         known = {entry.session for entry in entries}
+        waiting = services.proposals.waiting_sessions()
+        works = waiting | {work.name: work for work in services.engine.history.index.sessions()}
         entries += [
             _closed(work)
-            for work in services.engine.history.index.sessions()
-            if work.name not in known and work.last_us >= since_us
+            for name, work in works.items()
+            if name not in known and (work.last_us >= since_us or name in waiting)
         ]
         entries.sort(key=lambda entry: entry.used, reverse=True)
     pauses = services.guard.sessions.paused

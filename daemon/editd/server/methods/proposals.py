@@ -28,6 +28,7 @@ from editd.server import convert
 from editd.server import convert_proposals as wire
 from editd.server.gate import line_of
 from editd.server.proposal_summaries import ProposalSummaries
+from editd.store.index_tables import SessionWork
 from editd.store.line_blame import LineBlame
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
@@ -183,6 +184,17 @@ class ProposalMethods:
         return sorted(
             int(one.number) for one in self._proposals.waiting() if one.authorship.session == session
         )
+
+    def waiting_sessions(self) -> dict[str, SessionWork]:
+        """Return the sessions with a proposal that waits, as the history would describe their work."""
+        found: dict[str, SessionWork] = {}
+        for one in self._proposals.waiting():
+            name, made = one.authorship.session, one.created_us
+            if name is not None:
+                known = found.get(name, SessionWork(name, one.authorship.actor, made, made))
+                first, last = min(known.first_us, made), max(known.last_us, made)
+                found[name] = SessionWork(name, one.authorship.actor, first, last)
+        return found
 
     def waited_since(self, numbers: Sequence[int]) -> int | None:
         """Return the time of the oldest of them whose decision a request waits for; None if none is."""
