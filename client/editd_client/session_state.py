@@ -216,7 +216,7 @@ Result = TypeVar("Result")
 Signed = (
     messages.Apply | messages.Begin | messages.Undo | messages.Redo | messages.Rollback | messages.Restore
 )  # requests that name an actor
-SEEN_MAX = 50_000  # files with a remembered version, as in the daemon
+SEEN_MAX = 20_000  # files with a remembered version, as in the daemon
 SENDS_MAX = 5  # of one request: it may be the cause of the daemon's crash
 
 

@@ -14,8 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.wire import messages
-from editd.wire.codec import LIMITS, Malformed, decode_json, encode_json, encode_msgpack, params_of, plain
+from editd.wire import codec, messages
+from editd.wire.codec import (
+    LIMITS,
+    Malformed,
+    decode_json,
+    decode_json_in_parts,
+    encode_json,
+    encode_msgpack,
+    params_of,
+    plain,
+)
 
 BYTES = st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 TEXTS = st.one_of(st.text(), BYTES)
@@ -235,3 +244,45 @@ def test_every_message_comes_back_from_every_encoding_as_it_went(
     message = data.draw(values_of(kind))
     assert msgspec.convert(unpacked(encode_msgpack(message)), kind) == message
     assert msgspec.convert(read(encode_json(message)), kind) == message
+
+
+def decoded_in_one(body: bytes) -> Any:
+    value = decode_json(body)
+    if isinstance(value, dict) and "params" in value:
+        value["params"] = plain(value["params"], from_json=True)
+    return value
+
+
+def result_of(decode: Any, body: bytes) -> Any:
+    """Return the value, or the name of the error: its text may name another place."""
+    try:
+        return decode(body)
+    except Malformed as malformed:
+        return malformed.error.name
+
+
+JSON_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), FINITE, st.text()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.text(), inner, max_size=4),
+        st.fixed_dictionaries({"base64": st.one_of(inner, st.sampled_from(["", "/w==", "eA==", "not"]))}),
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES, st.binary(max_size=3), st.integers(0, 100))
+def test_json_in_parts_is_decoded_as_in_one(value: Any, spoiling: bytes, at: int) -> None:
+    body = json.dumps({"id": 1, "method": "x", "params": value}).encode()
+    at = min(at, len(body))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "_PART_BYTES", 8)
+        for one in (body, body[:at] + spoiling + body[at + len(spoiling) :], json.dumps(value).encode()):
+            assert result_of(decode_json_in_parts, one) == result_of(decoded_in_one, one)
+
+
+def test_json_in_parts_has_the_same_limit_of_nesting() -> None:
+    nested = b"[" * (LIMITS.nesting_max + 1) + b'"' + b"x" * 100_000 + b'"' + b"]" * (LIMITS.nesting_max + 1)
+    deep = b'{"params":' + nested + b"}"
+    assert result_of(decode_json_in_parts, deep) == result_of(decoded_in_one, deep) == "invalid_params"

@@ -106,6 +106,20 @@ def charge(*texts: bytes) -> None:
         turn.charge(sum(len(text) // 200 + text.count(b"\n") for text in texts))
 
 
+def charge_bytes(size: int) -> None:
+    """Count reads, hashes and copies of so many bytes in the turn, if there is one. Raises NeedsThread."""
+    turn = TURN.get()
+    if turn is not None:
+        turn.charge(size // 100)
+
+
+def charge_files(number: int) -> None:
+    """Count the descriptions of so many files in the turn, if there is one. Raises NeedsThread."""
+    turn = TURN.get()
+    if turn is not None:
+        turn.charge(4 * number)
+
+
 class _Kind(Struct, frozen=True):
     function: Callable[..., Any]
     decoder: msgspec.msgpack.Decoder[Any]

@@ -896,6 +896,17 @@ class Engine(Recorder):
             self.seen.note_lines(reader, resolved, Base(state.version), *lines)
         return path, state
 
+    def size_to_read(self, path: WorkspacePath, at: int | str | None) -> int:
+        """Return the bytes of a file that `read` would return, or 0 if it would refuse."""
+        try:
+            if at is None:
+                entry = self.tree.entry(self.tree.resolve(path))
+                return 0 if entry is None else entry.size
+            recorded = self.history.entry_at(path, self.history.find(at).seq)
+        except Refused:
+            return 0
+        return 0 if recorded is None else self.history.size_of(recorded.version)
+
     def staged(
         self,
         edits: tuple[messages.AnyEdit, ...],

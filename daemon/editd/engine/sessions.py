@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Read versions: the version of each path that a reader last read or wrote.
 
 READERS_MAX = 1_000  # readers without an open session; the oldest are evicted
-PATHS_MAX = 50_000  # for one reader; the oldest are evicted, and an edit of such a path needs its own base
+PATHS_MAX = 20_000  # for one reader; the oldest are evicted, and an edit of such a path needs its own base
 
 
 class ReadVersions:

@@ -26,17 +26,20 @@ PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known 
 UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
+WEIGHT_MAX = 2 * 1024 * 1024  # a request of this weight is large, so no more of its files are looked at
 PASS_BYTES = 1024  # of arguments, for each of which a tool may go through the file once
 
 
 def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: ToolSet) -> int:
-    """Estimate how many bytes a request will read, hash and write."""
+    """Estimate how many bytes a request will read, hash and write, up to `WEIGHT_MAX` or a little more."""
     if isinstance(request, Undo):
         return _weight_of_undo(request.scope, history, tree)
     if not isinstance(request, Apply):
         return _weight_of_arrival(request) if isinstance(request, Arrive) else UNDO_BYTES
     total = len(request.edits) * EDIT_BYTES
     for edit in request.edits:
+        if total >= WEIGHT_MAX:
+            break
         if isinstance(edit, messages.Write):
             total += len(edit.content)
         elif isinstance(edit, messages.Patch):

@@ -25,15 +25,17 @@ from msgspec import Struct
 from editd.engine.commands import Reader, reader_of
 from editd.errors import IoError, Refused
 from editd.server import convert
+from editd.server.large_messages import LargeMessages, is_large
 from editd.system.process import Peer, has_hung_up, may_connect, peer_of, process_at
 from editd.wire import messages
 from editd.wire.codec import KIB, LIMITS, WireLimits, error
-from editd.wire.connection import BadRequest, Connection, Incoming, Request
+from editd.wire.connection import BadRequest, Connection, LargeMessage, Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from editd.system.process import Process
+    from editd.wire.codec import Id
     from editd.wire.messages import Error, Message
 
 
@@ -68,6 +70,7 @@ class Connections:
         self.on_alone: Callable[[], None] | None = None  # called when the only active client has been read
         self._newest: SocketConnection | None = None  # the last client that sent something
         self._alone_since = 0.0  # the loop's time since when it has been the only one
+        self.large = LargeMessages()
         self._connected: set[SocketConnection] = set()
         self._turned_away: set[SocketConnection] = set()
         self._are_gone = asyncio.Event()
@@ -91,6 +94,9 @@ class Connections:
 
     async def finish(self) -> None:
         """Close every connection; return when all answers are sent, or unread for CLOSE_SECONDS."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.large.finish()
         for client in self:
             client.close()
         if self._connected:
@@ -131,7 +137,7 @@ class Connections:
             most = max((*self._connected, *self._turned_away), key=lambda one: one.kept)
             most.send_away("All clients together have sent too many bytes of incomplete messages.")
 
-    def hold(self, request: Request, size: int) -> Callable[[], object] | None:
+    def hold(self, request: Request | LargeMessage, size: int) -> Callable[[], object] | None:
         """Count a large request for as long as it exists; the returned function ends that at once.
 
         Returns None if there are too many bytes of them.
@@ -177,6 +183,7 @@ class SocketConnection(asyncio.Protocol):
         self._does_not_read = False
         self._has_ended = False  # it sends no more, but may still read
         self._pace = ReadState.DRY
+        self._is_decoding = False  # a large message, in a thread: the messages behind it wait
         self._next_turn: asyncio.Handle | None = None
         self._hang_up: asyncio.TimerHandle | None = None
         self.kept = 0  # bytes of its incomplete messages, as last counted
@@ -187,9 +194,26 @@ class SocketConnection(asyncio.Protocol):
     # ── Calls by the dispatcher ────────────────────────────────────────────────────────────────
 
     def reply(self, request: Request, result: Message) -> None:
-        """Answer `request`. A notification, or a client that has disconnected, gets no answer."""
+        """Answer `request`. A notification, or a client that has disconnected, gets no answer.
+
+        A large answer is sent later: it is encoded in a thread.
+        """
+        if request.id is not None and is_large(result):
+            self._clients.large.start(self._reply_large(request, request.id, result))
+            return
         self._answered(request)
         self._answer(self.connection.reply(request.id, result))
+
+    async def _reply_large(self, request: Request, call_id: Id, result: Message) -> None:
+        try:
+            answer = await self._clients.large.run(lambda: self.connection.encoded(call_id, result))
+        except Exception:  # our bug
+            log.exception("the answer to a request of %s cannot be encoded", self.peer)
+            self.fail(request)
+            return
+        self._answered(request)
+        self.connection.leave(call_id)
+        self._answer(answer)
 
     def refuse(self, request: Request, refusal: Error) -> None:
         """Answer `request` with an error, as `reply` answers with a result."""
@@ -320,7 +344,12 @@ class SocketConnection(asyncio.Protocol):
             if incoming is None:
                 self._taken_all()
                 return
-            self._deliver(incoming, before - self.connection.kept)
+            size = before - self.connection.kept
+            if isinstance(incoming, LargeMessage):
+                self._is_decoding = True
+                self._clients.large.start(self._decode(incoming, size))
+                break
+            self._deliver(incoming, size)
         self._pace = ReadState.HELD
         self._transport.pause_reading()
         self._go_on()
@@ -333,7 +362,26 @@ class SocketConnection(asyncio.Protocol):
         elif self.connection.waiting == 0:
             self.close()
 
-    def _deliver(self, incoming: Incoming, size: int) -> None:
+    async def _decode(self, message: LargeMessage, size: int) -> None:
+        """Deliver a large message that a thread has decoded. Other messages of the client wait for it."""
+        let_go = self._clients.hold(message, size)
+        if let_go is None:
+            self.send_away("The requests under way have as many bytes as the daemon takes at once.")
+            return
+        try:
+            parsed = await self._clients.large.run(message.parsed)
+        finally:
+            let_go()
+        self._is_decoding = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        incoming = self.connection.enter(parsed)
+        if incoming is not None:
+            self._deliver(incoming, size)
+        if self._pace is ReadState.HELD:
+            self._go_on()
+
+    def _deliver(self, incoming: Request | BadRequest, size: int) -> None:
         """Handle one incoming message of `size` bytes."""
         if isinstance(incoming, BadRequest):
             self._send(incoming.answer)
@@ -392,7 +440,8 @@ class SocketConnection(asyncio.Protocol):
     @property
     def _is_full(self) -> bool:
         is_ahead = self.connection.waiting >= self._limits.requests_waiting_max
-        return self._does_not_read or is_ahead or self._held > self._limits.message_bytes_max
+        is_held = self._is_decoding or self._held > self._limits.message_bytes_max
+        return self._does_not_read or is_ahead or is_held
 
     def _go_on(self) -> None:
         """Take the next turn after the other clients' turns, if there is room for more requests."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
+from editd.edits.comparison import charge_files
 from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
 from editd.engine.removal import Selection
@@ -27,6 +28,7 @@ from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
 from editd.wire import messages
+from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -263,6 +265,7 @@ def authorship_of_reviewer(params: messages.ProposalApprove, by: Reviewer) -> tr
 def outcome(
     given: transaction.Outcome, *, return_content: bool = False, diff: bool = False
 ) -> messages.ApplyResult:
+    charge_files(len(given.changes) + len(given.unchanged))
     made = None if given.transaction is None else transaction_result(given.transaction)
     changes, by_path = _shown(given.changes)
     files = [
@@ -535,7 +538,7 @@ def read_result(
         content, total = b"".join(every[lines[0] - 1 : lines[1]]), len(every)
     return messages.ReadResult(
         path=path.text,
-        content=content.decode("utf-8", "surrogateescape"),
+        content=text_of(content),
         version=state.version,
         mode=_mode_name(state.mode),
         kind="symlink" if state.is_symlink else "file",
@@ -634,7 +637,7 @@ def _file_result(
     changed_by = given.changed_by.get(change.path)
     content: str | UnsetType | None = UNSET
     if return_content:
-        content = None if after is None else after.content.decode("utf-8", "surrogateescape")
+        content = None if after is None else text_of(after.content)
     shown: str | UnsetType = UNSET
     if diff and unchanged:
         shown = ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 from msgspec import Struct
 
 from editd.errors import InvalidParams, NotText
+from editd.wire.raw_text import raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ def version_of(content: bytes) -> Version:
 def encoded(text: str) -> bytes:
     """Return the bytes of a text from a client, whose surrogate escapes are bytes. Raises InvalidParams."""
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return raw_of(text)
     except UnicodeEncodeError:
         raise InvalidParams("The content holds a surrogate that encodes no byte.") from None
 

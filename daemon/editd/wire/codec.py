@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
 import json
 import math
@@ -27,8 +28,11 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from editd.wire.messages import ERROR_CODES, REQUESTS, Apply, Error, Params, Replace, Write
+from editd.wire.raw_text import parts_of, raw_of, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from editd.wire.messages import Message
 
 Id = int | str
@@ -115,6 +119,12 @@ def within_descriptors(limits: WireLimits, descriptors_max: int) -> WireLimits:
     room = max(8, (descriptors_max - DESCRIPTORS_KEPT) // 2)
     return replace(limits, connections_max=min(limits.connections_max, room))
 
+
+LARGE_VALUES = 10_000
+"""Elements of a message whose decoding takes some 10 ms: more are decoded off the event loop."""
+
+LARGE_JSON_BYTES = MIB
+"""Likewise, of JSON. MessagePack is decoded piece by piece as it comes in."""
 
 ANSWER_BYTES_MAX = 1024 * MIB
 """The largest answer that a client accepts: a diff or a log may be larger than any request."""
@@ -231,15 +241,56 @@ def decode_apply(data: bytes) -> tuple[int | str, Apply] | None:
     return call_id, apply
 
 
-def decode_json(body: bytes) -> Any:
+def decode_json(body: bytes | bytearray) -> Any:
     """Decode the JSON in `body`. Raises Malformed: parse_error, or too_large for too many values.
 
     The error has the id of the request, if that can be read.
     """
-    if _has_more_values(body, LIMITS.values_max):
-        raise too_many_values(fatal=False, to=_first_id(body))
-    try:
+    _check_values(body)
+    with _json_refused(body):
         return msgspec.json.decode(body)
+
+
+def decode_json_in_parts(body: bytes | bytearray) -> Any:
+    """Decode a large request as `decode_json` does, with its `params` as `plain` returns them.
+
+    msgspec keeps Python's lock while it decodes. This function decodes small parts one after the other, so
+    that other threads run in between.
+    """
+    _check_values(body)
+    with _json_refused(body):
+        try:
+            members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        except msgspec.ValidationError:  # no object
+            return msgspec.json.decode(body)
+        return {
+            name: _plain_in_parts(raw, 0) if name == "params" else msgspec.json.decode(raw)
+            for name, raw in members.items()
+        }
+
+
+_PART_BYTES = 64 * KIB  # of JSON that is decoded at once; a longer text is a part, too
+
+
+def _plain_in_parts(raw: msgspec.Raw, depth: int) -> Any:
+    body = memoryview(raw)
+    first = bytes(body[:1])
+    if len(body) <= _PART_BYTES or first not in (b"[", b"{"):
+        return plain(msgspec.json.decode(raw), from_json=True, depth=depth)
+    if depth == LIMITS.nesting_max:
+        raise too_deep()
+    if first == b"[":
+        return [_plain_in_parts(item, depth + 1) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+    members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    if members.keys() == {"base64"}:
+        return plain({"base64": msgspec.json.decode(members["base64"])}, from_json=True, depth=depth)
+    return {name: _plain_in_parts(item, depth + 1) for name, item in members.items()}
+
+
+@contextlib.contextmanager
+def _json_refused(body: bytes | bytearray) -> Iterator[None]:
+    try:
+        yield
     except UnicodeDecodeError:
         reason = 'it is not UTF-8. Send other bytes as {"base64": "…"}'
     except RecursionError:
@@ -248,15 +299,19 @@ def decode_json(body: bytes) -> Any:
         reason = shown(str(error))
         if _HALF_CHARACTER.search(body):
             reason += ". Send both halves of a surrogate pair, or the character itself"
+    else:
+        return
     raise Malformed("parse_error", f"The message cannot be read as JSON: {reason}.", to=id_in(body))
 
 
-def id_in(body: bytes) -> Id | None:
+def id_in(body: bytes | bytearray) -> Id | None:
     """Return the id of a request whose JSON `decode_json` refuses, or None if it cannot be read.
 
-    Python's parser accepts texts that are not Unicode. If that fails too, only an id before the parameters
-    is certain to be the request's.
+    Python's parser accepts texts that are not Unicode. If that fails too, or would take long, only an id
+    before the parameters is certain to be the request's.
     """
+    if is_large_json(body):
+        return _first_id(body)
     try:
         message = json.loads(body.decode("utf-8", "surrogateescape"), strict=False)
     except (ValueError, RecursionError):
@@ -267,7 +322,7 @@ def id_in(body: bytes) -> Id | None:
     return call_id if is_id(call_id) else None
 
 
-def _first_id(body: bytes) -> Id | None:
+def _first_id(body: bytes | bytearray) -> Id | None:
     """Return the id of a request in which only the version and the method are before it, or None."""
     match = _ID_FIRST.match(body)
     return None if match is None else msgspec.json.decode(match[1], type=int | str)
@@ -286,6 +341,17 @@ _ID_FIRST = re.compile(
 )
 
 
+def is_large_json(body: bytes | bytearray) -> bool:
+    """Return whether decoding takes so long that it is done off the event loop."""
+    if len(body) <= LARGE_VALUES:
+        return False
+    return len(body) > LARGE_JSON_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > LARGE_VALUES
+
+
+def too_deep() -> Malformed:
+    return Malformed("invalid_params", f"The message is nested more than {LIMITS.nesting_max} deep.")
+
+
 def too_many_values(*, fatal: bool, to: Id | None = None) -> Malformed:
     return Malformed(
         "too_large",
@@ -296,10 +362,15 @@ def too_many_values(*, fatal: bool, to: Id | None = None) -> Malformed:
     )
 
 
+def _check_values(body: bytes | bytearray) -> None:
+    if _has_more_values(body, LIMITS.values_max):
+        raise too_many_values(fatal=False, to=_first_id(body))
+
+
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
-def _has_more_values(body: bytes, most: int) -> bool:
+def _has_more_values(body: bytes | bytearray, most: int) -> bool:
     """Return whether JSON has more than `most` elements, by its commas and brackets outside of strings."""
     if len(body) <= most:
         return False
@@ -322,7 +393,7 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
     if kind is bytes:
         return text_of(value)
     if depth == LIMITS.nesting_max:
-        raise Malformed("invalid_params", f"The message is nested more than {LIMITS.nesting_max} deep.")
+        raise too_deep()
     if kind is list:
         return [
             item if type(item) in _AS_IS else plain(item, from_json=from_json, depth=depth + 1)
@@ -338,11 +409,6 @@ def plain(value: Any, *, from_json: bool, depth: int = 0) -> Any:
             for key, item in value.items()
         }
     raise Malformed("invalid_params", "MessagePack's extension types are not part of this protocol.")
-
-
-def text_of(raw: bytes) -> str:
-    """Return the bytes as text, with surrogate escapes for bytes that are not UTF-8 (PEP 383)."""
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def _number(value: float) -> float:
@@ -399,7 +465,7 @@ def _replaced(value: Any, to_json: bool) -> Any:
         case list() | tuple():
             return [_replaced(item, to_json) for item in value]
         case str() if not _is_utf8(value):
-            raw = value.encode("utf-8", "surrogateescape" if _is_escaped(value) else "surrogatepass")
+            raw = _sendable_raw(value)
             return {"base64": base64.b64encode(raw).decode("ascii")} if to_json else raw
         case int() if not to_json and not -(2**63) <= value < 2**64:
             return str(value)
@@ -413,19 +479,17 @@ def _sendable_key(key: str) -> str:
 
 
 def _is_utf8(text: str) -> bool:
-    return text.isascii() or _encodes(text, "strict")
-
-
-def _is_escaped(text: str) -> bool:
-    return _encodes(text, "surrogateescape")
-
-
-def _encodes(text: str, errors: str) -> bool:
     try:
-        text.encode("utf-8", errors)
+        return text.isascii() or all(part.encode() is not None for part in parts_of(text))
     except UnicodeEncodeError:
         return False
-    return True
+
+
+def _sendable_raw(text: str) -> bytes:
+    try:
+        return raw_of(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 # ── Errors ────────────────────────────────────────────────────────────────────────────────────

@@ -24,9 +24,11 @@ from msgspec import Struct
 from editd.wire.codec import (
     ANSWER_BYTES_MAX,
     APPLY_BYTES_MAX,
+    Id,
     Malformed,
     convert,
     decode_apply,
+    decode_json_in_parts,
     params_of,
     plain,
 )
@@ -35,7 +37,6 @@ from editd.wire.envelope import (
     Envelope,
     Frames,
     HeaderFrames,
-    Id,
     JsonRpc,
     LineFrames,
     MessagePackFrames,
@@ -66,7 +67,26 @@ class BadRequest(Struct, frozen=True):
     fatal: bool
 
 
-Incoming = Request | BadRequest
+class LargeMessage(Struct, frozen=True, weakref=True):
+    """A message that takes long to decode, in any thread. `Connection.enter` takes the result of `parsed`."""
+
+    envelope: Envelope
+    value: Any
+
+    def parsed(self) -> ParsedMessage:
+        """Decode the message, and check its types."""
+        if not isinstance(self.value, bytearray):
+            return _parsed(self.envelope, self.value)
+        try:
+            value = decode_json_in_parts(self.value)
+        except Malformed as malformed:
+            return BadCall(malformed.to, malformed)
+        return _parsed(self.envelope, value, is_plain=True)
+
+
+Incoming = Request | BadRequest | LargeMessage
+ParsedMessage = tuple[Id | None, Params] | BadCall | None
+"""The id and the parameters of a request, or its error; None if it needs neither an action nor an answer."""
 
 
 class Connection:
@@ -93,10 +113,17 @@ class Connection:
         if isinstance(self._envelope, MessagePackRpc):
             self._envelope.errors_as_text = wanted
 
-    def receive(self, data: bytes) -> list[Incoming]:
+    def receive(self, data: bytes) -> list[Request | BadRequest]:
         """Return all messages that `data` completes: `feed`, then `take` until there is no more."""
         self.feed(data)
-        return list(iter(self.take, None))
+        return list(iter(self._take_decoded, None))
+
+    def _take_decoded(self) -> Request | BadRequest | None:
+        while isinstance(incoming := self.take(), LargeMessage):
+            entered = self.enter(incoming.parsed())
+            if entered is not None:
+                return entered
+        return incoming
 
     def feed(self, data: bytes) -> None:
         """Keep incoming bytes until they are taken."""
@@ -141,9 +168,19 @@ class Connection:
                 self.kept = frames.kept
                 return self._bad(malformed.to, malformed)
             self.kept = frames.kept
-            if (incoming := self._opened(value)) is not None:
+            if frames.is_large:
+                return LargeMessage(self._envelope, value)
+            if (incoming := self.enter(_parsed(self._envelope, value))) is not None:
                 return incoming
         return None
+
+    def enter(self, parsed: ParsedMessage) -> Request | BadRequest | None:
+        """Return the request, which waits for its answer from now on, or the answer to an invalid one."""
+        if parsed is None:
+            return None
+        if isinstance(parsed, BadCall):
+            return self._bad(parsed.to, parsed.malformed)
+        return self._entered(*parsed)
 
     def is_waiting_for(self, call_id: Id | None) -> bool:
         """Whether a request with this id was taken and not answered; never true for a notification."""
@@ -151,12 +188,16 @@ class Connection:
 
     def reply(self, to: Id | None, result: Any) -> bytes:
         """Return the bytes that answer a request with its result; none for a notification."""
-        self._leave(to)
-        return b"" if to is None else self._envelope.result(to, result)
+        self.leave(to)
+        return b"" if to is None else self.encoded(to, result)
+
+    def encoded(self, to: Id, result: Any) -> bytes:
+        """Return the bytes of a result, in any thread. The request counts as waiting until `leave`."""
+        return self._envelope.result(to, result)
 
     def refuse(self, to: Id | None, error: Error) -> bytes:
         """Return the bytes that answer a request with an error; none for a notification."""
-        self._leave(to)
+        self.leave(to)
         return b"" if to is None else self._envelope.error(to, error)
 
     def end(self, error: Error) -> bytes:
@@ -179,21 +220,7 @@ class Connection:
             return f"json-{self._envelope.framed}"
         return "msgpack"
 
-    def _opened(self, value: Any) -> Incoming | None:
-        """Return the request in `value`; None if it needs neither an action nor an answer."""
-        try:
-            call = self._envelope.open(value)
-        except BadCall as bad:
-            return self._bad(bad.to, bad.malformed)
-        if isinstance(call, Response):
-            return None  # The daemon sends no requests to its clients.
-        try:
-            params = params_of(call.method, plain(call.params, from_json=self._envelope.from_json))
-        except Malformed as malformed:
-            return None if call.id is None else self._bad(call.id, malformed)
-        return self._entered(call.id, params)
-
-    def _entered(self, call_id: Id | None, params: Params) -> Incoming:
+    def _entered(self, call_id: Id | None, params: Params) -> Request | BadRequest:
         if call_id in self._ids:
             repeated = "A request with this id is still waiting for its answer. Use each id once."
             return self._bad(call_id, Malformed("invalid_request", repeated))
@@ -202,7 +229,8 @@ class Connection:
         self.waiting += 1
         return Request(call_id, params)
 
-    def _leave(self, to: Id | None) -> None:
+    def leave(self, to: Id | None) -> None:
+        """Note that a request has its answer."""
         assert to is None or to in self._ids, "an answer without a request"
         if to is not None:
             self._ids.remove(to)
@@ -213,6 +241,21 @@ class Connection:
             self.closed = True
             self._frames, self.kept = None, 0  # with its buffer
         return BadRequest(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
+
+
+def _parsed(envelope: Envelope, value: Any, *, is_plain: bool = False) -> ParsedMessage:
+    """Check a decoded message. The parameters are texts already if it `is_plain`."""
+    try:
+        call = envelope.open(value)
+    except BadCall as bad:
+        return bad
+    if isinstance(call, Response):
+        return None  # The daemon sends no requests to its clients.
+    try:
+        params = call.params if is_plain else plain(call.params, from_json=envelope.from_json)
+        return call.id, params_of(call.method, params)
+    except Malformed as malformed:
+        return None if call.id is None else BadCall(call.id, malformed)
 
 
 def _msgpack() -> tuple[Frames, Envelope]:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from editd.wire.codec import (
     KIB,
+    LARGE_VALUES,
     LIMITS,
     MIB,
     Id,
@@ -31,10 +32,11 @@ from editd.wire.codec import (
     encode_json,
     encode_msgpack,
     is_id,
+    is_large_json,
     shown,
-    text_of,
     too_many_values,
 )
+from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
     from editd.wire.messages import Error
@@ -218,6 +220,9 @@ class Frames(Iterator[Any], Protocol):
     kept: int
     """The number of bytes that were fed and are not part of a taken message."""
 
+    is_large: bool = False
+    """Whether the last message is large. Large JSON is a bytearray that is not decoded."""
+
     @abstractmethod
     def feed(self, data: bytes) -> None:
         """Add incoming bytes."""
@@ -283,6 +288,7 @@ class MessagePackFrames(Frames):
             raise Malformed("too_large", f"The message is over a limit: {error}.", fatal=True) from None
         self._begun = self._unpacker.tell()
         self.kept = self._fed - self._begun
+        self.is_large = self._values_left < LIMITS.values_max - LARGE_VALUES
         self._values_left = LIMITS.values_max
         return value
 
@@ -303,12 +309,12 @@ class LineFrames(Frames):
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
             if end > LIMITS.message_bytes_max:
                 raise _too_large(LIMITS.message_bytes_max)
-            line = bytes(self._buffer[:end]).strip()
-            del self._buffer[: end + 1]
+            line, self._buffer = _split(self._buffer, end, end + 1)
             self._searched = 0
             self.kept = len(self._buffer)
-            if line:
-                return decode_json(line)
+            if line and not line.isspace():
+                self.is_large = is_large_json(line)
+                return line if self.is_large else decode_json(line)
         self._searched = len(self._buffer)
         if self._searched > LIMITS.message_bytes_max:
             raise _too_large(LIMITS.message_bytes_max)
@@ -333,10 +339,10 @@ class HeaderFrames(Frames):
         length = self._body_bytes
         if length is None or len(self._buffer) < length:
             raise StopIteration
-        body = bytes(self._buffer[:length])
-        del self._buffer[:length]
+        body, self._buffer = _split(self._buffer, length, length)
         self._body_bytes, self.kept = None, len(self._buffer)
-        return decode_json(body)
+        self.is_large = is_large_json(body)
+        return body if self.is_large else decode_json(body)
 
     def _take_header(self) -> int | None:
         """Return the length in the header, or None while it is incomplete."""
@@ -352,6 +358,17 @@ class HeaderFrames(Frames):
         del self._buffer[: end.end()]
         self.kept = len(self._buffer)
         return _content_length(header)
+
+
+def _split(buffer: bytearray, end: int, next_begin: int) -> tuple[bytearray, bytearray]:
+    """Return a message and the bytes behind it. The longer of both is not copied."""
+    if end <= len(buffer) // 2:
+        message = buffer[:end]
+        del buffer[:next_begin]
+        return message, buffer
+    rest = buffer[next_begin:]
+    del buffer[end:]
+    return buffer, rest
 
 
 # LSP ends lines with CRLF. A LF written by hand is accepted too, because otherwise it would wait for ever.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from editd.edits.comparison import charge_bytes
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
 from editd.engine.commands import Apply, OpenChangeset, Reader
@@ -51,6 +52,7 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
             proposed = _read_collected(services, params, path, lines, caller)
             if proposed is not None:
                 return proposed
+        charge_bytes(services.engine.size_to_read(path, params.at))
         try:
             path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines)
         except FileMissing as missing:

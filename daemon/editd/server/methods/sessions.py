@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
-from editd.engine.sessions import Sessions
+from editd.engine.sessions import PATHS_MAX, Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.server import convert
 from editd.store.session_store import ReadVersionStore, SessionStore
@@ -271,11 +271,11 @@ def restore_reads(
 ) -> None:
     """Record these versions as read by the connection. Raises InvalidParams, PathOutside.
 
-    An open session is left out: its reads are known here, or it is in doubt.
+    An open session is left out: its reads are known here, or it is in doubt. The newest `PATHS_MAX` count.
     """
     known = [
         (caller.reader(name), convert.path(one.path), convert.read_mark(one.version))
-        for one in sightings
+        for one in sightings[-PATHS_MAX:]
         for name in [caller.session_of(one.session)]
         if name is None or guard.sessions.get(name) is None
     ]
