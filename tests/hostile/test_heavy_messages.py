@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,10 +83,11 @@ def test_no_message_holds_the_status_of_others_up(place: Workplace) -> None:
             "a fat read": (ask(place, "read", path="fat"), "result"),
         }  # fmt: skip
         for name, (call, member) in calls.items():
-            check_answered(place, name, lambda call=call, member=member: check_member(call(), member))
+            check_answered(place, name, partial(check_member, call, member))
 
 
-def check_member(answer: dict[str, Any], member: str) -> None:
+def check_member(call: Callable[[], dict[str, Any]], member: str) -> None:
+    answer = call()
     assert member in answer, str(answer)[:500]
 
 
@@ -95,4 +97,4 @@ def test_the_list_of_very_many_sessions_holds_nobody_up(place: Workplace) -> Non
             opened = client.session_open(f"s{number}")
             client.apply([write(f"f{number}", "x")], session=opened.session)
         listed = ask(place, "session.list", all=True, stat=True, activity=True)
-        check_answered(place, "session.list", lambda: check_member(listed(), "result"))
+        check_answered(place, "session.list", partial(check_member, listed, "result"))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
+from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
 from workplace import replace, write
@@ -123,6 +124,25 @@ def test_a_quota_that_is_reached_refuses_edits_and_nothing_else(place: Workplace
         assert not client.status().history["is_full"]
         client.apply([write("a.txt", "there is room again\n")])
         assert client.check().ok
+
+
+def test_the_quota_counts_the_index_and_the_marks_of_sessions(place: Workplace) -> None:
+    """Four sessions with long paths took 167 MB on the disk beside a quota of 4 MiB."""
+    configure(place, 'history.quota = "2MiB"\n')
+    with place.start() as client:
+        client.session_open("reader")
+        folder = "/".join(["q" * 240] * 4)
+        files = [messages.SeenFile(path=f"{folder}/{number}", version=None) for number in range(3_000)]
+        before = client.status().history
+        client.seen(files)
+        wait_until(lambda: client.status().history["is_full"], "the quota is full")
+        history = client.status().history
+        assert history["marks"] > before["marks"] + 2_000_000
+        with pytest.raises(EditdError, match=r"read marks [0-9]+, and `history.quota` is 2097152"):
+            client.apply([write("a", "x")])
+        client.session_close("reader")
+        wait_until(lambda: not client.status().history["is_full"], "there is room again")
+        client.apply([write("a", "x")])
 
 
 def test_the_quota_counts_proposals_drafts_revisions_comments_and_unsaved_texts(place: Workplace) -> None:

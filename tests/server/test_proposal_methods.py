@@ -764,3 +764,40 @@ def test_files_are_read_as_a_proposal_would_leave_them(author: Client) -> None:
         author.read("b.txt", proposal=number)
     assert [one.size for one in author.stat(["n", "b.txt"], proposal=number).files] == [2, None]
     assert "+five\n" in author.diff(proposal=number).diff
+
+
+MANY_SESSIONS = """
+import sys
+from editd_client.client import Client
+from editd_client.errors import EditdError
+refused = []
+for session in range(5):
+    with Client(sys.argv[1]) as client:
+        client.session_open(f"{sys.argv[2]}{session}", kind="agent")
+        for number in range(201 if session == 0 else 1):
+            edit = {"op": "write", "path": f"{sys.argv[2]}{session}-{number}", "content": "x"}
+            try:
+                client.apply([edit], propose=True)
+            except EditdError as error:
+                refused.append(f"{error.name}: {error}")
+print(*refused, sep="\\n")
+"""
+
+
+def test_the_sessions_of_one_program_leave_room_for_the_proposals_of_others(place: Workplace) -> None:
+    """Five sessions of one program filled the queue, and nobody else could propose anything."""
+
+    def run(name: str) -> list[str]:
+        shell = 'exec 3>&1; "$@" >&3; true'  # a shell that leads its session: two programs of one user
+        words = ["sh", "-c", shell, "sh", sys.executable, "-c", MANY_SESSIONS, place.socket, name]
+        done = subprocess.run(
+            words, env=place.environment, start_new_session=True, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split("\n")[:-1]
+
+    with place.start():
+        first = run("first")
+        assert len(first) == 5
+        assert first[0].startswith("overloaded: 200 proposals of session first0 are open")
+        assert all("200 proposals of all sessions of this program are open" in one for one in first[1:])
+        assert len(run("second")) == 5

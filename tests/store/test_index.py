@@ -285,3 +285,18 @@ def test_the_log_of_a_folder_has_nothing_of_a_file_whose_name_begins_alike(place
         client.apply([write("src/a", "1\n")])
         client.apply([write("src.py", "1\n")])
         assert [transaction.seq for transaction in client.log(path="src").transactions] == [1]
+
+
+def test_the_index_counts_its_bytes_beyond_those_of_an_empty_one(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    assert index.stored_bytes == 0
+    for seq in range(100):
+        made = transaction(seq)
+        index.add(replace(made, authorship=replace(made.authorship, message="x" * 10_000)))
+    index.flush()
+    stored = index.stored_bytes
+    assert stored > 1_000_000
+    index.close()
+    again = Index(str(tmp_path / "index.db"))
+    assert again.stored_bytes == stored
+    again.close()

@@ -16,7 +16,7 @@ from editd.edits.proposed_hunks import proposed_files
 from editd.errors import IoError, Overloaded
 from editd.store import proposals as proposals_module
 from editd.store.proposals import OPEN_OF_ONE_MAX, ProposalStore
-from editd.system.process import line_above
+from editd.system.process import Process, line_above
 from editd.values.content import EXECUTABLE, Change, FileState, version_of
 from editd.values.glob import Glob
 from editd.values.grant import Grant
@@ -212,6 +212,29 @@ def test_all_edits_without_a_session_share_the_limit_of_one(
     with pytest.raises(Overloaded, match="2 proposals without a session are open"):
         store.add(proposal_of("them", None), files)
     store.add(proposal_of("them", "b"), files)
+
+
+def test_all_sessions_of_one_program_share_the_limits_of_one(
+    store: ProposalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: five sessions of one agent fill the queue of all."""
+    monkeypatch.setattr(proposals_module, "OPEN_OF_ONE_MAX", 2)
+    monkeypatch.setattr(proposals_module, "CONTENT_OF_ONE_MAX", 300)
+    line = (Process(7, 70, 7, "agent"),)
+    for session in ("a", "b"):
+        store.add(proposal_of("them", session), [split(b"a" * 10, b"b" * 20)], line, (7, 70))
+    with pytest.raises(Overloaded, match="2 proposals of all sessions of this program are open"):
+        store.add(proposal_of("them", "c"), [split(b"a", b"b")], line, (7, 70))
+    store.close()
+    again = ProposalStore(str(tmp_path), 0)
+    with pytest.raises(Overloaded, match="of all sessions of this program"):
+        again.add(proposal_of("them", "c"), [split(b"a", b"b")], line, (7, 70))
+    for number in (1, 2):
+        again.decide(replace(again.open[ProposalNumber(number)], state="expired"), Decision(1, ANN, "expire"))
+    with pytest.raises(Overloaded, match="of all sessions of this program may have 300 bytes"):
+        again.add(proposal_of("them", "c"), [split(b"c" * 100, b"d" * 200)], line, (7, 70))
+    again.add(proposal_of("them", "c"), [split(b"c" * 100, b"d" * 200)], (), (8, 80))
+    again.close()
 
 
 def test_the_contents_of_one_session_leave_room_for_others(

@@ -257,9 +257,9 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         int | None,
         Meta(
             description=(
-                "Size of the history on disk, with proposals, their revisions and unsaved texts, at which "
-                "edits and proposals are refused, rather than history dropped. Undo, reading, and recording "
-                "outside changes go on. Without the key, no limit."
+                "Size of the history on disk, with its index, proposals, unsaved texts and read marks, at "
+                "which edits and proposals are refused, rather than history dropped. Undo, reading, and "
+                "recording outside changes go on. Without the key, no limit."
             ),
             examples=["10GiB"],
             extra=SIZE,

@@ -65,18 +65,20 @@ class StoredBytes(Struct, frozen=True):
     history: int
     proposals: int = 0
     unsaved: int = 0
+    index: int = 0
+    marks: int = 0  # the versions that sessions have read, and open brackets
 
     @property
     def all(self) -> int:
         """All of them, which the quota limits."""
-        return self.history + self.proposals + self.unsaved
+        return self.history + self.proposals + self.unsaved + self.index + self.marks
 
 
 class EditPolicy(Struct, frozen=True):
     """The protected paths, and the quota of the history."""
 
     protected: tuple[Glob, ...] = ()
-    quota: int | None = None  # bytes of history, proposals and unsaved texts
+    quota: int | None = None  # bytes of all of `StoredBytes`
 
     def permit(self, changes: Sequence[Change[FileState]]) -> None:
         """Raise PathProtected if one of the resolved paths is protected."""
@@ -98,8 +100,9 @@ class EditPolicy(Struct, frozen=True):
             return
         refusal = IoError(
             OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
-            f"The history takes {stored.history} bytes, proposals {stored.proposals} and unsaved texts "
-            f"{stored.unsaved}, and `history.quota` is {self.quota}",
+            f"The history takes {stored.history} bytes, proposals {stored.proposals}, unsaved texts "
+            f"{stored.unsaved}, the index {stored.index} and read marks {stored.marks}, "
+            f"and `history.quota` is {self.quota}",
             hint=(
                 "Nothing was changed. Remove old history and settled proposals with `editctl gc` (see "
                 "`history.keep` and `review.keep`), or raise `history.quota`. Undo and reading still work."

@@ -483,7 +483,11 @@ class Engine(Recorder):
     def stored_bytes(self) -> StoredBytes:
         """Return the bytes that the quota limits."""
         proposals = 0 if self.proposals is None else self.proposals.store.stored_bytes
-        return StoredBytes(self.history.disk_bytes, proposals, self.documents.bytes)
+        return StoredBytes(
+            self.history.disk_bytes, proposals, self.documents.bytes,
+            index=self.history.index.stored_bytes,
+            marks=0 if self.guard is None else self.guard.sessions.sights.stored_bytes,
+        )  # fmt: skip
 
     def _judge(self, batch: Batch, request: Apply | Undo | Restore, outcome: Outcome) -> Ruling:
         """Return whether the planned changes land. Raises NeedsCommit, or Refused."""

@@ -26,6 +26,7 @@ from editd.engine.proposal_view import (
     view_changed,
     view_of,
 )
+from editd.engine.reviewers import author_program
 from editd.errors import Decided, InvalidParams, IoError, PermissionDenied, Refused, UnknownProposal
 from editd.store.proposals import Intent
 from editd.values.content import Change
@@ -41,14 +42,14 @@ from editd.values.proposal import (
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from editd.engine.access import Clock
     from editd.engine.commands import Land
     from editd.engine.proposal_view import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
-    from editd.system.process import Process
+    from editd.system.process import Process, ProcessKey
     from editd.values.content import FileState
     from editd.values.glob import Glob
     from editd.values.proposal import (
@@ -102,6 +103,7 @@ class Proposals(Grants):
         """Take over the store, and mark what has landed. If that fails, the first question does it."""
         super().__init__(store, history, clock)
         self.changes = 0  # counts all changes of proposals
+        self.agents: Container[ProcessKey] = ()  # the processes of agents
         self.lifetime_us = 0  # after which an open proposal expires; 0 is never
         self.on_changed: Callable[[Proposal, str], None] = _ignore  # called when the change is durable
         self._is_behind = True  # the history may have landed hunks that the store has no verdict of
@@ -129,7 +131,8 @@ class Proposals(Grants):
             may_write=planned.may_write, at=self._history.head, changed_us=now_us,
             expires_us=self._expiry(now_us), revision=proposal.revision + 1, fingerprint=planned.fingerprint,
         )  # fmt: skip
-        self.store.revise(after, proposed_files(planned.changes), planned.line)
+        program = author_program(planned.line, self.agents)
+        self.store.revise(after, proposed_files(planned.changes), planned.line, program)
         return self._changed(after, "revised")
 
     def revisable(self, number: ProposalNumber, author: Authorship) -> Proposal:
@@ -510,7 +513,7 @@ class Proposals(Grants):
             fingerprint=planned.fingerprint, undoes=planned.undoes, parts=planned.parts,
             is_collecting=planned.is_collecting, lands_after=planned.lands_after,
         )  # fmt: skip
-        made = self.store.add(proposal, files, planned.line)
+        made = self.store.add(proposal, files, planned.line, author_program(planned.line, self.agents))
         if by is not None and reopened is not None:
             self.store.decide(made, Decision(now_us, by, "reopen", comment=f"P{reopened.number}"))
         return self._changed(made, "opened")

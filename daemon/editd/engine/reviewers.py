@@ -10,12 +10,13 @@ This is a guard rail, as sessions are. A process of the same user can leave its 
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
-    from editd.system.process import Process
+    from editd.system.process import Process, ProcessKey
 
 SHELLS = frozenset(("bash", "zsh", "fish", "sh", "dash", "ksh", "nu", "tcsh"))
 # The kernel cuts a program's name to 15 bytes.
@@ -51,6 +52,16 @@ def common_process(proposer: Sequence[Process], reviewer: Sequence[Process]) -> 
 def launcher_of(line: Sequence[Process]) -> Process | None:
     """Return the program that has started a server for itself: the first above it that is no launcher."""
     return next((process for process in line[1:] if not _is_launcher(process)), None)
+
+
+def author_program(line: Sequence[Process], agents: Container[ProcessKey]) -> ProcessKey | None:
+    """Return the program whose proposals share one limit, whatever session and process they come from.
+
+    This is the nearest agent, otherwise the highest program that people start by itself.
+    """
+    own = list(takewhile(lambda process: not is_common_ground(process), line))
+    agent = next((process for process in line if process.key in agents), own[-1] if own else None)
+    return None if agent is None else agent.key
 
 
 def _is_launcher(process: Process) -> bool:

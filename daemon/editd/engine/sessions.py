@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 READERS_MAX = 1_000  # readers without an open session; the oldest are evicted
 PATHS_MAX = 20_000  # for one reader; the oldest are evicted, and an edit of such a path needs its own base
+READER_BYTES_MAX = 4 * 1024 * 1024  # of one reader's marks, likewise
+MARKS_BYTES_MAX = 64 * 1024 * 1024  # of all readers' marks; the reader with the most loses its oldest
+MARK_BYTES = 100  # of a mark beside its path, in memory and on the disk
 
 
 class ReadVersions:
@@ -52,21 +55,44 @@ class ReadVersions:
         self._passing: OrderedDict[Reader, None] = OrderedDict()  # readers that are not kept, oldest first
         self._kept: set[Reader] = set()
         self._changed: set[tuple[Reader, WorkspacePath]] = set()
+        self._bytes: Counter[Reader] = Counter()
+        self.all_bytes = 0
+        self.evicted = 0  # marks beyond a limit, since the start
 
     def note(self, reader: Reader, path: WorkspacePath, sight: ReadMark) -> None:
         """Record that `reader` knows this version of a path."""
         paths = self._seen.setdefault(reader, OrderedDict())
+        if path not in paths:
+            self._count(reader, len(path.raw) + MARK_BYTES)
         paths[path] = sight
         paths.move_to_end(path)
-        is_kept = reader in self._kept
-        if is_kept:
+        if reader in self._kept:
             self._changed.add((reader, path))
         else:
             self._touch_passing(reader)
-        if len(paths) > PATHS_MAX:
-            oldest, _ = paths.popitem(last=False)
-            if is_kept:
-                self._changed.add((reader, oldest))
+        while len(paths) > PATHS_MAX or self._bytes[reader] > READER_BYTES_MAX:
+            self._evict_oldest(reader)
+        while self.all_bytes > MARKS_BYTES_MAX:
+            self._evict_oldest(max(self._bytes, key=self._bytes.__getitem__))
+
+    def _count(self, reader: Reader, size: int) -> None:
+        self._bytes[reader] += size
+        self.all_bytes += size
+
+    def _evict_oldest(self, reader: Reader) -> None:
+        oldest, _ = self._seen[reader].popitem(last=False)
+        self._count(reader, -len(oldest.raw) - MARK_BYTES)
+        self.evicted += 1
+        if reader in self._kept:
+            self._changed.add((reader, oldest))
+
+    def weaker(self) -> list[str]:
+        """Return the sentence of `status` if marks were evicted."""
+        if not self.evicted:
+            return []
+        reason = f"a session keeps those of {PATHS_MAX} paths"
+        remedy = "An edit of such a path needs its own base."
+        return [f"{self.evicted} versions that sessions had read were forgotten: {reason}. {remedy}"]
 
     def note_lines(self, reader: Reader, path: WorkspacePath, base: Base, first: int, last: int) -> None:
         """Record a read of lines `first` to `last`, from 1. Keep earlier lines of the same version."""
@@ -139,18 +165,19 @@ class ReadVersions:
         self._passing[reader] = None
         self._passing.move_to_end(reader)
         if len(self._passing) > READERS_MAX:
-            oldest, _ = self._passing.popitem(last=False)
-            self._seen.pop(oldest, None)
+            self.forget(next(iter(self._passing)))
 
     def forget(self, reader: Reader) -> None:
         """Drop all marks of a reader."""
         self._seen.pop(reader, None)
         self._passing.pop(reader, None)
+        self.all_bytes -= self._bytes.pop(reader, 0)
 
     def keep(self, reader: Reader, known: Iterable[tuple[WorkspacePath, ReadMark]]) -> None:
         """Keep this reader from now on. `known` has its read marks so far, oldest first."""
+        self.forget(reader)
         self._seen[reader] = OrderedDict(known)
-        self._passing.pop(reader, None)
+        self._count(reader, sum(len(path.raw) + MARK_BYTES for path in self._seen[reader]))
         self._kept.add(reader)
 
     def keep_no_more(self, reader: Reader) -> None:

@@ -204,7 +204,7 @@ class Dispatch:
             remote=remote.state_of(self._services.shared_log),
             hooks=self._services.hooker.status(engine.hooks),
             weaker=[
-                *daemon.weaker, *history.weaker(), *self._services.proposals.weaker(),
+                *daemon.weaker, *history.weaker(), *engine.seen.weaker(), *self._services.proposals.weaker(),
                 *self._services.hooker.weaker(), *self._services.checks.weaker(),
             ],
             agents=self._services.spans.agents(),

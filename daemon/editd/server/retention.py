@@ -109,6 +109,8 @@ class Retention:
             "bytes": stored.history,
             "proposals": stored.proposals,
             "unsaved": stored.unsaved,
+            "index": stored.index,
+            "marks": stored.marks,
             "oldest": history.floor.seq,
             "quota": quota,
             "is_full": quota is not None and stored.all >= quota,

@@ -19,6 +19,7 @@ from editd.store.index_tables import (
     FILE_COUNTS,
     NOTHING,
     PATH_STEPS,
+    TABLES,
     LogQuery,
     PathStep,
     SessionWork,
@@ -71,6 +72,7 @@ class Index:
     def __init__(self, path: str) -> None:
         """Open the index at `path`; replace a damaged one, or one of another version, by an empty one."""
         self._database = open_database(path)
+        self._used = sqlite.UsedBytes(self._database, TABLES)
         self._waiting: list[tuple[Transaction, bytes]] = []
         self._requests: dict[_Request, int] = {}
         self._touched: set[bytes] = set()  # a cache, so that an edit needs no query
@@ -82,6 +84,11 @@ class Index:
         with contextlib.suppress(Refused):  # the next start adds the missing transactions from the history
             self.flush()
         self._database.close()
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the index, as after the last write."""
+        return self._used.bytes
 
     # ── writing ──
 
@@ -591,6 +598,7 @@ class Index:
         try:
             with sqlite.writing(self._database):
                 yield
+            self._used.measure()
         except sqlite3.DatabaseError as error:
             raise self._refused(error, "written") from error
         self.flaw = None

@@ -39,7 +39,7 @@ CLAIMABLE: Kind = "outside"
 CLAIMED: Kind = "exec"  # the kind of such a change after its claim
 NOBODY = "outside"  # the actor of such a change before its claim
 
-_TABLES = """
+TABLES = """
 create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
@@ -72,8 +72,8 @@ _ADDED = {  # version: the columns that it lacks
     7: ("claims text", "claimed_by integer", "arrival blob"),
     8: ("arrival blob",),
 }
-_OF_LOG = "".join(re.findall(r"create (?:table|index) landed.*?;", _TABLES, re.DOTALL))  # since version 9
-NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", _TABLES))
+_OF_LOG = "".join(re.findall(r"create (?:table|index) landed.*?;", TABLES, re.DOTALL))  # since version 9
+NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", TABLES))
 
 
 class LogQuery(Struct, frozen=True):
@@ -175,7 +175,7 @@ def _known(path: str) -> sqlite3.Connection | None:
 
 def create(path: str) -> sqlite3.Connection:
     made = connect(path)
-    made.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA}; commit;")
+    made.executescript(f"begin; {TABLES} pragma user_version = {SCHEMA}; commit;")
     return made
 
 

@@ -14,9 +14,8 @@ Each method raises IoError if the database cannot be read or written.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import sqlite3
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import MsgspecError, Struct
@@ -25,7 +24,7 @@ from msgspec.structs import replace
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
 from editd.system.files import boot_name
-from editd.system.process import Process  # noqa: TC001  # for msgspec, at run time
+from editd.system.process import Process, ProcessKey  # noqa: TC001  # for msgspec, at run time
 from editd.values.content import FileState, Version, version_of
 from editd.values.glob import Glob
 from editd.values.grant import Grant
@@ -44,6 +43,7 @@ from editd.values.proposal import (
 from editd.values.transaction import Authorship, Part, Seq
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import GitMode
@@ -153,6 +153,7 @@ class _Author(Struct, frozen=True):
 
     boot: str
     line: tuple[Process, ...]
+    program: ProcessKey | None = None
 
 
 Note = TypeVar("Note", Decision, Comment, TrialResult, _Author)
@@ -184,7 +185,7 @@ class ProposalStore:
         self.open: dict[ProposalNumber, Proposal] = {}
         self.grants: dict[int, Grant] = {}
         self.content_bytes = 0
-        self.stored_bytes = 0  # contents, revisions, comments, decisions and checks: as after the last write
+        self._programs: dict[ProposalNumber, ProcessKey | None] = {}  # the authors' programs
         self.requests: set[tuple[str | None, str]] = set()  # the ids of the authors' requests, by session
         with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
             self._database, self.is_whole = sqlite.open_or_replace(
@@ -192,23 +193,32 @@ class ProposalStore:
             )
             if not self.is_whole:
                 # As for tokens of leases: higher than any number that was ever given.
-                self.open, self.grants, self.content_bytes = {}, {}, 0
+                self.open, self.grants, self.content_bytes, self._programs = {}, {}, 0, {}
                 with sqlite.writing(self._database):
                     for table in ("proposal", "grant"):
                         self._execute("insert into sqlite_sequence values (?, ?)", table, now_us // 1_000_000)
             sqlite.is_open(self._database)
-            self._empty_bytes = _empty_bytes()
-            self.stored_bytes = max(0, _used_bytes(self._database) - self._empty_bytes)
+            self._used = sqlite.UsedBytes(self._database, PROPOSAL_TABLES)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of contents, revisions, comments, decisions and checks, as after the last write."""
+        return self._used.bytes
 
     def add(
-        self, proposal: Proposal, files: Sequence[ProposedFile], line: tuple[Process, ...] = ()
+        self,
+        proposal: Proposal,
+        files: Sequence[ProposedFile],
+        line: tuple[Process, ...] = (),
+        program: ProcessKey | None = None,
     ) -> Proposal:
         """Store a new proposal under the next number, which replaces its own. Return it.
 
-        `line` is the author's process with those above it. Raises Overloaded if too many are open, or if
+        `line` is the author's process with those above it, and `program` the agent or the program among
+        them that shares one limit between all its sessions. Raises Overloaded if too many are open, or if
         their content is too large.
         """
-        self._check_count(proposal.authorship.session)
+        self._check_count(proposal.authorship.session, program)
         with self._writing():
             added = self._execute(
                 "insert into proposal (state, session, request_id, revision, changed_us, written) "
@@ -216,20 +226,25 @@ class ProposalStore:
                 *_row(proposal),
             )
             proposal = replace(proposal, number=ProposalNumber(cast("int", added.lastrowid)))
+            self._programs[proposal.number] = program
             more = self._add_revision(proposal, files)
-            self._add_line(proposal.number, line)
+            self._add_line(proposal.number, line, program)
         self._keep(proposal)
         self.content_bytes += more
         return proposal
 
     def revise(
-        self, proposal: Proposal, files: Sequence[ProposedFile], line: tuple[Process, ...] = ()
+        self,
+        proposal: Proposal,
+        files: Sequence[ProposedFile],
+        line: tuple[Process, ...] = (),
+        program: ProcessKey | None = None,
     ) -> None:
         """Store a proposal with the next revision, which has these files. Raises Overloaded."""
         with self._writing():
             self._put(proposal)
             more = self._add_revision(proposal, files)
-            self._add_line(proposal.number, line)
+            self._add_line(proposal.number, line, program)
         self._keep(proposal)
         self.content_bytes += more
 
@@ -461,6 +476,8 @@ class ProposalStore:
             left = _content_bytes(self._database)
         freed = self.content_bytes - left
         self.content_bytes = left
+        for number in numbers:
+            self._programs.pop(ProposalNumber(number), None)
         return freed
 
     def scrub(self, *, pages: bool) -> None:
@@ -485,25 +502,35 @@ class ProposalStore:
         )
         self.grants = {row[0]: _grant(*row) for row in database.execute('select * from "grant"')}
         self.content_bytes = _content_bytes(database)
+        boot = boot_name()
+        for number, written in database.execute("select proposal, written from author order by number"):
+            author = sqlite.decoded(written, _Author)
+            self._programs.setdefault(number, author.program if author.boot == boot else None)
 
-    def _check_count(self, session: str | None) -> None:
+    def _check_count(self, session: str | None, program: ProcessKey | None) -> None:
         if len(self.open) >= OPEN_MAX:
             raise Overloaded(f"{OPEN_MAX} proposals are open.", hint="Decide on some of them first.")
         own = sum(proposal.authorship.session == session for proposal in self.open.values())
-        if own >= OPEN_OF_ONE_MAX:
+        shared = sum(self._programs.get(number) == program for number in self.open) if program else 0
+        if max(own, shared) >= OPEN_OF_ONE_MAX:
+            of_author = _of(session) if own >= OPEN_OF_ONE_MAX else _OF_PROGRAM
             raise Overloaded(
-                f"{OPEN_OF_ONE_MAX} proposals {_of(session)} are open.",
+                f"{OPEN_OF_ONE_MAX} proposals {of_author} are open.",
                 hint="Withdraw some of them, or wait until they are decided.",
             )
 
-    def _check_share(self, session: str | None, of_all: int) -> None:
-        """Raise Overloaded if the contents of a session's proposals are too large. `of_all` has all bytes."""
+    def _check_share(self, proposal: Proposal, of_all: int) -> None:
+        """Raise Overloaded if an author's proposals have too much content. `of_all` has all bytes."""
         if of_all <= CONTENT_OF_ONE_MAX:
             return
-        own = int(self._execute(_BYTES_OF_SESSION, session, session).fetchone()[0])
+        session, program = proposal.authorship.session, self._programs.get(proposal.number)
+        shared = [number for number, other in self._programs.items() if program and other == program]
+        values = (session, json.dumps(shared)) * 2
+        own = int(self._execute(_BYTES_OF_AUTHOR, *values).fetchone()[0])
         if own > CONTENT_OF_ONE_MAX:
             raise Overloaded(
-                f"All proposals {_of(session)} may have {CONTENT_OF_ONE_MAX} bytes of content.",
+                f"All proposals {_OF_PROGRAM if shared else _of(session)} may have "
+                f"{CONTENT_OF_ONE_MAX} bytes of content.",
                 hint="Propose fewer or smaller files. `review.keep` says how long settled proposals stay.",
             )
 
@@ -550,7 +577,7 @@ class ProposalStore:
                     for hunk in file.hunks
                 ],
             )  # fmt: skip
-        self._check_share(proposal.authorship.session, self.content_bytes + more)
+        self._check_share(proposal, self.content_bytes + more)
         return more
 
     def _add_content(self, state: FileState) -> int:
@@ -561,10 +588,12 @@ class ProposalStore:
         )
         return size if added.rowcount else 0
 
-    def _add_line(self, number: ProposalNumber, line: tuple[Process, ...]) -> None:
+    def _add_line(
+        self, number: ProposalNumber, line: tuple[Process, ...], program: ProcessKey | None
+    ) -> None:
         """Store the line of an author's process, unless it is known."""
         known = self._notes("author", number, _Author)
-        author = _Author(boot_name(), line)
+        author = _Author(boot_name(), line, program)
         if line and author not in known and len(known) < LINES_MAX:
             self._add_note("author", number, author)
 
@@ -599,7 +628,7 @@ class ProposalStore:
         with sqlite.refusing(what), sqlite.writing(self._database):
             yield
         with sqlite.refusing(what):
-            self.stored_bytes = max(0, _used_bytes(self._database) - self._empty_bytes)
+            self._used.measure()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -618,30 +647,17 @@ _TOUCHES = """exists (select 1 from file
     (path = ? or path between ? and ? or source = ? or source between ? and ?))"""
 
 
-_BYTES_OF_SESSION = """select coalesce(sum(size), 0) from content where version in (
-    select base_version from file join proposal on proposal.number = proposal where session is ?
-    union select proposed_version from file join proposal on proposal.number = proposal where session is ?)"""
+_BYTES_OF_AUTHOR = """select coalesce(sum(size), 0) from content where version in (
+    select base_version from file join proposal on proposal.number = proposal
+        where session is ? or proposal.number in (select value from json_each(?))
+    union select proposed_version from file join proposal on proposal.number = proposal
+        where session is ? or proposal.number in (select value from json_each(?)))"""
+
+_OF_PROGRAM = "of all sessions of this program"
 
 
 def _of(session: str | None) -> str:
     return "without a session" if session is None else f"of session {session}"
-
-
-def _used_bytes(database: sqlite3.Connection) -> int:
-    """Return the bytes of the pages that hold something."""
-    pages, free, size = (
-        int(database.execute(f"pragma {name}").fetchone()[0])
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    return (pages - free) * size
-
-
-@cache
-def _empty_bytes() -> int:
-    """Return the bytes of a database without a proposal."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        database.executescript(PROPOSAL_TABLES)
-        return _used_bytes(database)
 
 
 def _content_bytes(database: sqlite3.Connection) -> int:

@@ -359,7 +359,13 @@ class ReadVersionStore:
             self._database, self.is_whole = sqlite.open_or_replace(
                 self._path, _verify_rows, journal="wal", synchronous="off", tables=READ_MARK_TABLES
             )
+            self._used = sqlite.UsedBytes(self._database, READ_MARK_TABLES)
             sqlite.is_open(self._database)  # `is_whole` is False if the content of a damaged file is gone
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the marks and the brackets, as after the last write."""
+        return self._used.bytes
 
     def of(self, session: str) -> list[tuple[WorkspacePath, ReadMark]]:
         with self._refusing("read"):
@@ -392,6 +398,8 @@ class ReadVersionStore:
                 "insert or replace into used values (?, ?)",
                 [(os.fsencode(session), time_us) for session, time_us in used.items()],
             )
+        with self._refusing("read"):
+            self._used.measure()
 
     def forget(self, session: str) -> None:
         """Delete the marks of a session that has ended."""
@@ -401,6 +409,8 @@ class ReadVersionStore:
                     f"delete from {table} where session = ?",  # noqa: S608  # ours
                     (os.fsencode(session),),
                 )
+        with self._refusing("read"):
+            self._used.measure()
 
     def spans(self) -> list[StoredSpan]:
         """Return the open brackets, the oldest first."""

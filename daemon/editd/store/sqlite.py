@@ -141,6 +141,31 @@ def scrub(database: sqlite3.Connection, *, pages: bool = True) -> None:
         raise OSError(errno.EBUSY, "another program reads the database")
 
 
+class UsedBytes:
+    """The bytes of a database's pages that hold something, beyond those of an empty one."""
+
+    def __init__(self, database: sqlite3.Connection, tables: str) -> None:
+        """`tables` is the script that makes the empty one."""
+        self._database = database
+        with contextlib.closing(sqlite3.connect(":memory:")) as empty:
+            empty.executescript(tables)
+            self._empty = _used_bytes(empty)
+        self.bytes = 0
+        self.measure()
+
+    def measure(self) -> None:
+        """Measure again, after a write."""
+        self.bytes = max(0, _used_bytes(self._database) - self._empty)
+
+
+def _used_bytes(database: sqlite3.Connection) -> int:
+    pages, free, size = (
+        int(database.execute(f"pragma {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether the error means that the database is damaged."""
     code = _code(error)

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from typing import IO, Any, NoReturn, Protocol, cast
+from typing import IO, Any, NoReturn, Protocol, TypeAlias, cast
 
 import msgpack
 from msgspec import Struct
@@ -149,6 +149,10 @@ def open_process(pid: int) -> int:
 # The line of processes above one: its parent, the parent of that, and so on.
 
 
+ProcessKey: TypeAlias = tuple[int, int]
+"""The number of a process and its start, which no other process has."""
+
+
 class Process(Struct, frozen=True):
     """A process as /proc shows it. Its number may be used again, but not with the same start."""
 
@@ -158,7 +162,7 @@ class Process(Struct, frozen=True):
     program: str  # the kernel's name for it: at most 15 bytes
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> ProcessKey:
         """Its number and its start, which no other process has."""
         return self.pid, self.start
 

@@ -724,6 +724,8 @@ def open_proposals(
     """Open the proposals of the last daemon, for the engine and for the methods. Raises IoError."""
     store = ProposalStore(state, engine.clock.now_us())
     engine.proposals = gate.proposals = Proposals(store, engine.history, engine.clock)
+    if gate.sessions is not None:
+        engine.proposals.agents = gate.sessions.agents.processes
     return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions, gate)
 
 
