@@ -44,6 +44,11 @@ class _MeddlingFolder(OpenFolder):
         self.disk.happens("move", name, other)
         super().move(name, into, other)
 
+    def receive(self, name: bytes, source: OpenFolder, other: bytes) -> None:
+        if not isinstance(source, _MeddlingFolder):  # otherwise its `move` does it
+            self.disk.happens("move", other, name)
+        super().receive(name, source, other)
+
     def link(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         self.disk.happens("link", name, other)
         super().link(name, into, other)

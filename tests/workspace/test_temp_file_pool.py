@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+import struct
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 
 from editd.system.filesystem import Disk
 from editd.system.overlay_lock import lock_overlay
+from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.replaced_files import (
     AHEAD,
     BATCH,
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from editd.values.content import FileState
 
+NATIVE_LIBC = ctypes.CDLL(None)
+CHANGES, MOVED_TO = 0xFFF & ~0x31, 0x80  # sys/inotify.h: all but IN_ACCESS, IN_OPEN and IN_CLOSE_NOWRITE
 
 pytestmark = pytest.mark.needs("exchange")
 
@@ -234,6 +238,71 @@ def test_where_few_files_have_room_most_of_it_is_left_to_others(tmp_path: Path) 
 
 def test_a_transaction_that_changes_nothing_has_a_token_too(spared: Spared) -> None:
     assert f".editd-{spared.files.token([])}-0".encode() not in spared.spares.values()
+
+
+def events_of_new_files(spared: Spared, *paths: str) -> list[tuple[int, str]]:
+    """Make new files, and return what a watcher of the root sees: masks and names, in their order."""
+    watch = NATIVE_LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        assert NATIVE_LIBC.inotify_add_watch(watch, os.fsencode(spared.root), CHANGES) > 0
+        changes = [change(path, None, NEW) for path in paths]
+        staging = spared.files.stage(changes, spared.files.token(changes))
+        commit_and_publish(spared.files, staging)
+        spared.files.finish(staging)
+        return list(events_in(os.read(watch, 1 << 16)))
+    finally:
+        os.close(watch)
+
+
+def events_in(data: bytes) -> Iterator[tuple[int, str]]:
+    """Yield mask and name of each event, as inotify(7) has them."""
+    while data:
+        _watch, mask, _cookie, length = struct.unpack_from("iIII", data)
+        yield mask, os.fsdecode(data[16 : 16 + length].rstrip(b"\0"))
+        data = data[16 + length :]
+
+
+@pytest.mark.needs("inotify")
+def test_a_watcher_sees_one_event_of_a_new_file_and_no_temporary(spared: Spared) -> None:
+    assert events_of_new_files(spared, "new", "other") == [(MOVED_TO, "new"), (MOVED_TO, "other")]
+    assert held(spared.root) == {"a": OLD, "new": NEW, "other": NEW}
+
+
+@pytest.mark.needs("inotify")
+def test_a_file_that_gets_something_from_its_folder_is_made_there(spared: Spared) -> None:
+    spared.root.chmod(0o2755)
+    events = events_of_new_files(spared, "new")
+    assert events[-1] == (MOVED_TO, "new")
+    assert len(events) > 1
+    assert held(spared.root) == {"a": OLD, "new": NEW}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        spared = Spared(tmp_path)
+        changes = [change("new", None, NEW), change("run", None, FileState(b"run", EXECUTABLE))]
+        commit_and_publish(spared.files, spared.files.stage(changes, spared.files.token(changes)))
+    finally:
+        os.umask(before)
+    modes = [(spared.root / name).stat().st_mode & 0o7777 for name in ("new", "run")]
+    assert modes == [0o666 & ~umask, 0o777 & ~umask]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_new_file_in_a_folder_that_is_another_mount_is_made_beside(spared: Spared) -> None:
+    put(spared.root, {"d/b": OLD, "elsewhere/b": OLD})
+    bind = ["mount", "--bind", str(spared.root / "elsewhere"), str(spared.root / "d")]
+    if subprocess.run(bind, check=False, capture_output=True).returncode:
+        pytest.skip("no mounting here")
+    try:
+        changes = [change("d/new", None, NEW)]
+        commit_and_publish(spared.files, spared.files.stage(changes, spared.files.token(changes)))
+        assert (spared.root / "elsewhere/new").read_bytes() == NEW.content
+        assert sorted(os.listdir(spared.root / "elsewhere")) == ["b", "new"]
+    finally:
+        subprocess.run(["umount", str(spared.root / "d")], check=True)
 
 
 def test_with_more_files_than_spares_the_rest_are_made(spared: Spared) -> None:

@@ -49,6 +49,7 @@ _SYS_OPENAT2 = 437  # on every architecture but alpha, whose ENOSYS leads to the
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _AT_SYMLINK_NOFOLLOW, _AT_EACCESS = 0x100, 0x200
 _FS_IOC_GETFLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # linux/fs.h: _IOR('f', 1, long)
+_INHERITED_FLAGS = 0x2281C4CF  # linux/fs.h: of a folder for its new files, such as compression or no COW
 _FOLDER_FLAGS = NATIVE.folder_flags
 _HOW = struct.pack(  # struct open_how: flags, mode, resolve
     "=QQQ", _FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
@@ -150,6 +151,10 @@ class OpenFolder(Struct, eq=False):
             if error.errno not in NO_SUCH_VERB:
                 raise
             self._move_without_flag(name, into, other)
+
+    def receive(self, name: bytes, source: OpenFolder, other: bytes) -> None:
+        """Rename `other` of another folder to a free name of this one. Errors as in `move`."""
+        source.move(other, self, name)
 
     def _move_without_flag(self, name: bytes, into: OpenFolder, other: bytes) -> None:
         """Give the file the other name, then take the first one away: a taken name is never replaced."""
@@ -570,6 +575,19 @@ def file_flags(descriptor: int) -> int:
     except OSError:
         return 0
     return flags[0]
+
+
+def gives_to_new_files(descriptor: int) -> bool:
+    """Return whether a new file in an open folder gets more than the umask leaves: a group, an ACL, a flag.
+
+    True if that is unknown.
+    """
+    if os.fstat(descriptor).st_mode & stat.S_ISGID or file_flags(descriptor) & _INHERITED_FLAGS:
+        return True
+    try:
+        return bool(attributes_of(descriptor))
+    except OSError:
+        return True
 
 
 def free_inodes(folder: OpenFolder) -> int | None:

@@ -141,7 +141,7 @@ class Publisher:
             target.folder.exchange(item.name, target.temp_dir, item.temporary)
         except OSError as error:
             if error.errno == errno.EXDEV and target.item.is_spare:
-                self._exchange_beside(target)
+                self._exchange(self._move_beside(target))
                 return
             if error.errno not in NO_SUCH_VERB:
                 raise
@@ -154,8 +154,8 @@ class Publisher:
         if not is_read and not holds(target.temp_dir, item.temporary, item.change.path, before):
             raise UnexpectedContent
 
-    def _exchange_beside(self, target: OpenTarget) -> None:
-        """Exchange with a temporary beside the target instead, because the folder is on another mount."""
+    def _move_beside(self, target: OpenTarget) -> OpenTarget:
+        """Use a temporary beside the target instead of a spare, because the folder is on another mount."""
         item, spares = target.item, self._spares
         assert spares is not None
         assert item.change.after is not None
@@ -164,7 +164,7 @@ class Publisher:
         item.is_spare = False
         write_temporary(self._disk, target.folder, item, item.change.after)
         self._targets[item] = OpenTarget(item, target.folder, target.folder)
-        self._exchange(self._targets[item])
+        return self._targets[item]
 
     def _rename(self, target: OpenTarget) -> None:
         item, before = target.item, target.item.change.before
@@ -222,6 +222,11 @@ class Publisher:
                 raise
             self._remove_empty_folders(target.item)
             target.insert()
+        except OSError as error:
+            if error.errno != errno.EXDEV or not target.item.is_spare:
+                raise
+            self._create(self._move_beside(target))
+            return
         self._note(target.item, self._undo_create)
 
     def _change_mode(self, target: OpenTarget) -> None:

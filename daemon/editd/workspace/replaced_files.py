@@ -22,6 +22,7 @@ from editd.system.filesystem import (
     attributes_of,
     file_flags,
     free_inodes,
+    gives_to_new_files,
     open_folder,
     read_whole,
     take_lease,
@@ -275,6 +276,8 @@ class TempFilePool:
         status = stat_directory(folder, b".")
         self._device, self._owner = status.st_dev, (os.geteuid(), os.getegid())
         self._flags: int | None = None  # inode flags of a new file
+        self._is_labelled = False  # a new file has attributes, such as a label by its folder
+        self.granted = 0  # the permissions that the umask leaves to a new file
         self.status: os.stat_result | None = None  # of any spare, whose owner and permissions all have
         self._foreign: set[bytes] = set()  # folders on other mounts, out of reach of a rename
         self._size_max = SPARES_MAX  # or fewer if inodes are scarce
@@ -315,10 +318,12 @@ class TempFilePool:
 
     def _make(self) -> bytes:
         name = _fresh_name()
-        descriptor = self.folder.create(name, 0o600)
+        descriptor = self.folder.create(name, 0o777)  # nobody else enters this folder
         try:
+            self.granted = stat.S_IMODE(os.fstat(descriptor).st_mode)
             os.fchmod(descriptor, PERMISSIONS)
             self._flags = file_flags(descriptor)
+            self._is_labelled = bool(attributes_of(descriptor))
             status = os.fstat(descriptor)
             self.status = status if (status.st_uid, status.st_gid) == self._owner else None
         finally:
@@ -353,6 +358,21 @@ class TempFilePool:
         if spare != name:
             self.folder.move(spare, self.folder, name)
         return self.folder.open_to_write(name)
+
+    def take_for_new(self, name: bytes, path: WorkspacePath, target: OpenFolder, folder: bytes) -> int | None:
+        """Take a spare for a new file at `path`, in the open folder `target`; None if there is none for it.
+
+        A watcher of that folder then sees one event, and no temporary. A file gets its group, its ACL and
+        some flags from the folder that it is made in: then it must be made there. Raises OSError.
+        """
+        descriptor = target.open_itself()
+        try:
+            device = os.fstat(descriptor).st_dev
+            if self.status is None or self._is_labelled or gives_to_new_files(descriptor):
+                return None
+        finally:
+            os.close(descriptor)
+        return self.take(name, device, path, folder)
 
     def _names_for(self, path: WorkspacePath) -> list[bytes]:
         """Return the list whose last spare is the next for `path`: of those used there, or the fresh."""

@@ -171,7 +171,7 @@ class OpenTarget(Struct, frozen=True):
 
     def insert(self) -> None:
         """Rename the temporary to its target; FileExistsError if the target exists."""
-        self.temp_dir.move(self.item.temporary, self.folder, self.item.name)
+        self.folder.receive(self.item.name, self.temp_dir, self.item.temporary)
 
     def extract(self) -> None:
         """Rename the target to its temporary."""
@@ -299,6 +299,7 @@ def write_temporary(
         temp_dir.make_link(item.temporary, state.content)
         return None
     is_executable = state.mode == EXECUTABLE
+    fresh = 0o777 if is_executable else 0o666
     opened = None
     if item.open_file is not None:
         model: Metadata | None = Metadata(item.open_file.descriptor, item.open_file.status)
@@ -306,10 +307,9 @@ def write_temporary(
         opened = _open_model(disk, item, temp_dir)
         model = None if opened is None else Metadata(opened, os.fstat(opened))
     try:
-        descriptor = None if spares is None or model is None else _spare_for(item, model, spares)
+        descriptor = None if spares is None else _spare_for(item, model, temp_dir, spares)
         if descriptor is None:
             # Until it has its owner and permissions, nobody else may read it.
-            fresh = 0o777 if is_executable else 0o666
             descriptor = temp_dir.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)
@@ -322,7 +322,10 @@ def write_temporary(
                 )  # fmt: skip
                 item.cloned_from = identity_of(model.status)
                 return previous.st_dev
-            if (permissions := _known_permissions(item.change, state)) is not None:
+            permissions = _known_permissions(item.change, state)
+            if permissions is None and spares is not None and item.is_spare:
+                permissions = fresh & spares.granted
+            if permissions is not None:
                 kept = without_privileges(permissions)  # this file has no content yet that had them
                 os.fchmod(descriptor, permissions_for(kept, executable=is_executable))
             return os.fstat(descriptor).st_dev
@@ -333,11 +336,21 @@ def write_temporary(
             os.close(opened)
 
 
-def _spare_for(item: StagedChange, model: Metadata, spares: TempFilePool) -> int | None:
+def _spare_for(
+    item: StagedChange, model: Metadata | None, temp_dir: OpenFolder, spares: TempFilePool
+) -> int | None:
     """Take a spare for the item if the replaced file has no extended attributes, because a spare has none."""
-    if item.change.source is not None or item.temp_dir != item.folder or attributes_of(model.descriptor):
+    change = item.change
+    if change.source is not None or item.temp_dir != item.folder:
         return None
-    descriptor = spares.take(item.temporary, model.status.st_dev, item.change.path, item.folder)
+    if model is not None:
+        if attributes_of(model.descriptor):
+            return None
+        descriptor = spares.take(item.temporary, model.status.st_dev, change.path, item.folder)
+    elif change.before is None:
+        descriptor = spares.take_for_new(item.temporary, change.path, temp_dir, item.folder)
+    else:
+        return None
     item.is_spare = descriptor is not None
     return descriptor
 

@@ -158,7 +158,7 @@ class WorkspaceWriter:
     def token(self, changes: Sequence[Change[FileState]]) -> str:
         """Return an unused token for a transaction, which is part of the names of its temporaries."""
         first = changes[0] if changes else None  # an undo of changes that others have undone has none
-        if self._spares is None or first is None or first.before is None or first.after is None:
+        if self._spares is None or first is None or first.after is None:
             return secrets.token_hex(8)
         return self._spares.token(first.path)
 
