@@ -586,12 +586,15 @@ def log_refusals(
     return call(messages.LogRefusals(session=session, after=after, limit=limit), messages.LogRefusalsResult)
 
 
-def show(tx: messages.Tx, *, diff: bool = True, hunks: bool = False) -> PreparedCall[messages.ShowResult]:
+def show(
+    tx: messages.Tx, *, diff: bool = True, hunks: bool = False, decoded: bool = False
+) -> PreparedCall[messages.ShowResult]:
     """Return one transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
 
-    With `hunks`, also returns the hunks of each file, with their numbers for `undo`.
+    With `hunks`, also returns the hunks of each file, with their numbers for `undo`. With `decoded`,
+    text of another encoding is decoded, to be read.
     """
-    return call(messages.Show(tx=tx, diff=diff, hunks=hunks), messages.ShowResult)
+    return call(messages.Show(tx=tx, diff=diff, hunks=hunks, decoded=decoded), messages.ShowResult)
 
 
 def diff(
@@ -601,11 +604,13 @@ def diff(
     paths: Sequence[str] | None = None,
     changeset: str | None = None,
     proposal: int | None = None,
+    decoded: bool = False,
 ) -> PreparedCall[messages.DiffResult]:
     """Return the diff from right after `from_` (None: the baseline) to right after `to` (None: now).
 
     Without `to`, first waits for as long as it takes to record the changes of other programs. With
-    `proposal`, returns what that would change.
+    `proposal`, returns what that would change. With `decoded`, text of another encoding is decoded, to
+    be read.
     """
     asked = messages.Diff(
         from_=from_,
@@ -613,6 +618,7 @@ def diff(
         paths=None if paths is None else list(paths),
         changeset=changeset,
         proposal=_given(proposal),
+        decoded=decoded,
     )
     return call(asked, messages.DiffResult, extra=None if to is None else 0.0)
 

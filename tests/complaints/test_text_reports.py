@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.wire.messages import Tool
+from editd.wire.messages import Patch, Tool
 from editd_client.errors import EditdError
-from workplace import Workplace
+from reviewers import configure
 
 if TYPE_CHECKING:
     from editd_client.client import Client
+    from workplace import Workplace
 
 
 def call(client: Client, dialect: str, tool: str, **args: Any) -> Any:
@@ -34,3 +35,25 @@ def test_the_marker_of_a_block_is_written_into_the_file(place: Workplace) -> Non
     with place.start() as client:
         assert refused(client, "cline", "replace_in_file", path="a.txt", diff=diff).name == "malformed_edit"
     assert place.files() == {"a.txt": b"a\nb\n"}
+
+
+def test_an_edit_destroys_the_characters_elsewhere_in_a_file_of_another_encoding(place: Workplace) -> None:
+    """anthropics/claude-code#85842: bytes that are not UTF-8 became U+FFFD, far from the edited lines."""
+    configure(place, 'encoding = "cp1252"\n')
+    before = "x = 1;\n// café ñandú\n".encode("cp1252")
+    place.write({"a.c": before})
+    with place.start() as client:
+        args = {"command": "str_replace", "path": "a.c", "old_str": "x = 1", "new_str": "x = 2"}
+        call(client, "claude", "str_replace_based_edit_tool", **args)
+    assert place.files()["a.c"] == before.replace(b"1", b"2")
+
+
+def test_inserted_text_is_utf8_in_a_file_that_is_shift_jis(place: Workplace) -> None:
+    """anthropics/claude-code#62723: the old bytes stayed Shift-JIS, and the new ones were UTF-8."""
+    configure(place, 'encoding = "shift_jis"\n')
+    place.write({"a.txt": "設定\n".encode("shift_jis")})
+    with place.start() as client:
+        args = {"command": "insert", "path": "a.txt", "insert_line": 1, "insert_text": "追加"}
+        call(client, "claude", "str_replace_based_edit_tool", **args)
+        client.apply([Patch(patch="--- a/a.txt\n+++ b/a.txt\n@@ -2 +2 @@\n-追加\n+変更\n")])
+    assert place.files()["a.txt"].decode("shift_jis") == "設定\n変更\n"

@@ -394,7 +394,8 @@ def test_a_block_in_a_large_file_takes_little_time() -> None:
 
 CLOSINGS = (
     "  +++++++ REPLACE", "\t+++++++ REPLACE", "+++++++ REPLACE</diff>", "+++++++REPLACE", "+++++++ replace",
-    "+++++++ Replace", "+++++++ REPL", "+++++++", ">>>>>>> REPLACE</diff>", ">>>>>>>REPLACE", "+++++++  REPLACE",
+    "+++++++ Replace", "+++++++ REPL", "+++++++", ">>>>>>> REPLACE</diff>", ">>>>>>>REPLACE",
+    "+++++++  REPLACE",
     "+++++++ REPLACE</diff>\n</replace_in_file>", "+++++++ REPLACE</diff>\n\n",
 )  # fmt: skip
 

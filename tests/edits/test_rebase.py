@@ -25,7 +25,7 @@ from editd.edits.rebase import (
     view_token,
 )
 from editd.errors import Conflict, InvalidParams
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState
+from editd.values.content import EXECUTABLE, FILE, NO_FALLBACK, SYMLINK, Change, FileState
 from proposals import LINES, OTHER, PATH, content, decided, ids, split
 
 if TYPE_CHECKING:
@@ -232,11 +232,11 @@ def test_the_reviewers_diff_has_left_out_hunks_and_changed_text_and_nothing_of_o
     now = FileState(b"others\n" + MORE)
     fitted = fit(split(MORE, b"0\nA\nb\nC\nd\nE\n"), now)
     first, second, third = ids(fitted.file)
-    diff = reviewer_diff(fitted, state_with(fitted, [first, third]))
+    diff = reviewer_diff(fitted, state_with(fitted, [first, third]), NO_FALLBACK)
     assert [line for line in diff.splitlines() if line[0] in "+-"][2:] == ["-C", "+c"]
-    assert reviewer_diff(fitted, state_with(fitted, [first, second, third])) == ""
+    assert reviewer_diff(fitted, state_with(fitted, [first, second, third]), NO_FALLBACK) == ""
     (change,) = land_text(fitted, b"others\n0\nA\nb\nC\nd\nMine\n", now)
-    diff = reviewer_diff(fitted, change.after)
+    diff = reviewer_diff(fitted, change.after, NO_FALLBACK)
     assert [line for line in diff.splitlines() if line[0] in "+-"][2:] == ["-E", "+Mine"]
 
 

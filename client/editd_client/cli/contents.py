@@ -15,6 +15,7 @@ import click
 from editd_client.cli import output
 from editd_client.cli.options import as_json, transaction_named
 from editd_client.errors import EditdError
+from editd_client.file_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +49,8 @@ def read_verb(invocation: Invocation, path: str, at: str | None) -> None:
     if not invocation.say_json(result):
         with output.writing():
             sys.stdout.flush()
-            content = output.shown(result.content, sys.stdout)
+            text = text_of(result) if sys.stdout.isatty() else result.content
+            content = output.shown(text, sys.stdout)
             sys.stdout.buffer.write(content.encode("utf-8", "surrogateescape"))
             sys.stdout.buffer.flush()
 
@@ -83,7 +85,8 @@ def diff_verb(invocation: Invocation, words: tuple[str, ...]) -> None:
     with invocation.client() as client:
         if before is None:
             before = _newest_asked_for(client)
-        result = client.diff(before, after, paths=invocation.paths(paths))
+        decoded = not invocation.json and sys.stdout.isatty()
+        result = client.diff(before, after, paths=invocation.paths(paths), decoded=decoded)
         for path in paths:
             invocation.check_known(client, path)
     if not invocation.say_json(result):
@@ -147,7 +150,7 @@ def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:
     result, read = client.blame(path), client.read(path)
     for _ in range(TRIES_MAX):
         if read.version == result.version:
-            return result, read.content.split("\n")
+            return result, text_of(read).split("\n")
         result, read = client.blame(path), client.read(path)
     return result, ["" for _ in result.lines]
 
@@ -262,7 +265,7 @@ def check_terminal(transaction: str | None) -> None:
 
 def choose(client: Client, tx: Tx, paths: Sequence[str] | None) -> HunkSelection:
     """Ask for each hunk of a transaction, or of `paths` in it, whether to undo it."""
-    result = client.show(tx, diff=False, hunks=True)
+    result = client.show(tx, diff=False, hunks=True, decoded=True)
     pieces = list(_pieces(result, paths))
     _ask(client, result.transaction.seq, pieces)
     return _chosen(pieces)

@@ -202,7 +202,7 @@ def _lines(client: Client, result: LogResult, options: LogOptions) -> Iterator[s
             yield from output.paragraph(transaction, files=not options.stat)
         if not (options.patch or options.stat):
             continue
-        diff = client.show(transaction.seq).diff or ""
+        diff = client.show(transaction.seq, decoded=sys.stdout.isatty()).diff or ""
         if options.stat:
             yield from ([] if short is not None else [""])
             yield from stat_lines(diff)
@@ -375,7 +375,8 @@ def watch_verb(
             if line is not None:
                 output.echo(line)
             if transaction is not None and (patch or stat):
-                _print_diff(client.show(transaction.seq).diff or "", patch=patch, stat=stat)
+                diff = client.show(transaction.seq, decoded=sys.stdout.isatty()).diff or ""
+                _print_diff(diff, patch=patch, stat=stat)
             output.flush()
             if transaction is not None and command is not None:
                 _run(command, transaction.seq, _json(happening))

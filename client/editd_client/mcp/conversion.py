@@ -26,6 +26,7 @@ from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
 from editd_client.cli.output import LETTERS, one_line
 from editd_client.errors import refusal
+from editd_client.file_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -302,10 +303,11 @@ def content(result: ReadResult, start_line: int | None, end_line: int | None) ->
     """Return a file: one text about it, and one with its content."""
     facts = [result.path, f"version {result.version}", f"{result.size} bytes"]
     facts += [_lines(result, start_line or 1, end_line)] if start_line or end_line else []
-    facts += ["not text"] if result.encoding is None else []
+    facts += [f"encoding {result.encoding}"] if result.encoding not in (None, "utf-8") else []
     facts += ["symlink"] if result.kind == "symlink" else []
     facts += [f"line ends {result.eol}"] if result.eol in ("crlf", "cr", "mixed") else []
-    data = {name: getattr(result, name) for name in ("path", "version", "size", "encoding", "eol", "content")}
+    data = {name: getattr(result, name) for name in ("path", "version", "size", "encoding", "eol")}
+    text = data["content"] = text_of(result)
     if isinstance(result.lines, int):
         data["lines"] = result.lines
     told = ", ".join(facts)
@@ -314,7 +316,7 @@ def content(result: ReadResult, start_line: int | None, end_line: int | None) ->
         told += (
             f"\nThere are unsaved changes in {' and '.join(map(_holder, result.unsaved))}; this is the file."
         )
-    return answer(told, result.content, **data)
+    return answer(told, text, **data)
 
 
 def _holder(held: HeldBy) -> str:

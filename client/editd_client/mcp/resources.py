@@ -84,7 +84,7 @@ def read(client: Client, uri: str) -> str:
         return conversion.log(client.log(limit=LOG_LENGTH, session=session)).texts[0]
     number = uri.removeprefix(TRANSACTION)
     if uri.startswith(TRANSACTION) and number.isdecimal():
-        result = client.show(int(number))
+        result = client.show(int(number), decoded=True)
         return conversion.transaction(result.transaction, result.diff or "")
     raise refusal(
         "file_missing",

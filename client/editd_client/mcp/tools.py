@@ -198,6 +198,13 @@ def _read(call: ToolCall) -> ToolResult:
                 data={"path": path, "size": size},
             )
     result = call.client.read(path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line)
+    if result.encoding is None and result.kind == "file":
+        raise refusal(
+            "not_text",
+            f"{path} is not text in any known encoding.",
+            hint="If it is text, ask the user to set the key `encoding` of the configuration.",
+            data={"path": path, "size": result.size},
+        )
     return conversion.content(result, asked.start_line, asked.end_line)
 
 
@@ -262,7 +269,8 @@ def _log(call: ToolCall) -> ToolResult:
 
 def _diff(call: ToolCall) -> ToolResult:
     asked = call.typed(messages.Diff)
-    return conversion.diff(call.client.diff(asked.from_, asked.to, paths=call.paths(asked.paths)))
+    paths = call.paths(asked.paths)
+    return conversion.diff(call.client.diff(asked.from_, asked.to, paths=paths, decoded=True))
 
 
 def _blame(call: ToolCall) -> ToolResult:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from editd.wire.messages import ReviewedFile
 from editd_client import requests
 from editd_client.errors import EditdError
+from editd_client.file_text import text_of
 from editd_client.review import actions
 from editd_client.review.choices import HunkChoices
 from editd_client.review.line_choices import TakenHunk, changed_rows, text_with
@@ -214,7 +215,7 @@ class ProposalWork:
             return
         base: str | None = None
         if file.base is not None:
-            base = (await self._desk.ask(requests.read(path, at=one.shown.at))).content
+            base = text_of(await self._desk.ask(requests.read(path, at=one.shown.at)))
         lines: list[Line] = []
         for name, text in (("base", base), ("now", file.old), ("proposed", file.new)):
             lines.append(Line((TextSpan(f" ── {name}: {plain(path)}", "title"),)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
+from editd_client.file_text import text_of
 from editd_client.review.feed import CHANGING
 from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
@@ -278,7 +279,7 @@ class TimelineView:
             self._is_fetching = False
 
     async def _fetch_diff(self, seq: int) -> None:
-        self._shown[seq] = await self.desk.ask(requests.show(seq, hunks=True))
+        self._shown[seq] = await self.desk.ask(requests.show(seq, hunks=True, decoded=True))
         while len(self._shown) > SHOWN_MAX:
             self._shown.popitem(last=False)
 
@@ -309,7 +310,7 @@ class TimelineView:
         """Return the text of a file after a transaction; None if it has none, as a binary file."""
         try:
             call = requests.read(path, at=at, start_line=1, end_line=SYNTAX_LINES_MAX)
-            return (await self.desk.ask(call)).content
+            return text_of(await self.desk.ask(call))
         except EditdError:
             return None
 
@@ -465,7 +466,7 @@ class TimelineView:
         if path is None:
             return
         blamed = await self.desk.ask(requests.blame(path))
-        text = (await self.desk.ask(requests.read(path))).content.split("\n")
+        text = text_of(await self.desk.ask(requests.read(path))).split("\n")
         lines = [
             Line(
                 (

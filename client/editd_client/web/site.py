@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from editd_client import requests
 from editd_client.errors import refusal
+from editd_client.file_text import text_of
 from editd_client.review.agents import OUTSIDE, Agents, matching_agents
 from editd_client.review.proposals import matching
 from editd_client.review.query import QueryError, TransactionQuery
@@ -132,7 +133,7 @@ class Desk:
         (rows, text, older, _), frame = await asyncio.gather(self._rows(given), self._frame())
         is_live = detail is None
         if detail is None:
-            made = await self._visitor.reviewer.show(seq, hunks=True)
+            made = await self._visitor.reviewer.show(seq, hunks=True, decoded=True)
             detail = await asyncio.to_thread(timeline_page.transaction_detail, made)
         selected = timeline_page.transaction_row(seq)
         shown = timeline_page.transaction_list(rows, selected, query=text, older=older)
@@ -163,7 +164,7 @@ class Desk:
         if blamed.version != read.version:  # an edit came between
             blamed = await client.blame(path)
         detail = await asyncio.to_thread(
-            blame_page.blame_detail, path, blamed.lines, read.content.split("\n"),
+            blame_page.blame_detail, path, blamed.lines, text_of(read).split("\n"),
             _optional(start) or 1,
         )  # fmt: skip
         listed = {"q": TransactionQuery(path=(path,)).text}

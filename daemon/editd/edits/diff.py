@@ -22,7 +22,7 @@ from editd.edits.replace import no_match, note_applied_hunk
 from editd.errors import NoMatch
 
 if TYPE_CHECKING:
-    from editd.values.content import FileState
+    from editd.values.content import Decoder, FileState
     from editd.values.path import WorkspacePath
 
 _NOTHING = "0" * 40
@@ -36,21 +36,27 @@ def unified(
     path_after: WorkspacePath | None = None,
     *,
     with_binary: bool = True,
+    decoder: Decoder | None = None,
 ) -> str:
     """Return the diff from `before` to `after`; "" if nothing changed.
 
     Another `path_after` makes it a rename. Bytes that are not UTF-8 become surrogate escapes in the
-    text, and C-style escapes in a quoted path, as git writes them.
+    text, and C-style escapes in a quoted path, as git writes them. With a `decoder`, text of another
+    encoding is decoded, and a header line names the encoding.
     """
     moved_to = path_after or path
     if before is not None and after is not None and before.is_symlink != after.is_symlink:
         # Like git: a change between file and symlink is a deletion and a creation.
-        gone = unified(path, before, None, with_binary=with_binary)
-        return gone + unified(moved_to, None, after, with_binary=with_binary)
+        gone = unified(path, before, None, with_binary=with_binary, decoder=decoder)
+        return gone + unified(moved_to, None, after, with_binary=with_binary, decoder=decoder)
     if before == after and moved_to == path:
         return ""
+    encoding = None if decoder is None else decoder.encoding(before, after)
+    if decoder is not None and encoding is not None:
+        before, after = decoder.in_utf8(before), decoder.in_utf8(after)
     old, new = quoted(f"a/{path.text}"), quoted(f"b/{moved_to.text}")
-    return "".join(f"{line}\n" for line in _headers(path, before, after, moved_to)) + _hunks(
+    headers = [*_headers(path, before, after, moved_to), *([f"encoding {encoding}"] if encoding else [])]
+    return "".join(f"{line}\n" for line in headers) + _hunks(
         before.content if before else b"",
         after.content if after else b"",
         _name(old) if before else "/dev/null",

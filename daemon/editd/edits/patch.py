@@ -176,6 +176,16 @@ class FilePatch(Struct, frozen=True):
     base: str = ""  # the version that the patch is for, abbreviated as in the index line
 
     @property
+    def is_utf8(self) -> bool:
+        """Whether the lines of its hunks are UTF-8."""
+        lines = b"".join(text for hunk in self.hunks for _, text in hunk.lines)
+        try:
+            lines.decode("utf-8")
+        except UnicodeDecodeError:
+            return False
+        return self.binary is None
+
+    @property
     def is_move(self) -> bool:
         """Whether this is a rename or a copy."""
         return self.source is not None and self.target is not None and self.source != self.target
@@ -295,7 +305,7 @@ class _Reader(Struct):
 
 _EXTENDED = re.compile(
     rb"(old mode|new mode|deleted file mode|new file mode|copy from|copy to|rename from|rename to"
-    rb"|similarity index|dissimilarity index|index) (.*?)\r?\n"
+    rb"|similarity index|dissimilarity index|index|encoding) (.*?)\r?\n"
 )
 _INDEX = re.compile(rb"([0-9a-f]{4,64})\.\.[0-9a-f]{4,64}(?: ([0-7]{6}))?")
 

@@ -27,7 +27,6 @@ from editd.errors import (
     InvalidParams,
     NoMatch,
     NotAFile,
-    NotText,
     Stale,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
@@ -409,17 +408,24 @@ class PlanBuilder:
         return self._leave(path)
 
     def _patched(self, path: WorkspacePath, state: FileState, file: FilePatch, fuzz: int) -> FileState:
-        """Apply `file` to the bytes of `state`; if that fails, to its text in its own encoding."""
+        """Apply `file` to the bytes of `state`, or to its text in its own encoding.
+
+        Text in UTF-8 is first tried on the text: its new lines are never put into a file of another encoding.
+        """
         self.searched = path
-        try:
-            applied = apply_to(state.content, file, fuzz=fuzz)
-        except NoMatch:
-            text = None if state.is_symlink else self._text_or_none(path, state)
-            if text is None or (text.encoding == "utf-8" and not text.bom):
-                raise
-            applied = apply_to(text.text.encode(), file, fuzz=fuzz)
-            content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
-            applied = AppliedPatch(content, applied.warnings)
+        text = None if state.is_symlink else Text.decode_if_text(state.content, self.fallback_encoding)
+        if text is not None and text.encoding != "utf-8" and file.is_utf8:
+            try:
+                applied = self._patched_text(path, text, file, fuzz)
+            except NoMatch:
+                applied = apply_to(state.content, file, fuzz=fuzz)
+        else:
+            try:
+                applied = apply_to(state.content, file, fuzz=fuzz)
+            except NoMatch:
+                if text is None or (text.encoding == "utf-8" and not text.bom):
+                    raise
+                applied = self._patched_text(path, text, file, fuzz)
         for warning in applied.warnings:
             self.report(path, warning=warning)
         mode = file.mode or state.mode
@@ -427,11 +433,10 @@ class PlanBuilder:
             _check_target(applied.content)
         return state.with_mode(mode).with_content(applied.content)
 
-    def _text_or_none(self, path: WorkspacePath, state: FileState) -> Text | None:
-        try:
-            return self.text(path, state)
-        except NotText:
-            return None
+    def _patched_text(self, path: WorkspacePath, text: Text, file: FilePatch, fuzz: int) -> AppliedPatch:
+        applied = apply_to(text.text.encode(), file, fuzz=fuzz)
+        content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
+        return AppliedPatch(content, applied.warnings)
 
 
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.edits.line_changes import Lines
-    from editd.values.content import FileState
+    from editd.values.content import Decoder, FileState
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkId, HunkState, ProposedFile, ProposedHunk
 
@@ -172,13 +172,13 @@ def _state_with(file: ProposedFile, now: FileState | None, hunks: Iterable[Fitte
     return state.with_content(apply_changes(state.content, changes)) if changes else state
 
 
-def reviewer_diff(fitted: FittedFile, landed: FileState | None) -> str:
+def reviewer_diff(fitted: FittedFile, landed: FileState | None, decoder: Decoder) -> str:
     """Return the diff from the proposed state to the landed one, both on the present file.
 
     It has the text that the reviewer changed, and the left-out hunks in reverse. It has nothing of the
     changes of others. "" means that the file landed as proposed.
     """
-    return unified(fitted.file.path, fitted.after, landed, with_binary=False)
+    return unified(fitted.file.path, fitted.after, landed, with_binary=False, decoder=decoder)
 
 
 def hunk_texts(fitted: FittedFile, context: int) -> Mapping[HunkId, str]:

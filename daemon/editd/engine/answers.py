@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.errors import FileMissing
     from editd.store.history import History
+    from editd.values.content import Decoder
     from editd.values.proposal import Decision
     from editd.values.transaction import Transaction
 
@@ -149,24 +150,29 @@ NAMES_COMPARED_MAX = 2_000  # of one folder, which takes about 20 ms
 SIMILAR_MAX = 3
 
 
-def explain(refusal: Refused, history: History, current: Callable[[WorkspacePath], FileState | None]) -> None:
+def explain(
+    refusal: Refused,
+    history: History,
+    current: Callable[[WorkspacePath], FileState | None],
+    decoder: Decoder,
+) -> None:
     """Add details from the history to a refusal. Call this after the batch is recorded.
 
-    `current` returns the present state of a file.
+    `current` returns the present state of a file, and `decoder` decodes what a diff shows of it.
     """
     if isinstance(refusal, UndoConflict):
         refusal.explain(history, current)
     elif isinstance(refusal, Stale):
-        _explain_stale(refusal, history)
+        _explain_stale(refusal, history, decoder)
     elif isinstance(refusal, NoMatch) and refusal.applied is not None:
         _explain_applied(refusal, *refusal.applied, history)
 
 
-def _explain_stale(stale: Stale, history: History) -> None:
+def _explain_stale(stale: Stale, history: History, decoder: Decoder) -> None:
     path = WorkspacePath(stale.data["path"])
     base, current = stale.data["base"], stale.data["current"]
     stale.data["changed_by"] = _changes_since(history, path, base)
-    stale.data["diff"] = _diff(history, path, base, current)
+    stale.data["diff"] = _diff(history, path, (base, current), decoder)
 
 
 def with_changes_since(outcome: Outcome, history: History, session: str | None) -> Outcome:
@@ -258,16 +264,18 @@ def _origin(transaction: Transaction) -> str:
     return f"Transaction {number} wrote the new text, {transaction.kind} by {author.actor}{session}."
 
 
-def _diff(history: History, path: WorkspacePath, base: str | None, current: str | None) -> str | None:
+def _diff(
+    history: History, path: WorkspacePath, versions: tuple[str | None, str | None], decoder: Decoder
+) -> str | None:
     """Return the diff of two versions of a path, or None if one is unknown or too large."""
     states: list[FileState | None] = []
-    for version in (base, current):
+    for version in versions:
         content = None if version is None else history.content(Version(version))
         if version is not None and (content is None or len(content) > DIFF_BYTES_MAX):
             return None
         states.append(None if content is None else FileState(content))
     try:
-        return unified(path, states[0], states[1], path, with_binary=False)
+        return unified(path, states[0], states[1], path, with_binary=False, decoder=decoder)
     except (Timeout, TooLarge):
         return None
 

@@ -87,7 +87,7 @@ from editd.errors import (
     Unread,
 )
 from editd.tools.api import ToolSet
-from editd.values.content import Change, FileState
+from editd.values.content import Change, Decoder, FileState
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
@@ -182,7 +182,7 @@ class Engine(Recorder):
         super().__init__(history, tree, files, clock, scope, is_in_place, mount=mount, root=root)
         self.seen = ReadVersions()
         self.documents = HeldDocuments()
-        self._fallback_encoding = fallback_encoding
+        self.decoder = Decoder(fallback_encoding)
         self.tooling = tooling or ToolSet()
         self._landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
 
@@ -285,7 +285,7 @@ class Engine(Recorder):
             results = self.carry_out([request])
             self.clean_up()
             if request.dry_run:
-                results = [_with_diffs_if_known(result, let_others_in) for result in results]
+                results = [_with_diffs_if_known(result, self.decoder, let_others_in) for result in results]
             return results
         finally:
             self._prepared = self._breathe = None
@@ -342,7 +342,8 @@ class Engine(Recorder):
         try:
             with contextlib.suppress(Refused):  # without details if the index or the history fails
                 if isinstance(result, Refused):
-                    explain(result, self.history, DiskSnapshot(self.tree, self.history, quiet=False).file_at)
+                    view = DiskSnapshot(self.tree, self.history, quiet=False)
+                    explain(result, self.history, view.file_at, self.decoder)
                     self.suggest(result, session)
                 elif isinstance(result, Outcome):
                     result = with_changes_since(result, self.history, session)
@@ -631,7 +632,7 @@ class Engine(Recorder):
         )
         if first is not None:
             return first_landing(first, self.history)
-        landing = proposals.landing(request, batch.view.file_at)
+        landing = proposals.landing(request, batch.view.file_at, self.decoder)
         ruling = LANDS
         if request.passed is not None:
             landing, ruling = landing_by_rule(landing, request.passed, self.review, proposals)
@@ -711,7 +712,7 @@ class Engine(Recorder):
                 view if self.guard is None else self.guard.within(view, request.authorship.session),
                 knowledge,
                 on_stale=request.on_stale,
-                fallback_encoding=self._fallback_encoding,
+                fallback_encoding=self.decoder.fallback,
                 tools=self.tooling.answered(request.found) if request.found else self.tooling,
             )
         except Refused:
@@ -931,7 +932,7 @@ class Engine(Recorder):
             self._permit(request, outcome)
         except Refused as refusal:
             with contextlib.suppress(Refused):
-                explain(refusal, self.history, view.file_at)
+                explain(refusal, self.history, view.file_at, self.decoder)
                 self.suggest(refusal, session)
             raise
         self.files.check(outcome.changes)
@@ -939,16 +940,16 @@ class Engine(Recorder):
         return outcome, view
 
 
-def _with_diffs_if_known(result: Result, breathe: Callable[[], None]) -> Result:
+def _with_diffs_if_known(result: Result, decoder: Decoder, breathe: Callable[[], None]) -> Result:
     try:
-        return _with_diffs(result, breathe)
+        return _with_diffs(result, decoder, breathe)
     except NeedsComparison as need:
         return NeedsComparing(need.comparison)
     except Refused as refusal:  # the comparison exceeds its limits
         return refusal
 
 
-def _with_diffs(result: Result, breathe: Callable[[], None]) -> Result:
+def _with_diffs(result: Result, decoder: Decoder, breathe: Callable[[], None]) -> Result:
     """Add the diff of each file that stays at its path. Calls `breathe` before each."""
     if not isinstance(result, Outcome):
         return result
@@ -956,7 +957,7 @@ def _with_diffs(result: Result, breathe: Callable[[], None]) -> Result:
     for change in result.changes:
         breathe()
         if change.source is None:
-            diffs[change.path] = unified(change.path, change.before, change.after)
+            diffs[change.path] = unified(change.path, change.before, change.after, decoder=decoder)
     return replace(result, diffs=diffs)
 
 

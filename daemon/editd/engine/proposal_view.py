@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import Land, ReviewedText
     from editd.store.history import History
-    from editd.values.content import Change, FileState
+    from editd.values.content import Change, Decoder, FileState
     from editd.values.path import WorkspacePath
     from editd.values.proposal import (
         HunkId,
@@ -94,7 +94,7 @@ def check_view(view: View, token: str) -> None:
         raise view_changed(view.proposal.number, view.token, ())
 
 
-def plan_landing(view: View, request: Land, history: History, now_us: int) -> Landing:
+def plan_landing(view: View, request: Land, history: History, now_us: int, decoder: Decoder) -> Landing:
     """Plan the landing that a reviewer asks for.
 
     Raises ViewChanged, Conflict, Stale, PermissionDenied if the author's session could not write a path, and
@@ -108,7 +108,7 @@ def plan_landing(view: View, request: Land, history: History, now_us: int) -> La
     if proposal.is_decided_whole:
         _check_whole(view, request, chosen)
         _check_in_force(proposal, history)
-    files = _landed_files(view, texts, chosen, history)
+    files = _landed_files(view, texts, chosen, history, decoder)
     _check_scope(proposal, files.changes)
     undecided = view.undecided
     verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "landed")
@@ -139,7 +139,11 @@ class _LandedFiles(Struct, frozen=True):
 
 
 def _landed_files(
-    view: View, texts: dict[WorkspacePath, ReviewedText], chosen: Collection[HunkId], history: History
+    view: View,
+    texts: dict[WorkspacePath, ReviewedText],
+    chosen: Collection[HunkId],
+    history: History,
+    decoder: Decoder,
 ) -> _LandedFiles:
     """Land the chosen hunks, and the reviewer's own `texts` in place of all hunks of their files.
 
@@ -159,7 +163,7 @@ def _landed_files(
             landed = theirs[-1].after if theirs else fitted.now
             is_modified |= landed != fitted.after
         if theirs or text is not None:
-            diffs.append(reviewer_diff(fitted, landed))
+            diffs.append(reviewer_diff(fitted, landed, decoder))
         is_as_proposed &= not theirs or landed == fitted.file.proposed
         changes += theirs
     if texts:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
     from editd.system.process import Process, ProcessKey
-    from editd.values.content import FileState
+    from editd.values.content import Decoder, FileState
     from editd.values.glob import Glob
     from editd.values.proposal import (
         DecisionKind,
@@ -256,7 +256,7 @@ class Proposals(Grants):
             return view
         return replace(view, proposal=self._settle(known, "moot", "moot", EDITD, "moot"))
 
-    def landing(self, request: Land, current: Current) -> Landing:
+    def landing(self, request: Land, current: Current, decoder: Decoder) -> Landing:
         """Plan the landing that a reviewer asks for.
 
         Raises UnknownProposal, Decided, ViewChanged, Conflict, PermissionDenied if the
@@ -265,7 +265,7 @@ class Proposals(Grants):
         self._reviewable(request.proposal)
         _check_length(request.comment)
         view = self.view(request.proposal, current)
-        return plan_landing(view, request, self._history, self._clock.now_us())
+        return plan_landing(view, request, self._history, self._clock.now_us(), decoder)
 
     def intend(self, landing: Landing) -> None:
         """Store the decision of a landing before its transaction is committed; durable on return.

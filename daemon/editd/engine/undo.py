@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from editd.edits.line_changes import LineChange
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import Entry, FileState
+    from editd.values.content import Decoder, Entry, FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction
     from editd.wire.messages import OnConflict
@@ -394,14 +394,19 @@ def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> Inv
     )
 
 
-def numbered_hunks(history: History, transaction: Transaction) -> Iterator[tuple[WorkspacePath, int, str]]:
-    """Yield the hunks of a transaction that an undo can name: path, number from 1, and diff."""
+def numbered_hunks(
+    history: History, transaction: Transaction, decoder: Decoder | None = None
+) -> Iterator[tuple[WorkspacePath, int, str]]:
+    """Yield the hunks of a transaction that an undo can name: path, number from 1, and diff.
+
+    A `decoder` decodes the diff of a file that is not UTF-8.
+    """
     past = HistoryWalker(history)
     for touch in transaction.touches:
         states = hunks_of(past, transaction, touch)
         if states is not None:
             for number, text in enumerate(shown_hunks(states[0].content, states[1].content), 1):
-                yield touch.path, number, text
+                yield touch.path, number, text if decoder is None else decoder.lines(text, *states)
 
 
 def hunks_of(

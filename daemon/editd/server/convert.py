@@ -19,11 +19,11 @@ from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
 from editd.engine.removal import Selection
 from editd.engine.unsaved import HeldDocument
-from editd.errors import InvalidParams, NotText, Refused
+from editd.errors import InvalidParams, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
-from editd.values.content import FileState, Text, encoded, line_end_of, version_of
+from editd.values.content import NO_FALLBACK, FileState, Text, encoded, line_end_of, version_of
 from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from editd.store.session_store import Pause, ReviewNote
     from editd.system.process import Process
     from editd.tools.api import Dialect
-    from editd.values.content import Change, State, Version
+    from editd.values.content import Change, Decoder, State, Version
     from editd.values.proposal import Via
 
 Name = TypeVar("Name", bound=str)
@@ -263,17 +263,24 @@ def authorship_of_reviewer(params: messages.ProposalApprove, by: Reviewer) -> tr
 
 
 def outcome(
-    given: transaction.Outcome, *, return_content: bool = False, diff: bool = False
+    given: transaction.Outcome,
+    *,
+    return_content: bool = False,
+    diff: bool = False,
+    decoder: Decoder = NO_FALLBACK,
 ) -> messages.ApplyResult:
     charge_files(len(given.changes) + len(given.unchanged))
     made = None if given.transaction is None else transaction_result(given.transaction)
     changes, by_path = _shown(given.changes)
     files = [
-        _file_result(given, change, by_path, return_content=return_content, diff=diff) for change in changes
+        _file_result(given, change, by_path, return_content=return_content, diff=diff, decoder=decoder)
+        for change in changes
     ]
     if given.unchanged:
         files += [
-            _file_result(given, change, {}, return_content=return_content, diff=diff, unchanged=True)
+            _file_result(
+                given, change, {}, return_content=return_content, diff=diff, unchanged=True, decoder=decoder
+            )
             for change in given.unchanged
         ]
     has_answers = given.answers.count(None) < len(given.answers)
@@ -328,14 +335,14 @@ def _shown(
     return shown, {change.path: change for change in changes}
 
 
-def diff_of(changes: Iterable[Change[FileState]]) -> str:
-    """One git-style diff of all the changes."""
+def diff_of(changes: Iterable[Change[FileState]], decoder: Decoder | None = None) -> str:
+    """Return one git-style diff of all the changes; with a `decoder`, one to read."""
     shown, by_path = _shown(tuple(changes))
     parts: list[str] = []
     for change in shown:
         source = None if change.source is None else by_path.get(change.source)
         old = change if source is None or source.before is None else source
-        parts.append(unified(old.path, old.before, change.after, change.path))
+        parts.append(unified(old.path, old.before, change.after, change.path, decoder=decoder))
     return "".join(parts)
 
 
@@ -476,11 +483,13 @@ def brief_transaction(
 
 
 def diff_result(
-    changes: Sequence[Change[FileState]], paths: AbstractSet[WorkspacePath] | None = None
+    changes: Sequence[Change[FileState]],
+    paths: AbstractSet[WorkspacePath] | None = None,
+    decoder: Decoder | None = None,
 ) -> messages.DiffResult:
     """Return the changes of these paths and below them, or all."""
     wanted = [one for one in changes if paths is None or is_among(one.path, paths)]
-    return messages.DiffResult(diff=diff_of(wanted), files=_changes_result(wanted))
+    return messages.DiffResult(diff=diff_of(wanted, decoder), files=_changes_result(wanted))
 
 
 def published(result: messages.PublishResult) -> transaction.Published:
@@ -530,11 +539,11 @@ def lines_wanted(params: messages.Read | messages.SeenFile) -> tuple[int, int] |
 def read_result(
     path: WorkspacePath, state: FileState, lines: tuple[int, int] | None = None, *, fallback: str | None
 ) -> messages.ReadResult:
-    text = None if state.is_symlink else _text(state.content, fallback)
+    text = None if state.is_symlink else Text.decode_if_text(state.content, fallback)
     content = state.content
     total: int | UnsetType = UNSET
     if lines is not None:
-        every = content.splitlines(keepends=True)
+        every = content.splitlines(keepends=True) if text is None else text.encoded_lines()
         content, total = b"".join(every[lines[0] - 1 : lines[1]]), len(every)
     return messages.ReadResult(
         path=path.text,
@@ -629,6 +638,7 @@ def _file_result(
     return_content: bool,
     diff: bool,
     unchanged: bool = False,
+    decoder: Decoder,
 ) -> messages.FileResult:
     """Convert the change of one file; `by_path` has the sources of moves."""
     report = given.reports.get(change.path, transaction.FileReport())
@@ -643,7 +653,8 @@ def _file_result(
         shown = ""
     elif diff:
         known = given.diffs.get(change.path)
-        shown = unified(change.source or change.path, before, after, change.path) if known is None else known
+        origin = change.source or change.path
+        shown = unified(origin, before, after, change.path, decoder=decoder) if known is None else known
     return messages.FileResult(
         path=change.path.text,
         version=None if after is None else after.version,
@@ -666,10 +677,3 @@ def _mode_name(mode: int) -> messages.Mode:
 
 
 _MODES: dict[int, messages.Mode] = {0o100644: "100644", 0o100755: "100755", 0o120000: "120000"}
-
-
-def _text(content: bytes, fallback: str | None) -> Text | None:
-    try:
-        return Text.decode(content, fallback=fallback)
-    except NotText:
-        return None

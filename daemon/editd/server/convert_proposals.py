@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editd.edits.rebase import FittedFile, FittedHunk
     from editd.engine.commands import Reader
     from editd.engine.proposal_view import View
-    from editd.values.content import FileState
+    from editd.values.content import Decoder, FileState
     from editd.values.grant import Grant
     from editd.values.path import WorkspacePath
     from editd.values.proposal import Comment, Decision, HunkId, Proposal, Reviewer, TrialResult
@@ -160,6 +160,7 @@ def whole(
     view: View,
     shown: messages.ProposalEntry,
     blocking: Blocking,
+    decoder: Decoder,
     *,
     paths: Collection[WorkspacePath] | None = None,
     content: bool = False,
@@ -169,7 +170,7 @@ def whole(
     if not 0 <= context <= CONTEXT_MAX:
         raise InvalidParams(f"`context` is a number of lines, at most {CONTEXT_MAX}.")
     wanted = [fitted for fitted in view.files if paths is None or fitted.file.path in paths]
-    files = [_file(fitted, blocking, content=content, context=context) for fitted in wanted]
+    files = [_file(fitted, blocking, content=content, context=context, decoder=decoder) for fitted in wanted]
     diff = "".join(_diff(fitted) for fitted in wanted)
     return messages.ProposalGetResult(**asdict(shown), files=files, diff=diff)
 
@@ -248,9 +249,12 @@ def _check(one: TrialResult, token: str) -> messages.CheckReport:
     )
 
 
-def _file(fitted: FittedFile, blocking: Blocking, *, content: bool, context: int) -> messages.ProposalFile:
+def _file(
+    fitted: FittedFile, blocking: Blocking, *, content: bool, context: int, decoder: Decoder
+) -> messages.ProposalFile:
     file = fitted.file
-    texts = hunk_texts(fitted, context)
+    states = (file.base, file.proposed, fitted.now)
+    texts = {hunk: decoder.lines(text, *states) for hunk, text in hunk_texts(fitted, context).items()}
     return messages.ProposalFile(
         path=file.path.text,
         change=file.change.kind,
@@ -258,14 +262,16 @@ def _file(fitted: FittedFile, blocking: Blocking, *, content: bool, context: int
         base=_version(file.base),
         now=_version(fitted.now),
         proposed=_version(fitted.after),
-        hunks=[_hunk(fitted, one, texts.get(one.hunk.id, ""), blocking) for one in fitted.hunks],
+        hunks=[_hunk(fitted, one, texts.get(one.hunk.id, ""), blocking, decoder) for one in fitted.hunks],
         from_=UNSET if file.source is None else file.source.text,
         old=_text(fitted.now) if content else UNSET,
         new=_text(fitted.after) if content else UNSET,
     )
 
 
-def _hunk(fitted: FittedFile, one: FittedHunk, text: str, blocking: Blocking) -> messages.ProposalHunk:
+def _hunk(
+    fitted: FittedFile, one: FittedHunk, text: str, blocking: Blocking, decoder: Decoder
+) -> messages.ProposalHunk:
     hunk, move = one.hunk, fitted.open_move
     is_conflict = one.state == "conflict"
     start, end = (one.change.start, one.change.end) if one.change is not None else one.region
@@ -274,7 +280,7 @@ def _hunk(fitted: FittedFile, one: FittedHunk, text: str, blocking: Blocking) ->
         start, end = hunk.start, hunk.end
     now: str | UnsetType = UNSET
     if is_conflict:
-        now = fitted.now_text(one).decode("utf-8", "surrogateescape")
+        now = decoder.lines(fitted.now_text(one).decode("utf-8", "surrogateescape"), fitted.now)
     return messages.ProposalHunk(
         hunk=hunk.id,
         number=hunk.number,
@@ -284,18 +290,18 @@ def _hunk(fitted: FittedFile, one: FittedHunk, text: str, blocking: Blocking) ->
         old_lines=end - start,
         new_start=new_start + 1,
         new_lines=hunk.new_end - hunk.new_start,
-        text=text or _whole_text(fitted, hunk.kind),
+        text=text or _whole_text(fitted, hunk.kind, decoder),
         needs=[] if move is None or hunk.id == move else [move],
         blocking=list(blocking(fitted, one)) if is_conflict else UNSET,
         now_text=now,
     )
 
 
-def _whole_text(fitted: FittedFile, kind: str) -> str:
+def _whole_text(fitted: FittedFile, kind: str, decoder: Decoder) -> str:
     """Return the diff of a hunk that has no lines of its own."""
     file = fitted.file
     if kind == "file":
-        return unified(file.path, file.base, file.proposed, with_binary=False)
+        return unified(file.path, file.base, file.proposed, with_binary=False, decoder=decoder)
     if kind == "mode" and file.base is not None and file.proposed is not None:
         return f"old mode {file.base.mode:o}\nnew mode {file.proposed.mode:o}\n"
     if kind == "move" and file.source is not None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from editd.edits.comparison import NeedsComparison
 from editd.edits.line_changes import UnchangedRun, count_lines, unchanged_runs
 from editd.errors import HistoryDamaged
+from editd.values.content import with_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -216,16 +217,15 @@ class LineBlame:
         return path
 
     def _content(self, version: Version) -> bytes:
-        content = self._contents.pop(version, None)
-        if content is None:
-            content = self._history.content(version)
+        known = self._contents.pop(version, None)
+        content = self._history.content(version) if known is None else known
         if content is None:
             raise HistoryDamaged(
                 f"The history no longer has the content {version[:12]}.",
                 hint="Restore the git objects of your repository from a clone or a backup: only they had it.",
                 data={"version": version},
             )
-        self._contents[version] = content
+        content = self._contents[version] = with_lines(content)
         if len(self._contents) > CONTENTS_MAX:
             del self._contents[next(iter(self._contents))]
         return content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
@@ -170,7 +171,7 @@ class Text(Struct, frozen=True, gc=False):
                     return cls._strictly(content, b"", fallback, path)
         raise NotText(
             f"{path or 'The file'} is not text in any known encoding.",
-            hint="Write it whole with `write`, or name its encoding in the configuration.",
+            hint="Set the key `encoding` of the configuration, or write it whole with `write`.",
             data={"path": path},
         )
 
@@ -184,9 +185,24 @@ class Text(Struct, frozen=True, gc=False):
             pass  # refused below
         raise NotText(
             f"{path or 'The file'} does not decode as {encoding}.",
-            hint="Write it whole with `write`.",
+            hint="Correct the key `encoding` of the configuration, or write it whole with `write`.",
             data={"path": path, "encoding": encoding},
         )
+
+    @classmethod
+    def decode_if_text(cls, content: bytes, fallback: str | None) -> Text | None:
+        """Return the decoded content, or None if no known encoding fits it."""
+        try:
+            return cls.decode(content, fallback=fallback)
+        except NotText:
+            return None
+
+    def encoded_lines(self) -> list[bytes]:
+        """Return the bytes of each line with its line end; the first one has the byte-order mark."""
+        if self.encoding == "utf-8":
+            return (self.bom + self.text.encode()).splitlines(keepends=True)
+        lines = [line.encode(self.encoding) for line in _LINE.findall(self.text)]
+        return [self.bom + lines[0], *lines[1:]] if lines else [self.bom] if self.bom else []
 
     def encode(self, text: str | None = None, *, path: str = "") -> bytes:
         """Encode `text` (default: this one). Raises NotText if the encoding cannot hold it."""
@@ -201,6 +217,54 @@ class Text(Struct, frozen=True, gc=False):
             ) from None
 
 
+class Decoder(Struct, frozen=True, gc=False):
+    """The decoding of files that are not UTF-8, for everything that people and models read of them.
+
+    `fallback` is the configured encoding, or None.
+    """
+
+    fallback: str | None = None
+
+    def encoding(self, *states: FileState | None) -> str | None:
+        """Return the encoding of these states of one file if it is not UTF-8, otherwise None."""
+        files = [state for state in states if state is not None and not state.is_symlink]
+        texts = [Text.decode_if_text(state.content, self.fallback) for state in files]
+        others = [text.encoding for text in texts if text is not None and text.encoding != "utf-8"]
+        return others[0] if others and None not in texts else None
+
+    def in_utf8(self, state: FileState | None) -> FileState | None:
+        """Return the file with its text as UTF-8 and its own version; unchanged if it is not text."""
+        if state is None or state.is_symlink:
+            return state
+        text = Text.decode_if_text(state.content, self.fallback)
+        if text is None or text.encoding == "utf-8":
+            return state
+        return FileState(text.text.encode(), state.mode, state.permissions, state.version)
+
+    def lines(self, shown: str, *states: FileState | None) -> str:
+        """Return a diff of lines of these states, which has bytes as surrogate escapes, as text."""
+        encoding = None if shown.isascii() else self.encoding(*states)
+        if encoding is None or encoding in _WIDE:
+            return shown
+        return "".join(
+            line.encode("utf-8", "surrogateescape").decode(encoding, "surrogateescape")
+            for line in shown.splitlines(keepends=True)
+        )
+
+
+_WIDE = frozenset({"utf-16-le", "utf-16-be"})  # whose lines are no lines of bytes
+NO_FALLBACK = Decoder()
+
+
+def with_lines(content: bytes) -> bytes:
+    """Return UTF-16 as UTF-8, in which lines are lines of bytes. Return other content unchanged."""
+    if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content
+    text = Text.decode_if_text(content, None)
+    return content if text is None else text.text.encode()
+
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # as bytes.splitlines divides a text
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),

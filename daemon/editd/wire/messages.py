@@ -421,6 +421,7 @@ class Show(Params):
     tx: Tx
     diff: bool = True
     hunks: bool = False
+    decoded: bool = False  # text of another encoding as text, to be read, and not to be applied by git
 
 
 class Diff(Params):
@@ -432,6 +433,7 @@ class Diff(Params):
     paths: list[str] | None = None
     changeset: str | None = None
     proposal: int | UnsetType = UNSET
+    decoded: bool = False  # as in `show`
 
 
 class Publish(Params):

@@ -231,7 +231,7 @@ class ExecMethods:
         try:
             self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.rules)
         except Stale as stale:
-            explain(stale, self._engine.history, view.file_at)
+            explain(stale, self._engine.history, view.file_at, self._engine.decoder)
             raise
 
     # ── end ──

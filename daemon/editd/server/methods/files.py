@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.edits.search import Search
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
-    from editd.values.content import FileState
+    from editd.values.content import Decoder, FileState
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Outcome
 
@@ -150,7 +150,8 @@ def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answ
                 hint="Leave out `from`, `to` and `changeset`.",
             )
         changes = services.proposals.changes_of(params.proposal)
-        return convert.diff_result(changes, None if paths is None else frozenset(paths))
+        wanted = None if paths is None else frozenset(paths)
+        return convert.diff_result(changes, wanted, _decoder(services, params))
     if params.changeset is not None:
         return _diff_staged(services, params, caller, None if paths is None else frozenset(paths))
     if any(map(services.shared_log.has_entry, (params.from_, params.to))):
@@ -158,16 +159,26 @@ def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answ
     history = services.engine.history
     end = None if params.to is None else history.find(params.to).seq
     start = history.floor.seq if params.from_ is None else history.find(params.from_).seq
-    return _diff_between(services, start, end, paths)
+    return _diff_between(services, params, (start, end), paths)
+
+
+def _decoder(services: Services, params: messages.Diff | messages.Show) -> Decoder | None:
+    """Return the decoder of a diff to read; None for a patch, which has the bytes of the files."""
+    return services.engine.decoder if params.decoded else None
 
 
 async def _diff_between(
-    services: Services, start: int, end: int | None, paths: list[WorkspacePath] | None
+    services: Services,
+    params: messages.Diff,
+    ends: tuple[int, int | None],
+    paths: list[WorkspacePath] | None,
 ) -> messages.DiffResult:
-    if end is None:
+    if ends[1] is None:
         await services.watching.settle()
-    compare = partial(services.queries.changes_between, start, end, paths)
-    return await services.queue.run_in_thread(lambda: convert.diff_result(compare()))
+    compare = partial(services.queries.changes_between, *ends, paths)
+    return await services.queue.run_in_thread(
+        lambda: convert.diff_result(compare(), decoder=_decoder(services, params))
+    )
 
 
 async def _diff_by_the_log(
@@ -182,7 +193,8 @@ async def _diff_by_the_log(
         update = partial(services.queries.with_present_files, changes, through, paths)
         changes = await services.queue.run(update)
     wanted = None if paths is None else frozenset(paths)
-    return await services.queue.run_in_thread(partial(convert.diff_result, changes, wanted))
+    render = partial(convert.diff_result, changes, wanted, _decoder(services, params))
+    return await services.queue.run_in_thread(render)
 
 
 def _diff_staged(
@@ -196,7 +208,7 @@ def _diff_staged(
     changeset = services.changesets.get(params.changeset or "", caller.number)
 
     def result(outcome: Outcome, _: DiskSnapshot) -> messages.DiffResult:
-        return convert.diff_result(outcome.changes, wanted)
+        return convert.diff_result(outcome.changes, wanted, _decoder(services, params))
 
     return staged(services, changeset, (), result)
 
@@ -225,7 +237,9 @@ async def _reported(
     return messages.HooksRunResult(
         hooks=[hook.name for hook in (() if trial is None else trial.hooks)],
         files=[{"path": path.text, "formatted_by": list(found.by.get(path, ()))} for path in states],
-        diff=await services.queue.run_in_thread(partial(convert.diff_of, found.changes(states))),
+        diff=await services.queue.run_in_thread(
+            partial(convert.diff_of, found.changes(states), services.engine.decoder)
+        ),
         warnings=list(found.warnings),
     )
 
@@ -246,7 +260,12 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     content = params.return_content
     if messages.Tool in map(type, params.edits):
         content = content or services.engine.tooling.returns_content(request.edits)
-    render = partial(convert.outcome, return_content=content, diff=params.diff or params.dry_run)
+    render = partial(
+        convert.outcome,
+        return_content=content,
+        diff=params.diff or params.dry_run,
+        decoder=services.engine.decoder,
+    )
     proposals = services.proposals
     is_plain = params.propose is UNSET and params.proposal is UNSET and params.wait is UNSET
     may_wait = proposals.may_ask or services.sessions.wish_of(request.authorship.session) is not None
@@ -274,7 +293,9 @@ def stage(services: Services, params: messages.Stage, caller: ClientState) -> An
     services.changesets.check_room(caller.number, edits)
 
     def result(outcome: Outcome, _: DiskSnapshot) -> messages.ApplyResult:
-        answer = convert.outcome(outcome, diff=True)  # first: it may need a comparison
+        answer = convert.outcome(
+            outcome, diff=True, decoder=services.engine.decoder
+        )  # first: it may need a comparison
         services.changesets.add(params.changeset, caller.number, edits)
         return answer
 

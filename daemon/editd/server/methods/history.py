@@ -136,10 +136,16 @@ def show(services: Services, params: messages.Show, _caller: ClientState) -> Ans
     return services.queue.run_in_thread(shown) if params.diff or params.hunks else shown()
 
 
+def _diff_of(services: Services, params: messages.Show, found: Transaction) -> str:
+    decoder = services.engine.decoder if params.decoded else None
+    return convert.diff_of(changes_of(found, services.engine.history), decoder)
+
+
 def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
     found = services.engine.history.find(params.tx)
-    diff = convert.diff_of(changes_of(found, services.engine.history)) if params.diff else None
+    diff = _diff_of(services, params, found) if params.diff else None
     seq, registry = int(found.seq), services.guard.registry
+    decoder = services.engine.decoder if params.decoded else None
     shown = convert.transaction_result(
         found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
         registry.marked([seq]).get(seq),
@@ -147,7 +153,9 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
     shown = convert.with_forgotten(shown, found, services.engine.history)
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
-        for path, number, text in (numbered_hunks(services.engine.history, found) if params.hunks else ())
+        for path, number, text in (
+            numbered_hunks(services.engine.history, found, decoder) if params.hunks else ()
+        )
     ]
     return messages.ShowResult(transaction=shown, diff=diff, hunks=hunks if params.hunks else UNSET)
 
@@ -190,11 +198,12 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
             hint="Edit the file to add it to the history.",
             data=data,
         )
-    if b"\0" in state.content:
+    shown = services.engine.decoder.in_utf8(state) or state
+    if b"\0" in shown.content:
         raise NotText(
             f"{path} has a NUL in it, and no lines.", hint="Run `log` to see its authors.", data=data
         )
-    lines = count_lines(state.content)
+    lines = count_lines(shown.content)
     if lines > BLAME_LINES_MAX:
         raise TooLarge(
             f"{path} has {lines} lines, and `blame` answers for {BLAME_LINES_MAX} at most.",
@@ -511,7 +520,7 @@ async def _settle_and_restore(
     if services.shared_log.has_entry(request.to):
         changes, _ = await services.shared_log.changes_between(None, request.to)
         request = replace(request, files={change.path: change.after for change in changes})
-    render = partial(convert.outcome, diff=request.dry_run)
+    render = partial(convert.outcome, diff=request.dry_run, decoder=services.engine.decoder)
     return services.proposals.queued(request, render, params, caller)
 
 
@@ -532,7 +541,9 @@ def _take_back(
     )  # fmt: skip
     request = services.documents.marked(request, params.on_unsaved, caller)
     request = services.proposals.marked(request, params, caller)
-    return services.proposals.queued(request, partial(_undo_result, is_dry=params.dry_run), params, caller)
+    return services.proposals.queued(
+        request, partial(_undo_result, services, is_dry=params.dry_run), params, caller
+    )
 
 
 def _authorship(
@@ -594,8 +605,8 @@ def _filter(given: messages.Filter, last: int | None) -> ByFilter:
     )  # fmt: skip
 
 
-def _undo_result(result: Outcome, *, is_dry: bool) -> messages.UndoResult:
-    plain = convert.outcome(result, diff=is_dry)
+def _undo_result(services: Services, result: Outcome, *, is_dry: bool) -> messages.UndoResult:
+    plain = convert.outcome(result, diff=is_dry, decoder=services.engine.decoder)
     conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
     return messages.UndoResult(
         **structs.asdict(plain),

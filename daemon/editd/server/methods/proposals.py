@@ -319,7 +319,12 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         request = await self._queue.run(partial(self._landing, params, caller))
         outcome = await self._queue.result_of(request)
-        render = partial(convert.outcome, return_content=params.dry_run, diff=params.dry_run)
+        render = partial(
+            convert.outcome,
+            return_content=params.dry_run,
+            diff=params.dry_run,
+            decoder=self._engine.decoder,
+        )
         answer = await self._queue.run(partial(render, outcome))
         return await self._queue.run(
             lambda: messages.ProposalApproveResult(
@@ -514,7 +519,9 @@ class ProposalMethods:
     ) -> messages.ProposalGetResult:
         shown = wire.entry(view.proposal, wire.summary(view), self._notes(view.proposal))
         blocking = partial(self._blocking, view.proposal)
-        return wire.whole(view, shown, blocking, paths=paths, content=content, context=context)
+        return wire.whole(
+            view, shown, blocking, self._engine.decoder, paths=paths, content=content, context=context
+        )
 
     def _blocking(self, proposal: Proposal, fitted: FittedFile, one: FittedHunk) -> list[int]:
         """Return the transactions that changed the lines of a conflict, the newest last."""

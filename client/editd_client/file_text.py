@@ -1,0 +1,21 @@
+"""The text of a file as a person or a model reads it: decoded from the file's own encoding.
+
+The daemon sends a file's bytes, and names their encoding. Bytes that are not UTF-8 are surrogate escapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from editd.wire.messages import ReadResult
+
+_MARK = "\ufeff"
+
+
+def text_of(result: ReadResult) -> str:
+    """Return the content, decoded and without its byte-order mark; unchanged if no encoding fits it."""
+    text = result.content
+    if result.encoding not in (None, "utf-8"):
+        text = text.encode("utf-8", "surrogateescape").decode(result.encoding)
+    return text.removeprefix(_MARK) if result.bom else text

@@ -1,0 +1,109 @@
+"""Files that are not UTF-8: everything that a model or a person reads of them is the text that they edit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent import Agent, agent
+from editd.wire.messages import ProposedResult, Replace
+from reviewers import configure
+from workplace import Workplace, workplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEXT = "café\nzwölf\nend\n"
+SINGLE, WIDE, BINARY = "cp1252.txt", "utf16.txt", "binary.bin"
+ENCODINGS = {SINGLE: "cp1252", WIDE: "utf-16-le"}
+each_file = pytest.mark.parametrize("path", ENCODINGS)
+
+
+def raw(path: str, text: str) -> bytes:
+    return (b"\xff\xfe" if path == WIDE else b"") + text.encode(ENCODINGS[path])
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("encodings") / "place") as made:
+        made.write({path: raw(path, TEXT) for path in ENCODINGS} | {BINARY: b"\x00\x81\x8d" * 9})
+        configure(made, 'encoding = "cp1252"\n')
+        made.start().close()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def model(place: Workplace) -> Iterator[Agent]:
+    with agent(place, "--workspace", str(place.root)) as made:
+        yield made
+
+
+@each_file
+def test_a_model_reads_the_text_that_it_edits(place: Workplace, model: Agent, path: str) -> None:
+    read = model.does("read_file", path=path)
+    assert (read["content"], read["encoding"]) == (TEXT, ENCODINGS[path])
+    part = model.does("read_file", path=path, start_line=2, end_line=2)
+    assert (part["content"], part["lines"]) == ("zwölf\n", 3)
+    edit = {"op": "replace", "path": path, "old": part["content"], "new": "zwölf é\n"}
+    model.does("apply_edits", edits=[edit])
+    assert place.files()[path] == raw(path, TEXT.replace("zwölf", "zwölf é"))
+
+
+@each_file
+def test_every_diff_for_a_model_is_text(model: Agent, path: str) -> None:
+    edit = {"op": "replace", "path": path, "old": "zwölf", "new": "zwölf é"}
+    dry = model.does("apply_edits", edits=[edit], dry_run=True)["diff"]
+    made = model.does("apply_edits", edits=[edit])["transaction"]
+    shown = model.does("diff", **{"from": made - 1})["diff"]
+    for diff in (dry, shown):
+        assert "-zwölf\n+zwölf é\n" in diff
+        assert f"encoding {ENCODINGS[path]}\n" in diff
+
+
+def test_a_file_that_no_encoding_fits_is_refused_for_models(place: Workplace, model: Agent) -> None:
+    text, refusal = model.is_refused("read_file", path=BINARY)
+    assert refusal["error"] == "not_text"
+    assert "`encoding`" in text + refusal["data"]["hint"]
+    assert place.files()[BINARY] == b"\x00\x81\x8d" * 9
+
+
+@each_file
+def test_a_diff_to_read_is_a_patch_for_the_same_file(place: Workplace, path: str) -> None:
+    with place.client() as client:
+        dry = client.apply([Replace(path=path, old="zwölf", new="élan")], dry_run=True).files[0].diff
+        assert isinstance(dry, str)
+        place.editctl("patch", "-", stdin=dry)
+        assert place.files()[path] == raw(path, TEXT.replace("zwölf", "élan"))
+        patched = client.diff(0, paths=[path]).diff
+        assert ("GIT binary patch" in patched) == (path == WIDE), "bytes, for `git apply`"
+        assert client.show(1, decoded=True).diff == client.diff(0, paths=[path], decoded=True).diff
+
+
+def test_a_patch_in_utf8_never_puts_its_bytes_into_a_file_of_another_encoding(place: Workplace) -> None:
+    patch = f"--- a/{SINGLE}\n+++ b/{SINGLE}\n@@ -3 +3 @@\n-end\n+fin é\n"
+    assert place.editctl("patch", "-", stdin=patch).returncode == 0
+    assert place.files()[SINGLE] == raw(SINGLE, TEXT.replace("end", "fin é"))
+
+
+@each_file
+def test_hunks_and_proposals_are_text(place: Workplace, path: str) -> None:
+    with place.client() as client:
+        edit = Replace(path=path, old="zwölf", new="élan")
+        proposed = client.apply([edit], propose=True, session="author").proposal
+        assert isinstance(proposed, ProposedResult)
+        (file,) = client.proposal_get(proposed.proposal).files
+        assert "-zwölf\n+élan\n" in file.hunks[0].text
+        made = client.apply([Replace(path=SINGLE, old="end", new="é")]).transaction
+        assert made is not None
+        hunks = client.show(made.seq, hunks=True, decoded=True).hunks
+        assert isinstance(hunks, list)
+        assert "+é\n" in hunks[0].diff
+
+
+@each_file
+def test_blame_prints_text(place: Workplace, path: str) -> None:
+    printed = place.editctl("blame", path).stdout
+    assert "zwölf" in printed
+    assert len(printed.splitlines()) == 3
