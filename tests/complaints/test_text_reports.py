@@ -57,3 +57,12 @@ def test_inserted_text_is_utf8_in_a_file_that_is_shift_jis(place: Workplace) -> 
         call(client, "claude", "str_replace_based_edit_tool", **args)
         client.apply([Patch(patch="--- a/a.txt\n+++ b/a.txt\n@@ -2 +2 @@\n-追加\n+変更\n")])
     assert place.files()["a.txt"].decode("shift_jis") == "設定\n変更\n"
+
+
+def test_a_tolerant_match_joins_two_lines(place: Workplace) -> None:
+    """google-gemini/gemini-cli#22111: the line end after a match with other white space was dropped."""
+    place.write({"a.py": "def f():\n        return 1\nx = 2\n"})
+    with place.start() as client:
+        args = {"file_path": f"{place.root}/a.py", "instruction": "x", "old_string": "return 1 "}
+        call(client, "gemini", "replace", **args, new_string="return 3")
+    assert place.files()["a.py"] == b"def f():\n        return 3\nx = 2\n"

@@ -102,19 +102,26 @@ def test_a_number_of_matches_that_does_not_fit_is_refused_before_any_text_is_mad
     assert (result.stage, result.found, result.replacements) == ("indentation", 90_000, ())
 
 
-def test_smart_joins_a_flexible_block_and_the_next_line_and_head_does_not() -> None:
-    assert text_after("  foo\nend\n", "foo ", "bar", "smart") == "  barend\n"
-    assert text_after("  foo\nend\n", "foo ", "bar", "head") == "  bar\nend\n"
-    assert text_after("  foo\nend\n", "foo ", "", "head") == "end\n"
-    assert text_after("  foo\nend\n", "foo ", "bar\n", "head") == "  bar\nend\n"
+@pytest.mark.parametrize("generation", ["smart", "head"])
+def test_the_lines_around_a_tolerant_match_stay_as_they_are(generation: Generation) -> None:
+    """No stage makes one line of two, and none adds a blank line."""
+    assert text_after("  foo\nend\n", "foo ", "bar", generation) == "  bar\nend\n"
+    assert text_after("  foo\nend\n", "foo ", "", generation) == "end\n"
+    assert text_after("  foo\nend\n", "foo ", "bar\n", generation) == "  bar\nend\n"
+    spaced = "a\nf(x,  y);\nend\n"
+    assert text_after(spaced, "f( x, y );\n", "g(y);\n", generation) == "a\ng(y);\nend\n"
+    assert text_after(spaced, "f( x, y );", "g(y);", generation) == "a\ng(y);\nend\n"
+    near = "one\nthe quick brown fox jumps\nend\n"
+    old = "the quikc brown fox jumps"
+    assert text_after(near, f"{old}\n", "a fox\n", generation) == "one\na fox\nend\n"
+    assert text_after(near, old, "a fox", generation) == "one\na fox\nend\n"
 
 
 @pytest.mark.parametrize("separator", ["\r", "\u2028", "\u2029"])
 @pytest.mark.parametrize("generation", ["smart", "head"])
 def test_text_before_a_separator_in_a_line_is_kept(generation: Generation, separator: str) -> None:
-    tail = "" if generation == "smart" else "\n"
     before = f"he{separator}ad\n  foo\ne{separator}nd"
-    assert text_after(before, "foo ", "bar", generation) == f"he{separator}ad\n  bar{tail}e{separator}nd"
+    assert text_after(before, "foo ", "bar", generation) == f"he{separator}ad\n  bar\ne{separator}nd"
     assert refusal(f"foo\nx{separator}bar\n", "foo \nbar", generation=generation).code == "no_match"
     assert text_after(f"a{separator}b{separator}c\n", "b", "B", generation) == f"a{separator}B{separator}c\n"
 

@@ -5,7 +5,8 @@ The stages are exact, flexible (white space around each line), regex (white spac
 searches, within its time limit.
 
 Replacements are spans, so that a byte outside them never changes. Therefore text before a CR in a line is
-kept, `$` in `new_string` is literal, and one of several places is never taken.
+kept, `$` in `new_string` is literal, and one of several places is never taken. The lines after a match
+stay lines of their own, and no blank line is added, unlike in the original.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ class StageCall(Struct, frozen=True):
     original: str
     is_head: bool
     count: float | None  # the expected number of matches; None: any
+
+    @property
+    def new_line(self) -> str:
+        """`new` without its final line end if `old` has one too: both name the one that stays."""
+        has_both = self.old.endswith("\n") and self.new.endswith("\n")
+        return self.new[:-1] if has_both else self.new
 
     def fits(self, found: int) -> bool:
         return found >= 1 if self.count is None else found == self.count
@@ -95,7 +102,7 @@ def _flexible(
     windows = [Span(match.start, match.end) for match in kept]
     # A number that does not fit is refused by the count alone.
     blocks = [_indented(text, window.start, call.new) for window in windows] if call.fits(len(kept)) else []
-    if call.is_head and call.new:
+    if call.new:  # otherwise the block and the next line would be one line
         blocks = [
             block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
             for window, block in zip(windows, blocks, strict=False)
@@ -116,7 +123,11 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         return None
     taken = matches if call.is_head and call.count is None else matches[:1]
     spans = [Span(match.start, match.end) for match in taken]
-    blocks = [_indented(text, match.start, call.new) for match in taken]
+    # A match ends with a word: the line end after it stays in the text.
+    blocks = [
+        _indented(text, match.start, call.new_line if text[match.end : match.end + 1] == "\n" else call.new)
+        for match in taken
+    ]
     found = len(matches) if call.is_head else 1
     places = [match.start for match in matches]
     return _result("white_space", text, call, spans, blocks, places=places, found=found)
@@ -133,7 +144,7 @@ def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         return None
     windows = sorted(Span(match.start, match.end) for match in matches)
     blocks = [
-        _indented(text, window.start, call.new) + ("\n" if text[window.end - 1] == "\n" else "")
+        _indented(text, window.start, call.new_line) + ("\n" if text[window.end - 1] == "\n" else "")
         for window in windows
     ]
     return _result("approximate", text, call, windows, blocks)
