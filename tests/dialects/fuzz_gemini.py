@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from editd.edits.search import LINE_END, with_plain_line_ends
@@ -90,6 +91,8 @@ def _replaced(text: str, old: str, new: str, count: float) -> tuple[str, str]:
     if old not in text:
         old = _unescaped(old)
     found = text.count(old)
+    if found == count == 1:  # one that overlaps it counts
+        found = len(re.findall(f"(?={re.escape(old)})", text))
     if found != count:
         return ("no_match" if found == 0 else "ambiguous" if count == 1 else "count_mismatch"), ""
     after = with_plain_line_ends(new).join(map(with_plain_line_ends, text.split(old)))

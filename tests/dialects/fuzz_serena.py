@@ -105,7 +105,7 @@ def _replaced(text: str, pattern: str, repl: str, mode: str, *, is_many: bool) -
             return repl
         if "\n" in match[0] and expression.search(match[0][1:]):
             raise InterruptedError
-        return re.sub(r"\$!(\d+)", lambda group: _or(match[int(group[1])], group[0]), repl)
+        return re.sub(r"\$!(\d+)", lambda group: match[int(group[1])] or "", repl)
 
     try:
         result, count = expression.subn(put, text)
@@ -115,11 +115,9 @@ def _replaced(text: str, pattern: str, repl: str, mode: str, *, is_many: bool) -
         return "invalid_params", ""
     if count == 0:
         return "no_match", ""
+    if mode == "literal":  # matches that overlap count
+        count = len(re.findall(f"(?={pattern})", text))
     return ("ok", with_plain_line_ends(result)) if count == 1 or is_many else ("ambiguous", "")
-
-
-def _or(text: str | None, other: str) -> str:
-    return other if text is None else text
 
 
 def _text(random: Random) -> str:

@@ -45,7 +45,7 @@ def test_the_core_puts_the_template_at_each_match() -> None:
     text = "ab\nb\n"
     matches = [Match(0, 2, ("a", None)), Match(3, 4, (None, "b"))]
     made = replacements_of(text, matches, "[$!0$!1$!2]", is_literal=False)
-    assert replace(text, made) == "[aba$!2]\n[b$!1b]\n"
+    assert replace(text, made) == "[aba]\n[bb]\n"
     assert replace(text, replacements_of(text, matches, "$!1", is_literal=True)) == "$!1\n$!1\n"
 
 
@@ -73,7 +73,7 @@ def test_an_expression_takes_line_ends_by_a_dot_and_lines_by_anchors() -> None:
 
 def test_groups_are_put_in_by_number_once() -> None:
     check("$!1 x\n", "$!1 y\n", "(\\S+) x", "$!1 y", "regex")
-    check("ab", "ab b $!3 $!first", "(?P<first>ab)|(c)|(d)", "$!1 b $!3 $!first", "regex")
+    check("ab", "ab b  $!first", "(?P<first>ab)|(c)|(d)", "$!1 b $!3 $!first", "regex")
     check("ab", "a", "(a)b", "$!١", "regex")
 
 
@@ -98,9 +98,9 @@ def test_an_expression_that_begins_too_early_is_refused_with_the_lines_of_its_ma
     assert "lines 3-9" in refused.message
 
 
-def test_literal_places_that_overlap_are_taken_from_the_left_with_a_warning() -> None:
+def test_all_literal_places_are_taken_from_the_left_with_a_warning_of_one_that_overlaps() -> None:
     place = on({"a.txt": "x\nx\nx\n"})
-    made = place.call("serena", "replace_content", args("x\nx", "y"))
+    made = place.call("serena", "replace_content", args("x\nx", "y", allow_multiple_occurrences=True))
     assert place.text("a.txt") == "y\nx\n"
     (report,) = made.reports.values()
     assert report.warnings == ("overlap: the needle is also at line 2, overlapping the place at line 1.",)

@@ -24,8 +24,8 @@ from editd.edits.search import (
     lines_of,
     nearest,
     occurrences,
-    overlapping,
     with_plain_line_ends,
+    with_twin,
 )
 from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
 
@@ -216,9 +216,9 @@ def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str 
 def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, path: str) -> None:
     if not spans:
         raise no_match(f"The text to be replaced is not in {path}.", text, old, new=new, count=count)
-    overlap = overlapping(text, spans[0]) if len(spans) == count == 1 else None
-    if overlap is not None:
-        spans = [*spans, overlap]
+    is_twin = len(spans) == count == 1 and len(with_twin(text, spans)) > 1
+    if is_twin:
+        spans = with_twin(text, spans)
     if len(spans) == count:
         return
     found = len(spans)
@@ -228,7 +228,7 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
         raise Ambiguous(
             f"The text to be replaced is in {path} {found} times, at lines {shown}.",
             hint="Add lines around it until it names one place"
-            + (f", or ask for count: {found}." if overlap is None else "; these overlap."),
+            + ("; these overlap." if is_twin else f", or ask for count: {found}."),
             data={"found": found, "lines": lines},
         )
     raise CountMismatch(

@@ -144,11 +144,14 @@ def occurrences(text: str, needle: str) -> list[Span]:
     exact = list(_matches(text, needle))
     if exact or not ("\r" in text or "\r" in needle):
         return exact
+    return list(_plain_matches(text, needle))
+
+
+def _plain_matches(text: str, needle: str) -> Iterator[Span]:
+    """Yield the matches of `needle` in `text`, in which any line end matches any other."""
     lost = lost_returns(text)
-    return [
-        Span(span.start + bisect_left(lost, span.start), span.end + bisect_left(lost, span.end))
-        for span in _matches(with_plain_line_ends(text), with_plain_line_ends(needle))
-    ]
+    for span in _matches(with_plain_line_ends(text), with_plain_line_ends(needle)):
+        yield Span(span.start + bisect_left(lost, span.start), span.end + bisect_left(lost, span.end))
 
 
 def places_of(text: str, needle: str) -> list[Span]:
@@ -172,11 +175,27 @@ def lost_returns(text: str) -> list[int]:
     return [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
 
+def with_twin(text: str, spans: list[Span]) -> list[Span]:
+    """Return the matches of one needle, and one that overlaps the last: such a match is not unique.
+
+    Line ends of the twin may be others, if those of a match may.
+    """
+    twin = overlapping(text, spans[-1]) if spans else None
+    return spans if twin is None else [*spans, twin]
+
+
 def overlapping(text: str, span: Span) -> Span | None:
-    """Return another match of the text of `span` that overlaps it, or None."""
+    """Return another match of the text of `span` that begins within it, or None."""
     needle = text[span.start : span.end]
     start = text.find(needle, span.start + 1, span.end + len(needle) - 1)
-    return None if start < 0 else Span(start, start + len(needle))
+    if start >= 0:
+        return Span(start, start + len(needle))
+    begin = span.start + (2 if needle.startswith("\r\n") else 1)
+    part = text[begin : span.end + 2 * len(needle)] if "\r" in needle or "\r" in text else ""
+    for match in islice(_plain_matches(part, needle), 1):
+        if begin + match.start < span.end:
+            return Span(begin + match.start, begin + match.end)
+    return None
 
 
 def lines_of(text: str, positions: Iterable[int]) -> list[int]:

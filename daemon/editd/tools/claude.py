@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
-from editd.edits.search import lines_of, occurrences, overlapping, with_plain_line_ends
+from editd.edits.search import lines_of, occurrences, with_plain_line_ends, with_twin
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
 from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
 from editd.values.transaction import Base, ReadMark
@@ -33,9 +33,7 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
     spans = occurrences(text, old)
     if not spans:
         raise no_match(f"`old_str` is not in {path}.", text, old, new=new)
-    overlap = overlapping(text, spans[0]) if len(spans) == 1 else None
-    if overlap is not None:
-        spans = [*spans, overlap]
+    spans = with_twin(text, spans)
     if len(spans) == 1:
         return Replacement(spans[0].start, spans[0].end, new)
     lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, no_match
-from editd.edits.search import lines_of, places_of
+from editd.edits.search import lines_of, places_of, with_twin
 from editd.errors import (
     Ambiguous,
     CountMismatch,
@@ -109,7 +109,7 @@ def replacements_of(
     if not spans:
         raise no_match(f"`old_string` is not in {path}.", text, old, new=new, count=int(count))
     is_unescaped = looked_for != old
-    places = [span.start for span in spans]
+    places = [span.start for span in (with_twin(text, spans) if count == 1 else spans)]
     if len(places) != count:
         raise _miscounted(text, places, count, path, is_unescaped=is_unescaped)
     if old == new:

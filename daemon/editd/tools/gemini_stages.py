@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from editd.edits.approximate import JS_SPACES, source_lines, units_of
 from editd.edits.replace import Replacement
-from editd.edits.search import Search, Span, places_of
+from editd.edits.search import Search, Span, places_of, with_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,10 @@ def run_stages(
 
 def _exact(text: str, call: StageCall) -> StageResult | None:
     spans = places_of(text, call.old)
-    return _result("exact", text, call, spans, [call.new] * len(spans)) if spans else None
+    if not spans:
+        return None
+    places = [span.start for span in (with_twin(text, spans) if call.count == 1 else spans)]
+    return _result("exact", text, call, spans, [call.new] * len(spans), places=places)
 
 
 def _flexible(
@@ -107,7 +110,7 @@ def _flexible(
             block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
             for window, block in zip(windows, blocks, strict=False)
         ]
-    places = [match.start for match in matches]
+    places = _with_later(text, matches, lambda rest: search(Search("lines", call.old, rest)))
     if not blocks:
         return StageResult("indentation", len(windows), tuple(places), ())
     return _result("indentation", text, call, windows, blocks, places=places)
@@ -129,8 +132,21 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         for match in taken
     ]
     found = len(matches) if call.is_head else 1
-    places = [match.start for match in matches]
+    places = _with_later(
+        text, matches, lambda rest: search(Search("ecmascript", pattern, rest, is_multiline=True))
+    )
     return _result("white_space", text, call, spans, blocks, places=places, found=found)
+
+
+def _with_later(text: str, matches: Sequence[Match], search: Callable[[str], tuple[Match, ...]]) -> list[int]:
+    """Return the starts of the matches. Add that of one from a later line of a single match on."""
+    places = [match.start for match in matches]
+    rest = text.find("\n", matches[0].start, matches[0].end) + 1
+    if len(matches) > 1 or not rest or rest >= matches[0].end:
+        return places
+    later = search(text[rest:])
+    is_twin = bool(later) and rest + later[0].start < matches[0].end
+    return [*places, rest + later[0].start] if is_twin else places
 
 
 def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:

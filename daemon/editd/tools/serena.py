@@ -16,7 +16,16 @@ from msgspec import Struct
 
 from editd.edits.gitignore import Rule, is_ignored, rules_of
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, numbered
-from editd.edits.search import Match, Search, Span, lines_of, nearest, places_of, with_plain_line_ends
+from editd.edits.search import (
+    Match,
+    Search,
+    Span,
+    lines_of,
+    nearest,
+    places_of,
+    with_plain_line_ends,
+    with_twin,
+)
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
 from editd.tools.api import (
     Dialect,
@@ -72,8 +81,11 @@ def replace_content(args: Mapping[str, Any], api: ToolApi) -> str:
     if not matches:
         raise _nothing(page, needle, call)
     replacements = replacements_of(page.text, matches, call.repl, is_literal=call.is_literal)
-    if len(matches) > 1 and not call.is_multiple:
-        raise _several(page, [match.start for match in matches])
+    starts = [match.start for match in matches]
+    if call.is_literal and not call.is_multiple:
+        starts = [span.start for span in with_twin(page.text, places_of(page.text, needle))]
+    if len(starts) > 1 and not call.is_multiple:
+        raise _several(page, starts)
     refuse_half_characters(call.repl, "repl")
     last = Span(matches[-1].start, matches[-1].end)
     warnings = overlap_warnings(page.text, last, "the needle") if call.is_literal else ()
@@ -101,7 +113,7 @@ def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_litera
 
 
 def _expanded(repl: str, match: Match, text: str) -> str:
-    """Replace each `$!n` in the template by the text of group n; keep it for a group outside the match."""
+    """Replace each `$!n` in the template by the text of group n, empty for a group outside the match."""
 
     def group(reference: re.Match[str]) -> str:
         digits = reference[1]
@@ -114,7 +126,7 @@ def _expanded(repl: str, match: Match, text: str) -> str:
                 data={"argument": "repl", "group": digits[:20], "groups": len(match.groups)},
             )
         content = text[match.start : match.end] if number == 0 else match.groups[number - 1]
-        return reference[0] if content is None else content
+        return content or ""
 
     return _GROUP.sub(group, repl)
 
