@@ -66,3 +66,14 @@ def test_a_tolerant_match_joins_two_lines(place: Workplace) -> None:
         args = {"file_path": f"{place.root}/a.py", "instruction": "x", "old_string": "return 1 "}
         call(client, "gemini", "replace", **args, new_string="return 3")
     assert place.files()["a.py"] == b"def f():\n        return 3\nx = 2\n"
+
+
+def test_a_whole_write_turns_cr_lf_into_lf(place: Workplace) -> None:
+    """anthropics/claude-code#19565: the edit tools saved files with CR LF line ends with LF."""
+    place.write({"unit1.pas": "unit a;\r\nend.\r\n"})
+    patch = (
+        "*** Begin Patch\n*** Delete File: unit1.pas\n*** Add File: unit1.pas\n+unit b;\n+end.\n*** End Patch"
+    )
+    with place.start() as client:
+        call(client, "codex", "apply_patch", input=patch)
+    assert place.files()["unit1.pas"] == b"unit b;\r\nend.\r\n"

@@ -107,3 +107,12 @@ def test_blame_prints_text(place: Workplace, path: str) -> None:
     printed = place.editctl("blame", path).stdout
     assert "zwölf" in printed
     assert len(printed.splitlines()) == 3
+
+
+@each_file
+def test_a_model_that_writes_a_whole_file_keeps_its_encoding(
+    place: Workplace, model: Agent, path: str
+) -> None:
+    model.does("read_file", path=path)
+    model.does("apply_edits", edits=[{"op": "write", "path": path, "content": TEXT + "ñ\n"}])
+    assert place.files()[path] == raw(path, TEXT + "ñ\n")

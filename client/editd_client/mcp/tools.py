@@ -176,8 +176,18 @@ def _apply(call: ToolCall) -> ToolResult:
 
 
 def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
-    """Return the edit; a replacement is guarded by its old text only, as in other systems' tools."""
-    return msgspec.structs.replace(edit, guard="text") if isinstance(edit, messages.Replace) else edit
+    """Return the edit as a model means it.
+
+    A replacement is guarded by its old text only, as in other systems' tools. A whole text keeps the form of
+    the file.
+    """
+    match edit:
+        case messages.Replace():
+            return msgspec.structs.replace(edit, guard="text")
+        case messages.Write():
+            return msgspec.structs.replace(edit, keep_form=True)
+        case _:
+            return edit
 
 
 def _with_relative_paths(edit: messages.AnyEdit, call: ToolCall) -> messages.AnyEdit:

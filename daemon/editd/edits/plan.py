@@ -21,6 +21,7 @@ from editd.edits.diff import AppliedPatch
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
+from editd.edits.text_form import form_changes, in_form_of
 from editd.errors import (
     BaseRequired,
     FileExists,
@@ -119,6 +120,7 @@ class PlanBuilder:
         self.sights: list[tuple[str, WorkspacePath, ReadMark]] = []
         self.fallback_encoding = fallback_encoding
         self.removed: set[WorkspacePath] = set()  # the paths whose snapshot content was removed
+        self.written_whole: set[WorkspacePath] = set()  # whose form is compared with that before
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.reports: dict[WorkspacePath, FileReport] = {}
         self.searched: WorkspacePath | None = None  # the file whose text was read last
@@ -158,6 +160,11 @@ class PlanBuilder:
         for path in touched:
             reports[path] = self.reports.get(path, FileReport())
             change = self.change_of(path)
+            if path in self.written_whole:
+                changed = "; ".join(form_changes(change.before, change.after, self.fallback_encoding))
+                if changed:
+                    self.report(path, warning=f"form: {path} was written whole, and {changed}.")
+                    reports[path] = self.reports[path]
             (unchanged if change.before == change.after else changes).append(change)
         if len(touched) > 1 or (changes and changes[0].before is None):
             self.refuse_files_in_files(touched)
@@ -222,11 +229,14 @@ class PlanBuilder:
         self.reports[path] = FileReport(total, report.warnings + new)
 
     def _write(self, edit: Write) -> None:
-        path, content, base = WorkspacePath.parse(edit.path), encoded(edit.content), base_of(edit)
-        path = self.resolve(path)
+        path, base = self.resolve(WorkspacePath.parse(edit.path)), base_of(edit)
         state = self.overlay.at(path)
+        replaced = self.replaced(path, state)
+        content = encoded(edit.content)
+        if edit.keep_form and _is_unicode(edit.content):
+            content = self.whole(path, edit.content, replaced)
         if isinstance(edit.mode, UnsetType):
-            mode = FILE if state is None else state.mode
+            mode = FILE if replaced is None else replaced.mode
         else:
             mode = _MODES[edit.mode]
         if state is not None and base is None and (state.content, state.mode) == (content, mode):
@@ -247,6 +257,19 @@ class PlanBuilder:
         after = FileState(content, mode) if state is None else state.with_mode(mode).with_content(content)
         self.bases.note(path, after.version)
         self.overlay.put(path, after)
+        self.written_whole.add(path)
+
+    def replaced(self, path: WorkspacePath, state: FileState | None) -> FileState | None:
+        """Return the file that a whole write replaces, also one that an earlier edit of these has deleted."""
+        before = self.overlay.before(path) if state is None and path in self.removed else state
+        return None if before is None or before.is_symlink else before
+
+    def whole(self, path: WorkspacePath, text: str, old: FileState | None) -> bytes:
+        """Return the bytes of a whole new text, in the form of the file that it replaces."""
+        form = None if old is None else Text.decode_if_text(old.content, self.fallback_encoding)
+        if form is None:
+            return Text("", "utf-8", b"").encode(text, path=path.text)
+        return in_form_of(form, text, path=path.text)
 
     def _replace(self, edit: Replace) -> None:
         if edit.count < 1:
@@ -392,6 +415,7 @@ class PlanBuilder:
         if self.overlay.at(path) is not None:
             raise _exists(path, "Check if the patch, which makes it as a new file, is applied already.")
         self.bases.look(path, Base(None))
+        self.written_whole.add(path)
         state = self._patched(path, FileState(b""), file, fuzz)
         self.bases.note(path, state.version)
         self.overlay.put(path, state)
@@ -437,6 +461,11 @@ class PlanBuilder:
         applied = apply_to(text.text.encode(), file, fuzz=fuzz)
         content = text.encode(applied.content.decode("utf-8", "surrogateescape"), path=path.text)
         return AppliedPatch(content, applied.warnings)
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether the text is no bytes in the form of surrogate escapes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 _MODES: dict[str, GitMode] = {"100644": FILE, "100755": EXECUTABLE}

@@ -26,7 +26,7 @@ from editd.edits.preconditions import version_at
 from editd.edits.replace import Replacement, fitted, replace
 from editd.edits.search import SearchResults, Span, lines_of, lost_returns, overlapping, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
-from editd.values.content import FILE, FileState, Text
+from editd.values.content import FILE, FileState
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Base
 from editd.wire.messages import Tool
@@ -204,9 +204,6 @@ class Dialect(Struct, frozen=True):
     tools: tuple[ToolDefinition, ...]
 
 
-_BYTE_ORDER_MARK = "\ufeff"
-
-
 class ToolSet(Struct, frozen=True):
     """The dialects' tools with their settings and regular expression results, for planning."""
 
@@ -369,18 +366,23 @@ class ToolApi:
         return with_plain_line_ends(raw)
 
     def write(self, path: WorkspacePath, text: str, warnings: Sequence[str] = ()) -> None:
-        """Write `text` to the file, unchanged; create the file and its folders if missing.
+        """Write the whole `text` to the file; create the file and its folders if missing.
 
-        An existing file keeps its mode, and its encoding if that is not UTF-8.
+        An existing file keeps its mode and its form, also if an earlier edit of the request has deleted it.
         """
         real = self._work.resolve(path)
         state = self._look(real)
         self._work.bases.guarded.discard(real)
+        if state is not None:
+            self._work.text(real, state)  # raises NotText: nothing is written over what is no text
+        old = self._work.replaced(real, state)
+        content = self._work.whole(real, text, old)
         if state is None:
-            after = FileState(_encoded(text, None, real), FILE)
+            after = FileState(content, FILE if old is None else old.mode)
             self._work.bases.note(real, after.version)
         else:
-            after = state.with_content(_encoded(text, self._work.text(real, state), real))
+            after = state.with_content(content)
+        self._work.written_whole.add(real)
         self._report(real, warnings)
         self._work.overlay.put(real, after)
 
@@ -424,13 +426,6 @@ class ToolApi:
         self._work.report(path, replacements=replacements)
         for warning in warnings:
             self._work.report(path, warning=warning)
-
-
-def _encoded(text: str, old: Text | None, path: WorkspacePath) -> bytes:
-    """Encode a whole new text as UTF-8, or in the encoding of the existing file."""
-    if old is None or (old.encoding == "utf-8"):
-        return Text("", "utf-8", b"").encode(text, path=path.text)
-    return old.encode(text.removeprefix(_BYTE_ORDER_MARK), path=path.text)
 
 
 def _outside(given: str, hint: str) -> PathOutside:

@@ -74,6 +74,7 @@ class Write(Edit, tag="write"):
     base: str | UnsetType | None = UNSET
     mode: Literal["100644", "100755"] | UnsetType = UNSET
     force: bool = False
+    keep_form: bool = False  # text, in the encoding and with the line ends and mark of the file it replaces
 
 
 class Replace(Edit, tag="replace"):

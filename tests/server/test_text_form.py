@@ -1,0 +1,108 @@
+"""A whole write keeps the form of the file that it replaces, or a warning says what it changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.wire.messages import Delete, Tool, Write
+from reviewers import configure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+FORMS = {
+    "crlf.txt": "old\r\né\r\n".encode(),
+    "mark.txt": b"\xef\xbb\xbf" + "old\né\n".encode(),
+    "wide.txt": b"\xff\xfe" + "old\r\né\r\n".encode("utf-16-le"),
+    "single.txt": "old\né\n".encode("cp1252"),
+}
+NEW = "new\né\nend\n"
+KEPT = {
+    "crlf.txt": NEW.replace("\n", "\r\n").encode(),
+    "mark.txt": b"\xef\xbb\xbf" + NEW.encode(),
+    "wide.txt": b"\xff\xfe" + NEW.replace("\n", "\r\n").encode("utf-16-le"),
+    "single.txt": NEW.encode("cp1252"),
+}
+each_form = pytest.mark.parametrize("path", FORMS)
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    configure(place, 'encoding = "cp1252"\n')
+    place.write(FORMS | {"run.sh": "#!/bin/sh\n"})
+    (place.root / "run.sh").chmod(0o755)
+    with place.start() as found:
+        yield found
+    place.stop()
+
+
+def warnings(answer: Any) -> list[str]:
+    return [warning for file in answer.files for warning in file.warnings]
+
+
+def codex(*sections: str) -> Tool:
+    patch = "\n".join(("*** Begin Patch", *sections, "*** End Patch"))
+    return Tool(dialect="codex", tool="apply_patch", args={"input": patch})
+
+
+def added(path: str, text: str) -> str:
+    return f"*** Add File: {path}\n" + "".join(f"+{line}\n" for line in text.splitlines()).rstrip("\n")
+
+
+@each_form
+def test_text_that_is_to_keep_the_form_does(place: Workplace, client: Client, path: str) -> None:
+    answer = client.apply([Write(path=path, content=NEW, force=True, keep_form=True)])
+    assert place.files()[path] == KEPT[path]
+    assert warnings(answer) == []
+
+
+@each_form
+def test_bytes_are_taken_as_they_are_and_a_warning_names_the_change(
+    place: Workplace, client: Client, path: str
+) -> None:
+    answer = client.apply([Write(path=path, content=NEW, force=True)])
+    assert place.files()[path] == NEW.encode()
+    (warning,) = warnings(answer)
+    named = {"crlf.txt": "CR LF", "mark.txt": "mark", "wide.txt": "utf-16-le", "single.txt": "cp1252"}
+    assert warning.startswith(f"form: {path} was written whole")
+    assert named[path] in warning
+
+
+@each_form
+def test_a_file_that_codex_deletes_and_adds_keeps_its_form(
+    place: Workplace, client: Client, path: str
+) -> None:
+    answer = client.apply([codex(f"*** Delete File: {path}", added(path, NEW))])
+    assert place.files()[path] == KEPT[path]
+    assert warnings(answer) == []
+
+
+def test_a_deleted_file_that_is_written_again_stays_executable(place: Workplace, client: Client) -> None:
+    client.apply([codex("*** Delete File: run.sh", added("run.sh", "#!/bin/sh\ntrue\n"))])
+    assert (place.root / "run.sh").stat().st_mode & 0o111
+    client.apply([Delete(path="run.sh"), Write(path="run.sh", content="#!/bin/sh\nfalse\n", base=None)])
+    assert (place.root / "run.sh").stat().st_mode & 0o111
+    answer = client.apply([Write(path="run.sh", content="#!/bin/sh\n", mode="100644", force=True)])
+    assert "no longer executable" in warnings(answer)[0]
+
+
+def test_wcgw_writes_a_whole_file_in_its_form(place: Workplace, client: Client) -> None:
+    for path, kept in KEPT.items():
+        client.read(path, session="t1")
+        args = {
+            "file_path": f"{place.root}/{path}", "percentage_to_change": 100,
+            "text_or_search_replace_blocks": NEW, "thread_id": "t1",
+        }  # fmt: skip
+        client.apply([Tool(dialect="wcgw", tool="FileWriteOrEdit", args=args)], session="t1")
+        assert place.files()[path] == kept, path
+
+
+def test_bytes_that_are_no_text_are_never_converted(place: Workplace, client: Client) -> None:
+    content = "\udcff\udcfe\x00new"
+    client.apply([Write(path="wide.txt", content=content, force=True, keep_form=True)])
+    assert place.files()["wide.txt"] == b"\xff\xfe\x00new"
