@@ -219,6 +219,7 @@ def test_the_index_of_an_editd_without_claims_is_taken_over(place: Workplace, cl
         for column in ("claims", "claimed_by", "arrival"):
             database.execute(f"alter table tx drop column {column}")
         database.execute("drop table landed")
+        database.execute("drop table set_back")
         database.execute("pragma user_version = 7")
     with place.start() as again:
         assert found(again, seq).kind == "outside"

@@ -488,6 +488,7 @@ def test_the_state_of_a_daemon_without_brackets_with_keys_is_taken_over(place: W
             (
                 *(f"alter table tx drop column {name}" for name in NEW_COLUMNS),
                 "drop table landed",
+                "drop table set_back",
                 "pragma user_version = 6",
             ),
         ),

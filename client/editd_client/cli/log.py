@@ -146,6 +146,8 @@ def _log(invocation: Invocation, options: LogOptions) -> None:
                 invocation.check_known(client, path)
         if not invocation.say_json(result):
             output.page(_lines(client, result, options))
+            for warning in result.warnings if isinstance(result.warnings, list) else ():
+                output.print_error(output.paint(f"warning: {output.plain(warning)}", "magenta"))
             if result.more and options.limit is None and options.template is None:
                 output.echo(f"… more: --before {result.transactions[-1].seq}, or a larger --limit")
 
@@ -180,9 +182,9 @@ def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple
             if any(regex.search(transaction.message) for regex in regexes):
                 matches.append(transaction)
                 if len(matches) > limit:
-                    return LogResult(transactions=matches[:limit], more=True)
+                    return LogResult(transactions=matches[:limit], more=True, warnings=part.warnings)
         if not part.more:
-            return LogResult(transactions=matches, more=False)
+            return LogResult(transactions=matches, more=False, warnings=part.warnings)
         asked = {**asked, "before": part.transactions[-1].seq}
 
 

@@ -32,6 +32,7 @@ from editd.engine.undo_selection import (
     batches_of,
     seq_at,
     spare_forgotten,
+    times_warning,
     without_effect,
 )
 from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
@@ -455,7 +456,8 @@ def plan_undo(
     An undo of the newest transaction also undoes newer ones that no longer have an effect.
     """
     targets: list[UndoTarget] = []
-    warnings: tuple[str, ...] = ()
+    scope = request.scope
+    warnings = times_warning(getattr(scope, "since", None), getattr(scope, "until", None), past.history)
     for candidates in batches_of(request.scope, past.history):
         more, notes = spare_by_time(request.scope, candidates, past.history)
         warnings += notes

@@ -790,8 +790,8 @@ class Engine(Recorder):
             return refusal
 
     def _stage_restore(self, batch: Batch, index: int, request: Restore) -> Result | None:
-        name, changes = restore(request, self.history, batch.view.file_at)
-        outcome = Outcome(changes)
+        name, changes, warnings = restore(request, self.history, batch.view.file_at)
+        outcome = Outcome(changes, warnings=warnings)
         self._permit(request, outcome)
         ruling = self._judge(batch, request, outcome)
         ruling = self._permit_ruling(

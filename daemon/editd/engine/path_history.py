@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.engine.external_changes import recorded_state
-from editd.engine.undo_selection import seq_at
+from editd.engine.undo_selection import seq_at, times_warning
 from editd.errors import FileMissing
 from editd.store.index_tables import LogQuery
 from editd.values.content import Change
@@ -246,14 +246,14 @@ class HistoryWalker:
 
 def restore(
     request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[str, tuple[Change[FileState], ...]]:
-    """Return the name of what is restored, and the changes that lead back to it.
+) -> tuple[str, tuple[Change[FileState], ...], tuple[str, ...]]:
+    """Return the name of the restored state, the changes that lead back to it, and warnings.
 
     Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
     the history.
     """
     if request.files is not None:
-        return f"entry {request.to}", _to_entry(request, request.files, history, current)
+        return f"entry {request.to}", _to_entry(request, request.files, history, current), ()
     seq = history.find(seq_at(request.to, history)).seq
     touched = _chosen(request, history.index.changed_paths(seq, int(history.head)), history)
     changes = [
@@ -261,7 +261,8 @@ def restore(
         for path in touched
     ]
     changes = [change for change in changes if change.before != change.after]
-    return f"transaction {seq}", _with_moves(changes, seq, history)
+    warnings = times_warning(None, request.to, history)
+    return f"transaction {seq}", _with_moves(changes, seq, history), warnings
 
 
 def _to_entry(

@@ -60,7 +60,6 @@ class Recorder:
     is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
     last_write = 0.0
-    _last_us = 0
     _breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
 
     def __init__(
@@ -359,12 +358,8 @@ class Recorder:
         return self.history.entry(path) is not None or self.history.has_folder(path)
 
     def _now_us(self) -> int:
-        """Return the time, later than that of every recorded transaction."""
-        if not self._last_us:
-            newest = self.history.index.transaction(self.history.head)
-            self._last_us = newest.time_us if newest is not None else 0
-        self._last_us = max(self._last_us + 1, self.clock.now_us())
-        return self._last_us
+        """Return the time of the clock. The order of transactions is that of their numbers."""
+        return self.clock.now_us()
 
     def _mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes until the daemon is restarted and recovers."""

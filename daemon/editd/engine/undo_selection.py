@@ -288,6 +288,16 @@ def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]
     return UndoTarget(transaction, None if len(paths) == len(transaction.touches) else frozenset(paths))
 
 
+def times_warning(since: int | str | None, until: int | str | None, history: History) -> tuple[str, ...]:
+    """Return a warning if one of these references is a time, and times near it are not in order."""
+    times = [None if reference is None else _time(reference) for reference in (since, until)]
+    seqs = history.index.set_back(*times) if any(time_us is not None for time_us in times) else []
+    if not seqs:
+        return ()
+    cause = f"the clock was set back before transaction {listed([*map(str, seqs)])}"
+    return (f"Times are not in order: {cause}. Each transaction counts by its own time; name one instead.",)
+
+
 def seq_at(reference: int | str, history: History) -> int:
     """Return the seq of a transaction, or of the newest one at a time.
 

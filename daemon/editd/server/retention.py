@@ -204,7 +204,7 @@ class Retention:
         by_count = 0 if keep.count is None else int(history.head) - keep.count
         by_age = None
         if keep.age is not None:
-            by_age = history.index.at_time(self._engine.clock.now_us() - int(keep.age * 1_000_000))
+            by_age = history.index.before_time(self._engine.clock.now_us() - int(keep.age * 1_000_000))
         return by_count, by_age or 0
 
     def _most(self) -> int:
@@ -230,7 +230,7 @@ class Retention:
             return True
         if keep.age is None:
             return False
-        old = history.index.at_time(self._engine.clock.now_us() - int(keep.age * MARGIN * 1_000_000))
+        old = history.index.before_time(self._engine.clock.now_us() - int(keep.age * MARGIN * 1_000_000))
         return old is not None and old > history.floor.seq
 
     async def _watch(self) -> None:

@@ -180,6 +180,7 @@ class Index:
             self._database.execute("delete from tx")
             self._database.execute("delete from touch")
             self._database.execute("delete from undoing")
+            self._database.execute("delete from set_back")
             self._database.execute("delete from landed")
 
     def list_landed(self, entries: Sequence[tuple[int, int | None, str | None, str]]) -> None:
@@ -203,6 +204,7 @@ class Index:
         with self._writing():
             self._database.execute("delete from touch where seq < ?", (until,))
             self._database.execute("delete from undoing where seq < ?", (until,))
+            self._database.execute("delete from set_back where seq <= ?", (until,))
             self._database.execute("delete from tx where seq < ?", (until,))
         return row is not None
 
@@ -344,13 +346,13 @@ class Index:
 
         Without `files`, the transactions have no touches.
         """
-        matching, values = matching_log(wanted, *self._between(wanted.since_us, wanted.until_us))
+        matching, values = matching_log(wanted, self._times(wanted.since_us, wanted.until_us))
         rows = self._all(f"select tx.* from {matching} order by tx.seq desc limit ?", (*values, limit))  # noqa: S608  # no user input
         return self._transactions(rows) if files else [transaction_in(row, ()) for row in rows]
 
     def count_matching(self, wanted: LogQuery) -> int:
         """Return the number of transactions that match `wanted`."""
-        matching, values = matching_log(wanted, *self._between(wanted.since_us, wanted.until_us))
+        matching, values = matching_log(wanted, self._times(wanted.since_us, wanted.until_us))
         return cast("int", self._all(f"select count(*) from {matching}", values)[0][0])  # noqa: S608  # no user input
 
     def file_counts(self, seqs: Sequence[int]) -> dict[int, tuple[int, str]]:
@@ -363,16 +365,33 @@ class Index:
                 counts[seq] = count, os.fsdecode(path)
         return counts
 
-    def _between(self, since_us: int | None, until_us: int | None) -> tuple[int | None, int | None]:
-        """Convert two times to the first and last seq between them: time rises with seq. None: no bound."""
+    def _times(self, since_us: int | None, until_us: int | None) -> list[tuple[str, str, int | None]]:
+        """Return the conditions for the times of a `log`. If times are in order, seqs are faster."""
+        if since_us is None and until_us is None:
+            return []
+        if self._is_ever_set_back():
+            return [("time_us", ">=", since_us), ("time_us", "<=", until_us)]
         first = last = None
         if since_us is not None:
-            row = self._one("select seq from tx where time_us >= ? order by time_us limit 1", (since_us,))
+            row = self._one(
+                "select seq from tx where time_us >= ? order by time_us, seq limit 1", (since_us,)
+            )
             first = NEVER if row is None else cast("int", row[0])
         if until_us is not None:
             newest = self.at_time(until_us)
             last = -1 if newest is None else newest
-        return first, last
+        return [("seq", ">=", first), ("seq", "<=", last)]
+
+    def set_back(self, since_us: int | None, until_us: int | None) -> list[int]:
+        """Return the transactions before which the clock was set back over one of these two times.
+
+        So there are transactions on the wrong side of that time, by their order.
+        """
+        query = (
+            "select seq from set_back where (time_us < ?1 and before_us >= ?1)"
+            " or (time_us <= ?2 and before_us > ?2) order by seq"
+        )
+        return [row[0] for row in self._all(query, (since_us, until_us))]
 
     def made(self, seq: int) -> TransactionInfo:
         """Return the origin of transaction `seq`, which must be in the history."""
@@ -540,10 +559,22 @@ class Index:
         ]
 
     def at_time(self, time_us: int) -> int | None:
-        """Return the newest transaction at this time or before; None before the first one."""
-        query = "select seq from tx where time_us <= ? order by time_us desc limit 1"
+        """Return the newest transaction that is dated at this time or before; None if there is none."""
+        query = "select max(seq) from tx where time_us <= ?"
+        if not self._is_ever_set_back():
+            query = "select seq from tx where time_us <= ? order by time_us desc, seq desc limit 1"
         row = self._one(query, (time_us,))
-        return None if row is None else cast("int", row[0])
+        return None if row is None else cast("int | None", row[0])
+
+    def before_time(self, time_us: int) -> int | None:
+        """Return the newest transaction that, like all before it, is dated at this time or before."""
+        if not self._is_ever_set_back():
+            return self.at_time(time_us)
+        row = self._one("select min(seq) from tx where time_us > ?", (time_us,))
+        return self.at_time(time_us) if row is None or row[0] is None else cast("int", row[0]) - 1
+
+    def _is_ever_set_back(self) -> bool:
+        return self._one("select 1 from set_back limit 1", ()) is not None
 
     def touch_in(self, path: WorkspacePath, seq: int) -> Change[Entry] | None:
         """Return the touch of `path` by transaction `seq`."""

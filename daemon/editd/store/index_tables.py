@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 9
+SCHEMA = 10
 CLAIMABLE: Kind = "outside"
 CLAIMED: Kind = "exec"  # the kind of such a change after its claim
 NOBODY = "outside"  # the actor of such a change before its claim
@@ -65,14 +65,21 @@ create table landed (
 );
 create index landed_by_seq on landed(seq) where seq is not null;
 create index landed_by_origin on landed(origin) where origin is not null;
+create table set_back (
+    seq integer primary key, before_us integer not null, time_us integer not null
+);
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
 _ADDED = {  # version: the columns that it lacks
     6: ("attribution blob", "claims text", "claimed_by integer", "arrival blob"),
     7: ("claims text", "claimed_by integer", "arrival blob"),
     8: ("arrival blob",),
+    9: (),
 }
-_OF_LOG = "".join(re.findall(r"create (?:table|index) landed.*?;", TABLES, re.DOTALL))  # since version 9
+_NEW = {  # version: the tables that it and those before it lack
+    8: "".join(re.findall(r"create (?:table|index) landed.*?;", TABLES, re.DOTALL)),
+    9: "".join(re.findall(r"create table set_back.*?;", TABLES, re.DOTALL)),  # empty: times rose until then
+}
 NAMES = frozenset(re.findall(r"create (?:unique )?(?:table|index) (\w+)", TABLES))
 
 
@@ -135,6 +142,14 @@ class UndoQuery(Struct, frozen=True):
     below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or a path below
 
 
+# The transactions that are dated earlier than the one before them. The clock was set back between the two.
+_SET_BACK = """
+insert or replace into set_back select tx.seq, former.time_us, tx.time_us
+from tx join tx as former on former.seq = tx.seq - 1
+where tx.seq between ? and ? and tx.time_us < former.time_us
+"""
+
+
 def connect(path: str) -> sqlite3.Connection:
     # "normal" syncs only where the log is emptied. With "off", a power cut there could leave a database that
     # is well-formed and wrong (sqlite.org/pragma.html#pragma_synchronous).
@@ -163,7 +178,8 @@ def _known(path: str) -> sqlite3.Connection | None:
         version = opened.execute("pragma user_version").fetchone()[0]
         if version in _ADDED:
             added = "".join(f"alter table tx add column {column}; " for column in _ADDED[version])
-            opened.executescript(f"begin; {added} {_OF_LOG} pragma user_version = {SCHEMA}; commit;")
+            lacking = "".join(sql for last, sql in _NEW.items() if version <= last)
+            opened.executescript(f"begin; {added} {lacking} pragma user_version = {SCHEMA}; commit;")
             version = SCHEMA
         held = {name for (name,) in opened.execute("select name from sqlite_master")}
         if version == SCHEMA and held >= NAMES:
@@ -215,6 +231,8 @@ def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byte
             for touch in transaction.touches
         ),
     )  # fmt: skip
+    seqs = [transaction.seq for transaction, _ in batch]
+    database.execute(_SET_BACK, (min(seqs), max(seqs) + 1))
 
 
 def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
@@ -289,17 +307,16 @@ UNREVIEWED = (
 )  # fmt: skip
 
 
-def matching_log(wanted: LogQuery, first: int | None, last: int | None) -> tuple[str, list[Any]]:
+def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]]) -> tuple[str, list[Any]]:
     """Return what follows `from` in a query of the matching transactions, and its values.
 
-    `first` and `last` are the seqs that its times mean, both included; None is no bound.
+    `times` are conditions in place of its times: column, operator and value, where None is no bound.
     """
     conditions, values = ["1"], list[Any]()
     for column, operator, value in (
         ("seq", "<", wanted.before),
         ("seq", ">", wanted.after),
-        ("seq", ">=", first),
-        ("seq", "<=", last),
+        *times,
     ):
         if value is not None:
             conditions.append(f"tx.{column} {operator} ?")

@@ -1158,6 +1158,7 @@ class BeginResult(Result):
 class LogResult(Result):
     transactions: list[Transaction]
     more: bool
+    warnings: list[str] | UnsetType = UNSET
 
 
 class BriefLogResult(Result):
@@ -1165,11 +1166,13 @@ class BriefLogResult(Result):
 
     transactions: list[BriefTransaction]
     more: bool
+    warnings: list[str] | UnsetType = UNSET
 
 
 class LogCountResult(Result):
     count: int
     head: int
+    warnings: list[str] | UnsetType = UNSET
 
 
 class RefusalEntry(Result):

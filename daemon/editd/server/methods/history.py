@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
@@ -25,6 +25,7 @@ from editd.engine.undo_selection import (
     LastUndoOf,
     Latest,
     Scope,
+    times_warning,
 )
 from editd.errors import ContentForgotten, FileMissing, InvalidParams, NotText, PathIgnored, Timeout, TooLarge
 from editd.server import convert
@@ -35,7 +36,7 @@ from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from editd.engine.arrivals import LogAuthor
     from editd.engine.commands import UndoKind
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, ConflictReport, Outcome, Transaction
 
+    LogAnswer = messages.LogResult | messages.BriefLogResult
 
 LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
 SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
@@ -82,27 +84,34 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
         pairs = zip(shown, found, strict=True)
         shown = [convert.with_forgotten(*pair, services.engine.history) for pair in pairs]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
-    return _with_lines(services, found, shown, files, more=more) if params.stat else _log(shown, files, more)
+    answer = partial(_log, files=files, more=more, warnings=_times_warning(services, params))
+    return _with_lines(services, found, shown, answer) if params.stat else answer(shown)
+
+
+def _times_warning(services: Services, params: messages.LogFilter) -> list[str] | UnsetType:
+    return [*times_warning(params.since, params.until, services.engine.history)] or UNSET
 
 
 def _log(
-    shown: list[messages.Transaction], files: Mapping[int, tuple[int, str]] | None, more: bool
-) -> messages.LogResult | messages.BriefLogResult:
+    shown: list[messages.Transaction],
+    files: Mapping[int, tuple[int, str]] | None,
+    *,
+    more: bool,
+    warnings: list[str] | UnsetType,
+) -> LogAnswer:
     """Return the answer of `log`: with `files`, the count and first path of each, it is brief."""
     if files is None:
-        return messages.LogResult(transactions=shown, more=more)
+        return messages.LogResult(transactions=shown, more=more, warnings=warnings)
     brief = [convert.brief_transaction(one, *files.get(one.seq, (0, None))) for one in shown]
-    return messages.BriefLogResult(transactions=brief, more=more)
+    return messages.BriefLogResult(transactions=brief, more=more, warnings=warnings)
 
 
 async def _with_lines(
     services: Services,
     found: Sequence[Transaction],
     shown: Sequence[messages.Transaction],
-    files: Mapping[int, tuple[int, str]] | None,
-    *,
-    more: bool,
-) -> messages.LogResult | messages.BriefLogResult:
+    answer: Callable[[list[messages.Transaction]], LogAnswer],
+) -> LogAnswer:
     """Add the lines that each transaction added and deleted."""
     until = time.monotonic() + LINES_SECONDS
     counted: list[messages.Transaction] = []
@@ -115,14 +124,15 @@ async def _with_lines(
             with contextlib.suppress(*UNCOUNTED):
                 added, removed = await services.queue.run_in_thread(partial(_lines_of, services, whole))
         counted.append(replace(result, added=added, deleted=removed))
-    return _log(counted, files, more)
+    return answer(counted)
 
 
 def log_count(services: Services, params: messages.LogCount, _caller: ClientState) -> messages.LogCountResult:
     history = services.engine.history
     return messages.LogCountResult(
-        count=history.index.count_matching(_wanted(services, params)), head=history.head
-    )
+        count=history.index.count_matching(_wanted(services, params)), head=history.head,
+        warnings=_times_warning(services, params),
+    )  # fmt: skip
 
 
 def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
