@@ -26,7 +26,7 @@ from editd.errors import Conflict, InvalidParams, IoError, listed
 from editd.system.git_command import work_tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import Entry
 
@@ -186,27 +186,34 @@ def check_index(branch: Branch) -> None:
         _check_clean(branch, index)
 
 
-def commits_naming(branch: Branch, seqs: Sequence[int], since: int) -> list[tuple[pygit2.Commit, set[int]]]:
-    """Return the commits of the branch whose trailers name some of these transactions, oldest first.
+def commits_since(branch: Branch, since: int) -> list[tuple[pygit2.Commit, str]]:
+    """Return the commits of the branch from a time on, in seconds, with their messages, oldest first.
 
-    Reverted commits are left out. `since` is the time of the first of the transactions, in seconds: the
-    search ends at older commits.
+    Reverted commits are left out.
     """
-    commits: list[tuple[pygit2.Commit, set[int]]] = []
+    commits: list[tuple[pygit2.Commit, str]] = []
     if branch.tip is None:
         return commits
     reverted: set[str] = set()
     for commit in branch.repository.walk(branch.tip, SortMode.TIME):
         if commit.commit_time < since - SKEW_SECONDS:
             break
-        if str(commit.id) in reverted:
-            continue
-        message = commit.raw_message.decode("utf-8", "replace")
-        reverted |= set(_REVERTED.findall(message))
-        named = set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message)))
-        if named:
-            commits.append((commit, named))
+        if str(commit.id) not in reverted:
+            message = commit.raw_message.decode("utf-8", "replace")
+            reverted |= set(_REVERTED.findall(message))
+            commits.append((commit, message))
     return commits[::-1]
+
+
+def commits_naming(
+    commits: Iterable[tuple[pygit2.Commit, str]], seqs: Sequence[int]
+) -> list[tuple[pygit2.Commit, set[int]]]:
+    """Return the commits whose trailers name some of these transactions, with those."""
+    named = (
+        (commit, set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message))))
+        for commit, message in commits
+    )
+    return [(commit, numbers) for commit, numbers in named if numbers]
 
 
 @contextlib.contextmanager

@@ -16,7 +16,9 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import pygit2
@@ -30,6 +32,7 @@ from editd.engine.git_branch import (
     as_added,
     check_index,
     commits_naming,
+    commits_since,
     converted_by,
     ends_of,
     find_branch,
@@ -57,13 +60,17 @@ from editd.values.content import EXECUTABLE, FILE, Entry, FileState, GitMode, Ve
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from editd.engine.git_branch import Branch
 
 _LINK = 0o160000
 _PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]+)>\s*")
 _TRAILER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: \S.*")
+
+
+Life = Sequence[tuple[int, Entry | None]]
+"""The transactions of all authors that changed a path, rising, each with the file after it."""
 
 
 class Publication(Struct, frozen=True):
@@ -80,12 +87,15 @@ class Publication(Struct, frozen=True):
     since: int  # the time of the first transaction, in seconds
     dry_run: bool = False
     trials: tuple[tuple[PathChanges, ...], ...] = ()  # runs to try: the answer has which of them merge
+    lives: Mapping[WorkspacePath, Life] = MappingProxyType({})
 
 
 def request_of(publication: Publication) -> Frame:
     """Return the frame of a request."""
     return {
         "runs": _plain_runs(publication.runs), "trials": [_plain_runs(runs) for runs in publication.trials],
+        "lives": [[path.text, [(seq, _plain(entry)) for seq, entry in life]]
+                  for path, life in publication.lives.items()],
         "since": publication.since, "dry_run": publication.dry_run,
         "message": publication.message, "branch": publication.branch,
         "author": publication.author, "actors": list(publication.actors), "login": publication.login,
@@ -110,10 +120,12 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     inside = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
     prefix = "" if inside == "." else inside + "/"
 
+    commits = commits_since(branch, wanted.since)
+
     def merge_runs(runs: Sequence[PathChanges]) -> BranchMerge:
         seqs = sorted({seq for run in runs for seq in run.seqs})
         store = open_store(os.path.join(folder, "store.git"))
-        merge = BranchMerge(branch, store, prefix, commits_naming(branch, seqs, wanted.since))
+        merge = BranchMerge(branch, store, prefix, commits_naming(commits, seqs), commits, wanted.lives)
         for run in runs:
             merge.carry_out(run)
         return merge
@@ -151,6 +163,8 @@ class BranchMerge:
     store: pygit2.Repository
     prefix: str  # of the workspace in the repository's work tree
     published: list[tuple[pygit2.Commit, set[int]]]  # with the transactions that each commit names
+    commits: list[tuple[pygit2.Commit, str]]
+    lives: Mapping[WorkspacePath, Life]
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
     left_out: set[str] = field(default_factory=set)  # paths in the workspace that `git add` would not add
@@ -165,7 +179,7 @@ class BranchMerge:
         if self._is_left_out(run.path, path):
             return
         states = [self._state(path, state) for state in run.states]
-        begun = self._published_through(run, states)
+        begun = max(self._published_through(run, states), self._held_through(run, path, states[0]))
         if begun == len(run.seqs):
             return
         source = None if run.source is None or begun else self.prefix + run.source.text
@@ -220,6 +234,36 @@ class BranchMerge:
             if until > begun and self._holds(commit, run, states[begun], states[until]):
                 begun = until
         return begun
+
+    def _held_through(self, run: PathChanges, path: str, before: FileState | None) -> int:
+        """Return how many steps of the run are in the branch by content: without trailers, as after a squash.
+
+        They are if a commit of the branch made the file what it was after a later transaction. A content that
+        the file had before the run proves nothing.
+        """
+        life = self.lives.get(run.path, ())
+        earlier = [before, *(self._state(path, entry) for seq, entry in life if seq < run.seqs[0])]
+        later = [(seq, self._state(path, entry)) for seq, entry in life if seq >= run.seqs[0]]
+        made = self._made(run, path) if later else []
+        held = [seq for seq, state in later if state in made and state not in earlier]
+        return sum(seq <= max(held) for seq in run.seqs) if held else 0
+
+    def _made(self, run: PathChanges, path: str) -> list[FileState | None]:
+        """Return each state that a commit of the branch gave to a file. A move must be in the commit, too."""
+        made: list[FileState | None] = []
+        for commit, _ in self.commits:
+            tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
+            name = os.fsencode(path)
+            entry = tree.entry(name)
+            former = [
+                Trees(bytes(one.tree_id.raw), self._tree_bytes).entry(name) for one in commit.parents[:1]
+            ]
+            if entry == (former[0] if former else None):
+                continue
+            source = None if run.source is None else self._in_tree(tree, self.prefix + run.source.text)
+            if source is None:
+                made.append(self._in_tree(tree, path))
+        return made
 
     def _holds(
         self, commit: pygit2.Commit, run: PathChanges, before: FileState | None, after: FileState | None
@@ -449,6 +493,10 @@ def _plain(entry: Entry | None) -> tuple[int, str] | None:
     return None if entry is None else (entry.mode, entry.version)
 
 
+def _entry(plain: Sequence[Any] | None) -> Entry | None:
+    return None if plain is None else Entry(plain[0], Version(plain[1]))
+
+
 def _plain_runs(runs: Iterable[PathChanges]) -> list[Any]:
     return [
         [run.path.text, [_plain(state) for state in run.states], run.seqs, run.source and run.source.text]
@@ -460,7 +508,7 @@ def _runs(plain: list[Any]) -> tuple[PathChanges, ...]:
     return tuple(
         PathChanges(
             WorkspacePath(path),
-            tuple(None if state is None else Entry(state[0], Version(state[1])) for state in states),
+            tuple(map(_entry, states)),
             tuple(seqs),
             None if source is None else WorkspacePath(source),
         )
@@ -471,7 +519,13 @@ def _runs(plain: list[Any]) -> tuple[PathChanges, ...]:
 def _publication(frame: Frame) -> Publication:
     runs, trials = _runs(frame.pop("runs")), tuple(_runs(plain) for plain in frame.pop("trials"))
     actors, reviewers, trailers = (tuple(frame.pop(name)) for name in ("actors", "reviewers", "trailers"))
-    return Publication(runs, actors=actors, reviewers=reviewers, trailers=trailers, trials=trials, **frame)
+    lives = {
+        WorkspacePath(path): [(seq, _entry(state)) for seq, state in life]
+        for path, life in frame.pop("lives")
+    }
+    return Publication(
+        runs, lives=lives, actors=actors, reviewers=reviewers, trailers=trailers, trials=trials, **frame
+    )
 
 
 def answer(root: str, folder: str, request: Frame) -> Frame:

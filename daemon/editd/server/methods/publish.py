@@ -10,14 +10,15 @@ import asyncio
 import getpass
 import json
 import logging
-from functools import partial
+from functools import cache, partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from editd.engine import queries
-from editd.engine.publish_worker import Publication, refused_by, request_of
+from editd.engine.publish_worker import Life, Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
 from editd.server import convert
 from editd.server.child_process import PYTHON, RequestProcess
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRANSACTIONS_MAX = 100_000  # in one commit
+LIFE_MAX = 1_000  # transactions of a file that are compared with the branch by their content
 OTHERS_MAX = 100  # transactions of a file that are read to explain a conflict
 PUBLISH_SECONDS_MAX = 100.0  # a client waits no longer than 120 for an answer
 NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  # as an actor: no co-author
@@ -71,6 +73,7 @@ async def _published(
 ) -> messages.PublishResult:
     async with services.publishing:
         await _packed(services, int(chosen[-1].seq))
+        publication = await services.queue.run_in_thread(partial(_with_lives, services, publication))
         answer = await _ask(services, request_of(publication))
         refusal = refused_by(answer)
         if refusal is not None:
@@ -79,6 +82,22 @@ async def _published(
     result = msgspec.convert(answer, messages.PublishResult)
     await services.queue.run(partial(_record, services, result))
     return result
+
+
+def _with_lives(services: Services, publication: Publication) -> Publication:
+    """Add the contents of the files that others changed after the first published change.
+
+    They end before an undo of a published change, because the file lacked that change from then on.
+    """
+    index = services.engine.history.index
+    undoes = cache(index.undoes)
+    lives: dict[WorkspacePath, Life] = {}
+    for run in publication.runs:
+        life = index.life(run.path, -1, None)[-LIFE_MAX:]
+        if {seq for seq, _ in life if seq >= run.seqs[0]} - {*run.seqs}:
+            kept = takewhile(lambda step: not {*undoes(step[0])} & {*run.seqs}, life)  # noqa: B023  # used here
+            lives[run.path] = [(int(seq), touch.after) for seq, touch in kept]
+    return replace(publication, lives=lives)
 
 
 async def _explain(
