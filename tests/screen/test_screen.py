@@ -477,11 +477,11 @@ def test_a_refusal_is_a_row_of_the_timeline_between_the_transactions_of_its_time
             return next((number for number, line in enumerate(seen.lines[:10]) if text in line), -1)
 
         await seen.press("2")
-        await seen.until(lambda: min(map(row_of, ("above the", "no_match refused", "below the"))) > 0)
-        assert row_of("above the") + 1 == row_of("no_match refused") == row_of("below the") - 1
+        await seen.until(lambda: min(map(row_of, ("above the", "was refused: ", "below the"))) > 0)
+        assert row_of("above the") + 1 == row_of("was refused: ") == row_of("below the") - 1
         await seen.press("g", *"j" * row_of("above the"))
         await seen.until("apply of")
-        assert seen.lines[row_of("no_match")].startswith("▌     !")
+        assert seen.lines[row_of("was refused: ")].startswith("▌     !")
         await seen.press("j")
         await seen.until(lambda: seen.lines[row_of("below the")].startswith("▌"))
 
@@ -511,15 +511,15 @@ def test_a_filter_has_the_refusals_that_match_it(place: Workplace, author: Clien
 
         await filtered(f"session:{name} path:kept")
         await seen.until(lambda: len(rows()) == 3)
-        assert ["above" in rows()[0], "no_match kept" in rows()[1], "below" in rows()[2]] == [True] * 3
+        assert ["above" in rows()[0], "was refused: " in rows()[1], "below" in rows()[2]] == [True] * 3
         assert " 2 of" in seen.lines[0]
         await filtered(f"session:{name}")
-        await seen.until("file_missing other")
+        await seen.until("There is no file other")
         with pytest.raises(EditdError):
             author.apply([replace("kept", "nothing like that", "x")])
-        await seen.until(lambda: "no_match kept" in rows()[0])
+        await seen.until(lambda: "was refused: " in rows()[0])
         await seen.pilot.resize_terminal(59, 24)
-        await seen.until(lambda: "lucky     no_match kept" in rows()[0])
+        await seen.until(lambda: "lucky was refused: " in rows()[0])
         await seen.pilot.resize_terminal(80, 24)
         await filtered("session:unlucky")  # which has no transaction
         await seen.until("apply of unlucky was refused")

@@ -71,6 +71,27 @@ def test_what_a_command_changes_is_the_sessions_and_one_transaction(place: Workp
     assert "out/c.txt" not in place.files()
 
 
+def test_no_secret_in_the_text_of_a_command_gets_into_the_history(place: Workplace, client: Client) -> None:
+    secret = "hunter2-of-the-database"
+    began = client.exec_begin(f"PGPASSWORD={secret} psql -f dump.sql").exec
+    assert secret not in str(client.session_list(activity=True))
+    place.write({"a.txt": "dumped\n"})
+    made = client.exec_end(began, 0).transaction
+    assert made is not None
+    assert made.message == "PGPASSWORD=[secret] psql -f dump.sql (exit status 0)"
+    since = client.show(made.seq).transaction.time
+    place.write({"b.txt": "claimed\n"})
+    client.settle()
+    client.claim(["b.txt"], since, f"curl -u me:{secret} https://example.org")
+    place.editctl("exec", "--", "sh", "-c", f"echo > c.txt; : --password {secret}")
+    with contextlib.suppress(EditdError):
+        client.exec_begin(f"echo TOKEN={secret}", paths=["../outside"])
+    assert secret not in str(client.log().transactions) + str(client.log_refusals())
+    place.stop()
+    kept = [one.read_bytes() for one in place.state.rglob("*") if one.is_file()]
+    assert not [content for content in kept if secret.encode() in content]
+
+
 def test_a_command_that_changes_nothing_is_no_transaction(client: Client) -> None:
     assert client.exec_end(client.exec_begin("true").exec, 0).transaction is None
     assert log(client) == []

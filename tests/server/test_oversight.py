@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -248,15 +249,23 @@ def test_refusals_are_kept_and_told(author: Client, ann: Client) -> None:
         author.apply([replace("a", "absent", "x")], dry_run=True)
     with pytest.raises(EditdError):
         author.read("absent")
+    for name, mistyped in (("unknown_transaction", partial(ann.undo, 99)), ("nothing_to_undo", ann.undo)):
+        with refused(name):
+            mistyped()
     with pytest.raises(EditdError):
-        ann.undo(99)
+        ann.apply([write("../b", "2\n")])
     kept = ann.log_refusals().refusals
     assert [(one.number, one.method, one.error) for one in kept] == [
-        (2, "undo", "unknown_transaction"),
+        (2, "apply", "path_outside"),
         (1, "apply", entry["error"]),
     ]
+    assert kept[1].attempt == "replace a\n-absent\n+x\nwrite b\n+2\n+"
     assert ann.log_refusals(session="agent").refusals == kept[1:]
     assert ann.log_refusals(after=1).refusals == kept[:1]
     assert kept[0].head == 0
+    author.session_open("robot", actor="robot", kind="agent")
+    with refused("unknown_transaction"):
+        author.undo(99)
+    assert ann.log_refusals().refusals[0].error == "unknown_transaction", "an agent's mistake is shown"
     with refused("invalid_params"):
         ann.log_refusals(limit=0)

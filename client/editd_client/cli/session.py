@@ -369,6 +369,7 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
 
 
 def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: bool) -> int:
+    from editd.wire.redaction import redacted
     from editd_client.isolated import edits_of
     from editd_client.trial import NoOverlay, run_in_overlay
 
@@ -381,7 +382,7 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: b
             with output.uninterrupted():
                 status = run_in_overlay(root, scratch, command)
             edits, left_out = edits_of(client, root, upper, head)
-            message = f"{shlex.join(command)} (exit status {status})"
+            message = f"{redacted(shlex.join(command))} (exit status {status})"
             if edits:
                 applied = client.apply(edits, message=message, on_stale="merge", propose=propose or None)
                 _report_edit(invocation, applied)

@@ -84,6 +84,12 @@ class RefusalRow:
     paths: tuple[str, ...]
     text: str  # of the refusal
     head: int  # the newest transaction at that time
+    attempt: str = ""  # the text that it would have put into the files
+
+    @property
+    def sentence(self) -> str:
+        """The refusal in one line: the author and the reason."""
+        return f"{self.who} was refused: {self.text.partition(chr(10))[0]}"
 
     @classmethod
     def of(cls, one: RefusalEntry) -> Self:
@@ -91,7 +97,7 @@ class RefusalRow:
         return cls(
             number=one.number, time=datetime.fromisoformat(one.time), method=one.method,
             error=one.error, who=one.session or one.actor or "unknown", paths=tuple(one.paths),
-            text=one.message, head=one.head,
+            text=one.message, head=one.head, attempt=one.attempt,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from editd_client import requests
 from editd_client.review.refusal_rows import REFUSALS_MAX
 from editd_client.review.timeline import RefusalRow
-from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped
+from editd_client.screen.lines import Line, TextSpan, plain, wrapped
 from editd_client.screen.rows import CURSOR, TIME_COLUMNS_MIN, Drawing
 
 if TYPE_CHECKING:
@@ -34,23 +34,26 @@ def refusal_text(one: RefusalRow, width: int) -> Iterator[Line]:
     yield Line(())
     for spans in wrapped((TextSpan(f" {plain(one.text)}"),), width, 1, has_words=True):
         yield Line(spans)
+    if one.attempt:
+        yield Line(())
+        yield Line((TextSpan(" Attempted:", "bold"),))
+    for line in one.attempt.split("\n") if one.attempt else ():
+        for spans in wrapped((TextSpan(f"   {plain(line)}", "dim"),), width, 3):
+            yield Line(spans)
 
 
 def refusal_lines(one: RefusalRow, clock: ScreenClock) -> Iterator[Line]:
-    """Yield a refusal as two lines: its time, author, error and paths, and its message."""
+    """Yield a refusal as lines: its time and its sentence, and the attempted text."""
     yield Line((TextSpan(" "), *_spans(one, clock)))
-    yield Line((TextSpan(f"     {plain(one.text)}", "dim"),))
+    for line in one.attempt.split("\n") if one.attempt else ():
+        yield Line((TextSpan(f"       {plain(line)}", "dim"),))
 
 
 def _spans(one: RefusalRow, clock: ScreenClock, *, is_narrow: bool = False) -> Iterator[TextSpan]:
     time = clock.time_of_day(one.time)
     yield TextSpan("     ! ", "bad")
     yield TextSpan(f"{time[:5]} " if is_narrow else f"{time:<8} ", "dim")
-    if not is_narrow:
-        yield TextSpan("refused  ", "bad")
-    yield TextSpan(fitted(plain(one.who), 9) + " ")
-    yield TextSpan(f"{one.error} ", "bad")
-    yield TextSpan(" ".join(map(plain, one.paths[:3])) + (" …" if len(one.paths) > 3 else ""))
+    yield TextSpan(plain(one.sentence), "bad")
 
 
 async def show_refusals(desk: ReviewDesk, session: str | None = None) -> None:

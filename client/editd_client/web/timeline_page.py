@@ -154,8 +154,8 @@ def _refusal_option(row: RefusalRow, query: str, selected: str | None) -> Html:
     return option(
         ident,
         f"/refusals/{row.number}{_suffix(query)}",
-        element("b", f"refused: {row.error} {' '.join(row.paths[:1])}", class_="minus"),
-        element("span", meta(f"{row.method} · {row.who} · ", moment(row.time.isoformat())), class_="second"),
+        element("b", row.sentence, class_="minus"),
+        element("span", meta(f"{row.error} · ", moment(row.time.isoformat())), class_="second"),
         is_selected=ident == selected,
     )
 
@@ -184,6 +184,7 @@ def refusal_detail(row: RefusalRow) -> Html:
         element("ul", [element("li", path, class_="path") for path in row.paths], class_="files")
         if row.paths
         else None,
+        [element("h3", "Attempted"), element("pre", row.attempt)] if row.attempt else None,
         label=f"Refusal {row.number}",
     )
 

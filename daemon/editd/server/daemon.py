@@ -367,7 +367,7 @@ class Daemon:
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)
         retention.needed = shared_log.needed
-        refusals = Refusals(engine.history, engine.clock, sessions, subscriptions)
+        refusals = Refusals(engine.history, engine.clock, sessions, subscriptions, self._gate)
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,

@@ -89,6 +89,11 @@ class Gate:
             rights=self._rights,
         )
 
+    def is_agent(self, caller: ClientState) -> bool:
+        """Return whether an agent uses the connection: by its process, or by the session that it acts in."""
+        facts = self.facts(caller)
+        return facts.agent is not None or facts.is_agents_session
+
     def is_walled(self, caller: ClientState) -> bool:
         """Return whether the connection is on the ordinary socket beside a reviewers' socket."""
         return self.has_review_socket and not caller.listener.is_reviewers

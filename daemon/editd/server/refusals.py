@@ -1,4 +1,7 @@
-"""The latest refusals of edits, for people who watch agents. They are gone with the daemon."""
+"""The latest refusals of edits, for people who watch agents. They are gone with the daemon.
+
+A person who mistypes an undo is told at once, so such a refusal is kept of agents only.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from editd.errors import InvalidParams
+from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
+from editd.wire.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from editd.engine.access import Clock
     from editd.errors import Refused
     from editd.server.connection import ClientState
+    from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.store.history import History
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 REFUSALS_MAX = 500  # in memory: some 500 KB
 MESSAGE_CHARACTERS_MAX = 500
 PATHS_MAX = 20
+ATTEMPT_CHARACTERS_MAX = 4000
+MISTYPED = (NothingToUndo, UnknownTransaction)
 EDITING = (
     messages.Apply, messages.Commit, messages.Undo, messages.Redo, messages.Rollback, messages.Restore,
     messages.ExecBegin,
@@ -34,8 +41,14 @@ class Refusals:
     """The latest refusals of requests that would have changed files. They are gone with the daemon."""
 
     def __init__(
-        self, history: History, clock: Clock, sessions: SessionMethods, subscriptions: Subscriptions
+        self,
+        history: History,
+        clock: Clock,
+        sessions: SessionMethods,
+        subscriptions: Subscriptions,
+        gate: Gate,
     ) -> None:
+        self._gate = gate
         self._history = history
         self._clock = clock
         self._sessions = sessions
@@ -46,6 +59,8 @@ class Refusals:
     def note(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
         """Keep a refusal, and tell subscribers. Any other request, or a dry run, is left out."""
         if not isinstance(params, EDITING) or getattr(params, "dry_run", False):
+            return
+        if isinstance(refusal, MISTYPED) and not self._gate.is_agent(caller):
             return
         self._number += 1
         named = (
@@ -59,18 +74,21 @@ class Refusals:
             time=rfc3339(self._clock.now_us()),
             method=params.method,
             error=convert.error(refusal).name,
-            message=refusal.message[:MESSAGE_CHARACTERS_MAX],
+            message=redacted(refusal.message[:MESSAGE_CHARACTERS_MAX]),
             session=session,
             actor=getattr(params, "actor", None) or self._sessions.actor(session, caller),
             paths=_paths(params, refusal),
             head=self._history.head,
+            attempt=_attempt(params),
         )
         self._kept.append(entry)
         self._subscriptions.tell("refusal", {"refusal": entry})
 
     def drop(self, is_dropped: Callable[[str, Sequence[str]], bool]) -> int:
         """Drop the refusals whose message and paths `is_dropped` accepts; return their number."""
-        kept = [entry for entry in self._kept if not is_dropped(entry.message, entry.paths)]
+        kept = [
+            entry for entry in self._kept if not is_dropped(f"{entry.message}\n{entry.attempt}", entry.paths)
+        ]
         dropped = len(self._kept) - len(kept)
         self._kept.clear()
         self._kept.extend(kept)
@@ -86,6 +104,42 @@ class Refusals:
             if params.session in (None, entry.session) and entry.number > (params.after or 0)
         )
         return messages.LogRefusalsResult(refusals=list(islice(matching, params.limit)))
+
+
+def _attempt(params: messages.Params) -> str:
+    """Return the text that a request would have put into the files, or its command."""
+    if isinstance(params, messages.ExecBegin):
+        return redacted(params.command)[:ATTEMPT_CHARACTERS_MAX]
+    if not isinstance(params, messages.Apply):
+        return ""
+    attempt = ""
+    for edit in params.edits:
+        attempt += _attempted(edit) + "\n"
+        if len(attempt) > ATTEMPT_CHARACTERS_MAX:
+            return attempt[:ATTEMPT_CHARACTERS_MAX] + "…"
+    return attempt.removesuffix("\n")
+
+
+def _attempted(edit: messages.AnyEdit) -> str:
+    """Return an edit for a reader: its name and path, and its texts with a sign before each line."""
+    head = f"{edit.__struct_config__.tag} {getattr(edit, 'path', '')}".rstrip()
+    match edit:
+        case messages.Replace(old=old, new=new):
+            return "\n".join((head, *_marked("-", old), *_marked("+", new)))
+        case messages.Write(content=content):
+            return "\n".join((head, *_marked("+", content)))
+        case messages.EditText(edits=parts):
+            return "\n".join((head, *(line for part in parts for line in _marked("+", part.text))))
+        case messages.Patch(patch=patch):
+            return f"{head}\n{patch[:ATTEMPT_CHARACTERS_MAX]}"
+        case messages.Tool(dialect=dialect, tool=tool, args=args):
+            texts = (f"{name}: {text}" for name, text in args.items() if isinstance(text, str))
+            return "\n".join((f"{head} {dialect} {tool}", *(text[:ATTEMPT_CHARACTERS_MAX] for text in texts)))
+    return head
+
+
+def _marked(sign: str, text: str) -> list[str]:
+    return [sign + line for line in text[:ATTEMPT_CHARACTERS_MAX].split("\n")]
 
 
 def _paths(params: messages.Params, refusal: Refused) -> list[str]:

@@ -1187,6 +1187,7 @@ class RefusalEntry(Result):
     actor: str | None
     paths: list[str]
     head: int  # the newest transaction then
+    attempt: str = ""  # the text that the edits would have put into the files
 
 
 class LogRefusalsResult(Result):

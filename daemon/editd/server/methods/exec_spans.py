@@ -24,6 +24,7 @@ from editd.server.engine_queue import wait_event
 from editd.store.transaction_record import rfc3339
 from editd.system.process import open_process, process_at
 from editd.wire import messages
+from editd.wire.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -148,7 +149,9 @@ class ExecMethods:
         if len(whole) < len(params.whole):
             raise InvalidParams("`whole` names a path that `paths` does not.", hint="Put it into both.")
         paths = None if params.paths is None else frozenset((*places, *places.values()))
-        span = new_span(caller.number, reader, actor, session, params.command, paths, params.key)
+        span = new_span(
+            caller.number, reader, actor, session, redacted(params.command), paths, params.key
+        )  # fmt: skip
         span.since_us, span.ends_us = self._guard.clock.now_us(), self._end_us(params)
         span.process = None if params.pid is None else _process(params.pid)
         wait_seconds = _seconds(params.wait, "wait", self.serial_seconds if paths is None else WAIT_SECONDS)
@@ -389,7 +392,9 @@ class ExecMethods:
         places = {path: self._engine.tree.resolve(path) for path in convert.paths(params.paths, "`paths`")}
         paths = frozenset((*places, *places.values()))
         author = claim_authorship(
-            self._sessions.actor(params.session, caller) or convert.ANYBODY, session, params.command
+            self._sessions.actor(params.session, caller) or convert.ANYBODY,
+            session,
+            redacted(params.command),
         )
         self._note_agent(params, author.actor, session)
 

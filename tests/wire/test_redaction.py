@@ -1,0 +1,58 @@
+"""The secrets in a command: each is replaced, and the rest of the command is as it was. All are made up."""
+
+from __future__ import annotations
+
+import pytest
+
+from editd.wire.redaction import redacted
+
+A64 = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5dE7fG9hJ1kL3mN5pQ7rS9tU1vW3x"
+
+SECRETS = [
+    ("aws configure set x AKIA" + "ABCDEFGH234567AB", "AKIA" + "ABCDEFGH234567AB"),
+    (f"AWS_SECRET_ACCESS_KEY={A64[:40]} make", A64[:40]),
+    (f"gh auth login --with-token ghp_{A64[:36]}", f"ghp_{A64[:36]}"),
+    (f"curl -H 'PRIVATE-TOKEN: glpat-{A64[:20]}' x", f"glpat-{A64[:20]}"),
+    (f"echo xoxb-123456789012-{A64[:24]}", f"xoxb-123456789012-{A64[:24]}"),
+    (f"OPENAI=sk-proj-{A64[:48]} run", f"sk-proj-{A64[:48]}"),
+    (f"echo AIza{A64[:35]}", f"AIza{A64[:35]}"),
+    (f"echo sk_{'live'}_{A64[:24]}", A64[:24]),
+    (f"echo eyJ{A64[:20]}.eyJ{A64[:40]}.{A64[:43]}", A64[:43]),
+    (f"echo '-----BEGIN RSA PRIVATE KEY-----\n{A64}\n-----END RSA PRIVATE KEY-----' > k", A64),
+    ("psql postgres://admin:hunter2@db.example.org/app", "hunter2"),
+    ("git clone https://:ghtok99@example.org/x", "ghtok99"),
+    ("PGPASSWORD=hunter2 psql", "hunter2"),
+    ("MYSQL_PWD=hunter mysql", "hunter"),
+    ("mysql --password hunter2 app", "hunter2"),
+    ("mysql --password='hun ter' app", "hun ter"),
+    ("tool --api-key=abcdef", "abcdef"),
+    (f"npm_config_x=npm_{A64[:36]} npm publish", f"npm_{A64[:36]}"),
+    (f"curl -H 'Authorization: Bearer {A64[:40]}' x", A64[:40]),
+    ("curl -H 'Authorization: Basic YWRtaW46aHVudGVy' x", "YWRtaW46aHVudGVy"),
+    ("curl -u admin:hunter2 https://example.org", "hunter2"),
+    (f"echo SG.{A64[:22]}.{A64[:43]}", A64[:43]),
+]
+PLAIN = [
+    "pytest -q tests/test_token.py -k 'password or token'",
+    "git show 9f2e8a1b3c4d5e6f708192a3b4c5d6e7f8091a2b",
+    "docker run -u 1000:1000 image",
+    "FOO_TOKEN=$TOKEN make",
+    "FOO_TOKEN=$(cat token) make",
+    "sed -i 's/secret/public/' a.py",
+    "echo 550e8400-e29b-41d4-a716-446655440000",
+    "curl https://example.org:8080/x@y",
+    "grep -rn api_key src",
+]
+
+
+@pytest.mark.parametrize(("command", "secret"), SECRETS)
+def test_a_secret_is_replaced_by_the_name_of_its_kind(command: str, secret: str) -> None:
+    shown = redacted(command)
+    assert secret not in shown
+    assert "[" in shown
+    assert redacted(shown) == shown, "once is enough"
+
+
+@pytest.mark.parametrize("command", PLAIN)
+def test_a_command_without_a_secret_stays_as_it_is(command: str) -> None:
+    assert redacted(command) == command
