@@ -433,7 +433,10 @@ def test_the_name_of_a_file_is_never_a_part_of_a_hooks_command(hooks: Desk) -> N
     """The attack: a client chooses a name with a command in it, and a shell runs the name."""
     made = hooks.place.folder / "run"
     name = f"$(touch {made}).txt"
-    for command in (["sh", "-c", "cat; : {path}"], ["sh", "-c", "{path}"], ["{path}"]):
+    for command in (
+        ["sh", "-c", "cat; : {path}"], ["sh", "-c", "{path}"], ["{path}"],
+        ["env", "PS4={path}", "sh", "-xc", "cat"], ["find", ".", "-exec", "sh", "-c", "{path}", ";"],
+    ):  # fmt: skip
         with pytest.raises(EditdError, match=r"hook.1.command: \{path\} must"):
             hooks.configure(hook("shell", "", command=command))
         hooks.client.apply([write(name, "x\n")])

@@ -1,8 +1,14 @@
 """The placeholders of a command: `{path}`, `{file}` and `{files}`, which become names of files.
 
-A client chooses the names of files, so a name must never become a part of a program's text. A placeholder is
-a whole argument, or the value of a variable that `env` sets: `env NAME={path} sh -c …`. It is neither the
-program itself nor the script of an interpreter.
+A client chooses the names of files, so a name must never become a part of a program's text. The rule is
+closed: what it does not allow is refused. A placeholder is
+
+- the value of a variable from a short list that `env` sets: `env NAME={path} sh -c …`;
+- an argument of a program that is known to take files (`config.file_programs`);
+- an argument after the text or the script of a known interpreter;
+- an argument after `--` of any other program, unless that program is known to run its arguments.
+
+It is never the program itself, and never a part of an argument.
 """
 
 from __future__ import annotations
@@ -11,6 +17,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from editd.config.file_programs import FILE_PROGRAMS, FILE_VERBS, INTERPRETERS, RUNNERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,23 +26,9 @@ PLACEHOLDERS = ("{path}", "{file}", "{files}")
 LAUNCHERS = frozenset(
     ("env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "chrt", "taskset", "xargs")
 )  # programs that run the program in their arguments
-INTERPRETERS: Sequence[tuple[re.Pattern[str], re.Pattern[str]]] = tuple(
-    (re.compile(program), re.compile(flag))
-    for program, flag in (
-        (r"(ba|da|z|k|mk|a|fi|c|tc)?sh|busybox|nu|xonsh", r"-[A-Za-z]*c[A-Za-z]*|--command"),
-        (r"python[\d.]*|pypy[\d.]*", r"-[A-Za-z]*c"),
-        (r"perl[\d.]*", r"-[A-Za-z\d]*[eE]"),
-        (r"ruby[\d.]*|lua[\d.]*|luajit", r"-[A-Za-z\d]*e"),
-        (r"node|nodejs|deno|bun", r"-[A-Za-z]*[ep]|--eval|--print|eval"),
-        (r"php[\d.]*", r"-[A-Za-z]*r"),
-        (r"sed", r"-[A-Za-z]*e|--expression"),
-    )
-)  # the name of a program, and the flag before an argument that it runs as text
-FIRST_IS_TEXT = re.compile(r"[gmn]?awk|sed")  # without a flag, the first argument is the text
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-CODE_VARIABLES = re.compile(
-    r"LD_.*|DYLD_.*|PATH|IFS|ENV|BASH_.*|SHELLOPTS|PYTHON.*|PERL.*|RUBY.*|NODE_.*|LUA_.*|GIT_.*|EDITOR|PAGER"
-)  # from which some program takes code, or the place of code
+DATA_VARIABLES = re.compile(r"NAME|FILE|FILE_?NAME|EDITD_[A-Z0-9_]+")
+"""No program takes code from these, as bash does from `PS4` and git from `GIT_PAGER`."""
 
 
 def problem_of(command: Sequence[str]) -> str:
@@ -50,12 +44,15 @@ def problem_of(command: Sequence[str]) -> str:
                 f"{names[0]} must be an argument by itself, or the value of a variable "
                 f'(["env", "NAME={names[0]}", …]), because a file name in a longer text could run as code'
             )
-        if variable is not None and CODE_VARIABLES.fullmatch(variable):
-            return f"{names[0]} must not be the value of {variable}, from which programs take code"
+        if variable is not None and not DATA_VARIABLES.fullmatch(variable):
+            return (
+                f"{names[0]} must not be the value of {variable}, because programs take code from variables: "
+                f"use NAME, FILE, FILENAME or a name that begins with EDITD_"
+            )
         if variable is None and at <= program:
             return f"{names[0]} must not be the program, because a client chooses the name of a file"
-        if variable is None and _is_text(command, at, program):
-            return f"{names[0]} must not be the text of a program: pass it as an argument after the text"
+        if variable is None and (problem := _problem_of_argument(command, at, program)):
+            return f"{names[0]} {problem}"
     if "{files}" in command and any("{file}" in argument for argument in command):
         return "use either {file} or {files}"
     if any(_variable(command, at, program) and "{files}" in one for at, one in enumerate(command)):
@@ -112,14 +109,19 @@ def _variable(command: Sequence[str], at: int, program: int) -> str | None:
     return parts[1] if is_of_env and parts is not None and parts[2] in PLACEHOLDERS else None
 
 
-def _is_text(command: Sequence[str], at: int, program: int) -> bool:
-    """Return whether an interpreter would run this argument as the text of a program."""
-    name, before = os.path.basename(command[program]), command[program + 1 : at]
-    is_first = all(one.startswith("-") for one in before)
-    if FIRST_IS_TEXT.fullmatch(name) and is_first and not {"-f", "--file"} & set(before):
-        return True
-    for interpreter, flag in INTERPRETERS:
-        flags = [index for index, one in enumerate(before) if flag.fullmatch(one)]
-        if interpreter.fullmatch(name) and flags:
-            return all(one.startswith("-") for one in before[flags[-1] + 1 :])
-    return False
+def _problem_of_argument(command: Sequence[str], at: int, program: int) -> str:
+    """Return the problem with a name as this argument of a program, or an empty text."""
+    name, before = os.path.basename(command[program]), list(command[program + 1 : at])
+    interpreter = next((one for one in INTERPRETERS if one.is_program(name)), None)
+    if interpreter is not None:
+        if interpreter.is_data(before):
+            return ""
+        return "must not be the text of a program: pass it as an argument after the text or the script"
+    if name in RUNNERS:
+        return f"must not be an argument of {name}, which runs programs"
+    if name in FILE_PROGRAMS or (name, *before[:1]) in FILE_VERBS or "--" in before:
+        return ""
+    return f"must follow `--`, because editd does not know the program {name}: {_BY_SHELL}"
+
+
+_BY_SHELL = """use `--`, or ["sh", "-c", 'exec PROGRAM "$1"', "sh", …]"""
