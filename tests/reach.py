@@ -20,6 +20,7 @@ print(json.dumps({
     "temporary": attempt(lambda: open(os.environ["TMPDIR"] + "/here", "w")),
     "network": attempt(lambda: socket.create_connection(("127.0.0.1", port), 5).close()),
     "loopback": attempt(loopback),
+    "unix": attempt(lambda: socket.socket(socket.AF_UNIX).close()),
 }))
 """
 HELD = {"scratch": "done", "temporary": "done", "loopback": "done"}

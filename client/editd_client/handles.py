@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from editd.config.program_names import LAUNCHERS, SHELLS
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from editd_client.client import Client
     from editd_client.locate import Workspace
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh"})
-WRAPPERS = frozenset({"uv", "uvx", "npx", "pipx"})  # programs that start a server for an agent
 MANAGERS = frozenset({"systemd", "init", "launchd"})  # ancestors of every process
 ANCESTORS_MAX = 200
 IDLE_SECONDS = 86400.0  # an abandoned session ends after a day
@@ -236,7 +235,7 @@ def hosts_of(pid: int) -> Iterator[ProcessIdentity]:
         if stat.name in MANAGERS:
             return
         yield process
-        if not (stat.name in WRAPPERS or (stat.name in SHELLS and _runs_command(process.pid))):
+        if not (stat.name in LAUNCHERS or (stat.name in SHELLS and _runs_command(process.pid))):
             return
 
 

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import io
 import json
+import sys
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_off_a_terminal_a_diff_is_the_diff_byte_for_byte() -> None:
 
 def test_on_a_terminal_a_diff_has_colours_and_no_control_characters_of_the_files() -> None:
     with contextlib.redirect_stdout(Terminal()):
-        lines = list(output.diff_lines(DIFF))
+        lines = [output.shown(line, sys.stdout) for line in output.diff_lines(DIFF)]
     assert lines[1] == "\x1b[1m--- a/a\x1b[0m"
     assert lines[4] == "\x1b[31m--- old\x1b[0m"  # a line that was deleted, not a header
     assert lines[5].startswith("\x1b[32m+caf\udce9 \\x1b[31m\\x0d")
@@ -51,13 +52,13 @@ def test_on_a_terminal_a_diff_has_colours_and_no_control_characters_of_the_files
 def test_a_terminal_gets_no_control_character_but_our_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last net: also where the text of a line was not made plain."""
     monkeypatch.setenv("EDITD_PAGER", "")
-    attack = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\u202ee\r\x1b[8mf"
+    attack = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\u202ee\r\x1b[8mf\x1b[30mg\x1b[0m"
     with contextlib.redirect_stdout(Terminal()) as terminal:
         output.echo(output.paint(attack, "red"))
         output.page([attack, "tab\tand é"])
     assert terminal.getvalue() == (
-        "\x1b[31ma\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\x1b[0m\n"
-        "a\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\n"
+        "\x1b[31ma\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\\x1b[30mg\\x1b[0m\x1b[0m\n"
+        "a\\x1b]0;title\\x07b\\x1b[2Jc\\x9b31md\\u202ee\\x0d\\x1b[8mf\\x1b[30mg\\x1b[0m\n"
         "tab\tand é\n"
     )
     with contextlib.redirect_stderr(Terminal()) as errors:
@@ -71,7 +72,7 @@ def test_a_terminal_gets_no_control_character_but_our_own_colours(monkeypatch: p
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_who_wants_no_colour_gets_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     with contextlib.redirect_stdout(Terminal()):
-        assert output.paint("text", "red") == "\x1b[31mtext\x1b[0m"
+        assert output.shown(output.paint("text", "red"), sys.stdout) == "\x1b[31mtext\x1b[0m"
         monkeypatch.setenv(name, value)
         assert output.paint("text", "red") == "text"
 

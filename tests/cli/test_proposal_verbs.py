@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from editd.config.pin import PinHash, hash_pin
+from editd_client.cli import output
 from editd_client.cli.proposal_text import marked_words
 from editd_client.locate import current_actor
 from reviewers import author_of
@@ -288,7 +289,7 @@ def test_changed_words_are_marked_on_a_coloured_terminal_only(monkeypatch: pytes
     diff = "@@ -1 +1 @@\n-the old text\n+the new text\n"
     assert list(marked_words(diff)) == diff.splitlines()
     monkeypatch.setattr("editd_client.cli.output.is_coloured", lambda _stream: True)
-    removed, added = list(marked_words(diff))[1:3]
+    removed, added = (line.replace(output.MARK, "\x1b") for line in list(marked_words(diff))[1:3])
     assert "\x1b[7mold\x1b[27m" in removed
     assert "\x1b[7mnew\x1b[27m" in added
     assert "\x1b[7mthe" not in removed

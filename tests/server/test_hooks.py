@@ -462,6 +462,7 @@ def test_the_name_of_a_file_is_never_a_part_of_a_hooks_command(hooks: Desk) -> N
         ({"network": False}, "PermissionError", "ConnectionRefusedError"),
         ({"writable": [], "network": True}, "PermissionError", "done"),
         ({"writable": ["OUTSIDE"]}, "done", "ConnectionRefusedError"),
+        ({"unix_sockets": True}, "PermissionError", "ConnectionRefusedError"),
         ({}, "done", "done"),
     ],
     ids=str,
@@ -475,7 +476,11 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
         port = str(listener.getsockname()[1])
         hooks.configure(hook("reach", REACH, port, str(tmp_path), **keys))
         hooks.client.apply([write("r.txt", "x\n")])
-    assert json.loads(hooks.holds("r.txt")) == HELD | {"outside": outside, "network": network}
+    assert json.loads(hooks.holds("r.txt")) == HELD | {
+        "outside": outside,
+        "network": network,
+        "unix": "done" if keys.get("unix_sockets", not keys) else "PermissionError",
+    }
     assert (tmp_path / "by-hook").exists() is (outside == "done")
     weaker = [sentence for sentence in hooks.client.status().weaker if "'reach'" in sentence]
     assert [sentence.partition(",")[0] for sentence in weaker] == (
@@ -486,11 +491,11 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
 
 def test_a_hook_that_cannot_be_confined_runs_and_status_says_so(hooks: Desk) -> None:
     answers = HookAnswers(HookJob((), ()))
-    answers.add_frame({"of": "reach", "unheld": ["files", "network"]})
-    assert answers.unheld == {"reach": ["files", "network"]}
+    answers.add_frame({"of": "reach", "unheld": ["files", "network", "unix_sockets"]})
+    assert answers.unheld == {"reach": ["files", "network", "unix_sockets"]}
     assert unheld_sentence("hook 'reach'", answers.unheld["reach"]) == (
-        "The hook 'reach' could write to other paths than `writable` and reach the network: this system "
-        "cannot hold it."
+        "The hook 'reach' could write to other paths than `writable` and reach the network and connect to "
+        "Unix sockets: this system cannot hold it."
     )
     with pytest.raises(EditdError, match="expected a list of absolute paths"):
         hooks.configure(hook("wrong", UPPER, writable=["cache"]))

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -153,9 +154,45 @@ def test_the_rules_hold_only_what_the_version_knows() -> None:
 
 
 def test_the_filter_ends_in_a_permission_and_a_refusal() -> None:
-    program = socket_filter(0xC000003E, 41)
+    program = socket_filter(0xC000003E, 41, 53)
     assert len(program) == 8 * 8
     assert program[-16:] == bytes.fromhex("0600000000 00ff7f 06000000 0d000500".replace(" ", ""))
+
+
+SOCKETS = """
+import json, socket, sys
+from editd.system.confinement import confine
+lost = confine([], network=True)
+def attempt(call):
+    try:
+        call()
+    except OSError as error:
+        return error.errno
+    return 0
+pair = socket.socketpair()
+print(json.dumps([lost, {
+    "stream": attempt(lambda: socket.socket(socket.AF_UNIX).connect(sys.argv[1])),
+    "datagram": attempt(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)),
+    "pair of datagrams": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)),
+    "pair": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)),
+    "a paired one again": attempt(lambda: pair[0].connect(sys.argv[1])),
+    "internet": attempt(lambda: socket.socket(socket.AF_INET).close()),
+}]))
+"""
+
+
+@HAS_FILTER
+def test_a_command_without_unix_sockets_connects_to_no_program_of_the_machine(tmp_path: Path) -> None:
+    """The attack: a hook without a network asks docker or systemd to run a program."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        argv = [sys.executable, "-c", SOCKETS, path]
+        lost, answers = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+    refused = {"stream": errno.EACCES, "datagram": errno.EACCES, "pair of datagrams": errno.EACCES}
+    assert lost == []
+    assert answers == refused | {"pair": 0, "a paired one again": errno.EISCONN, "internet": 0}
 
 
 def test_what_the_system_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import sys
 import time
 
 from editd.config import paths
+from editd.config.program_names import SHELLS
 from editd_client.agents import ID_LENGTH, NAMES, commands
 from editd_client.agents.adapter import AFTER, BEFORE, FAILED, PATCH, START, TURN_END, Adapter
 
@@ -40,7 +41,6 @@ STATUS_LENGTH_MAX = 10  # of an exit status in a text, in digits
 SUN_PATH_MAX = 107
 AGENT_ID_LENGTH = 4  # the last characters of a sub-agent's id
 REFUSALS = ("leased", "stale", "permission_denied", "path_protected", "unread")
-SHELLS = ("sh", "bash", "dash", "zsh", "fish")
 
 
 class RefusedError(Exception):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import signal
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
@@ -30,7 +31,9 @@ DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 # Characters that hide or reorder text: a reviewer approves the text that is there.
 INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
 CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # those, and what controls a terminal
-OWN_STYLE = re.compile(r"(\x1b\[(?:0|1|7|27|3[0-7])m)")  # the sequences of `paint`, and of changed words
+# In place of the escape character in our own styles, until they are written. Nobody else knows it, so a file
+# or a message cannot colour or hide a text.
+MARK = "\U0010fffd" + secrets.token_hex(8)
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
@@ -92,7 +95,13 @@ def paint(text: str, colour: str | None, *, bold: bool = False, stream: TextIO |
     """Return the text in a colour if `stream` (standard output) is a terminal."""
     if (colour is None and not bold) or not is_coloured(stream or sys.stdout):
         return text
-    return click.style(text, fg=colour, bold=bold or None)
+    return style(text, fg=colour, bold=bold or None)
+
+
+def style(text: str, **styles: Any) -> str:
+    """Return the text between marked styles of `click.style`, which `shown` makes real."""
+    before, after = click.style("\0", **styles).replace("\x1b", MARK).split("\0")
+    return before + text + after
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -106,11 +115,12 @@ def plain(text: str, *, but: str = "") -> str:
 
 
 def shown(text: str, stream: TextIO) -> str:
-    """Return a text as `stream` gets it: on a terminal without a control character but our own colours."""
-    if not stream.isatty() or not CONTROL.search(text):
-        return text
-    parts = OWN_STYLE.split(text)  # each style is between two texts
-    return "".join(part if at % 2 else plain(part, but="\n\t") for at, part in enumerate(parts))
+    """Return a text as `stream` gets it: a terminal without a control character but our own styles.
+
+    A pipe or a file gets each byte as it is.
+    """
+    safe = plain(text, but="\n\t") if stream.isatty() else text
+    return safe.replace(MARK, "\x1b")
 
 
 def _escape(code: int) -> str:
@@ -130,7 +140,7 @@ def check_terminal(what: str, hint: str = "") -> None:
 
 def ask_key(prompt: str) -> str:
     """Ask for a key, and return it in lower case; empty for an empty line. The end of the input is `q`."""
-    sys.stdout.write(paint(prompt, "blue", bold=True))
+    sys.stdout.write(shown(paint(prompt, "blue", bold=True), sys.stdout))
     sys.stdout.flush()
     line = sys.stdin.readline()
     if not line:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from editd_client.cli import output
 from editd_client.review.patch import parts_of, rows_of
 from editd_client.review.proposals import MARKS, check_text, running_text, subject
@@ -88,12 +86,14 @@ def marked_words(diff: str) -> Iterator[str]:
             yield output.paint(text, colour, bold=row.kind == "header")
         else:
             text, colour = row.sign + "".join(map(_marked, parts_of(row))), output.DIFF_COLOURS.get(row.sign)
-            yield text if colour is None else click.style(text, fg=colour)
+            yield text if colour is None else output.style(text, fg=colour)
 
 
 def _marked(part: RowPart) -> str:
     text = output.plain(part.text, but="\t")
-    return click.style(text, reverse=True, reset=False) + "\x1b[27m" if part.is_changed else text
+    if not part.is_changed:
+        return text
+    return output.style(text, reverse=True, reset=False) + output.style("", reverse=False, reset=False)
 
 
 def file_name(file: ProposalFile) -> str:

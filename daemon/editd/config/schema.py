@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -277,6 +277,43 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
     ] = Keep()
 
 
+# The reach of a hook or a check. With one of these keys it is confined.
+
+Writable: TypeAlias = Annotated[
+    tuple[str, ...] | None,
+    Meta(
+        description=(
+            "Paths that it may write to beside its scratch folder and its overlay: absolute, or below `~/`. "
+            "With this key, `network` or `unix_sockets`, it can write nowhere else. Without all three, it "
+            "may write wherever you can, and `status` has a line in `weaker`."
+        ),
+        examples=[["~/.cache/ruff"]],
+        extra=PLACES,
+    ),
+]
+Network: TypeAlias = Annotated[
+    bool | None,
+    Meta(
+        description=(
+            "Whether it has the network. If it is confined, the default is false: it then has a loopback of "
+            "its own, and nothing else."
+        ),
+        examples=[False],
+    ),
+]
+UnixSockets: TypeAlias = Annotated[
+    bool | None,
+    Meta(
+        description=(
+            "Whether it may make Unix sockets, by which it reaches your other programs, such as docker, an "
+            "ssh agent or systemd. If it is confined, the default is false. Pairs of connected sockets are "
+            "always free."
+        ),
+        examples=[True],
+    ),
+]
+
+
 class HookKeys(ConfigSection, frozen=True, kw_only=True):
     """A command for the files that an edit writes, run before the edit takes effect: see docs/hooks.md."""
 
@@ -341,28 +378,9 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
             extra=PATHS,
         ),
     ] = ()
-    writable: Annotated[
-        tuple[str, ...] | None,
-        Meta(
-            description=(
-                "Paths that it may write to beside its scratch folder: absolute, or below `~/`. With this "
-                "key or `network`, it can write nowhere else. Without both, it may write wherever you can, "
-                "and `status` has a line in `weaker`."
-            ),
-            examples=[["~/.cache/ruff"]],
-            extra=PLACES,
-        ),
-    ] = None
-    network: Annotated[
-        bool | None,
-        Meta(
-            description=(
-                "Whether it has the network. With `writable` or this key, the default is false: it then has "
-                "a loopback of its own, and nothing else."
-            ),
-            examples=[False],
-        ),
-    ] = None
+    writable: Writable = None
+    network: Network = None
+    unix_sockets: UnixSockets = None
 
 
 class AtMost(ConfigSection, frozen=True, kw_only=True):
@@ -469,28 +487,9 @@ class ReviewCheckKeys(ConfigSection, frozen=True, kw_only=True):
     seconds: Annotated[
         float, Meta(gt=0, le=3600, description="Time for one run; then it and its children are killed.")
     ] = 300.0
-    writable: Annotated[
-        tuple[str, ...] | None,
-        Meta(
-            description=(
-                "Paths that it may write to beside its overlay and its scratch folder: absolute, or below "
-                "`~/`. With this key or `network`, it can write nowhere else. Without both, it may write "
-                "wherever you can, and `status` has a line in `weaker`."
-            ),
-            examples=[["~/.cache/pytest"]],
-            extra=PLACES,
-        ),
-    ] = None
-    network: Annotated[
-        bool | None,
-        Meta(
-            description=(
-                "Whether it has the network. With `writable` or this key, the default is false: it then has "
-                "a loopback of its own, and nothing else."
-            ),
-            examples=[False],
-        ),
-    ] = None
+    writable: Writable = None
+    network: Network = None
+    unix_sockets: UnixSockets = None
 
 
 class ReviewKeys(ConfigSection, frozen=True, kw_only=True):

@@ -17,8 +17,9 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from editd.system.confinement import confine, landlock_version
+from editd.system.confinement import confine, has_filter, landlock_version
 from editd.system.process import kill_descendants, read_frame, set_subreaper, write_frame
 from editd.workspace.trial_tree import can_leave_network, leave_network
 
@@ -34,27 +35,36 @@ WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 PARENT = 0  # stdin, which closes when the daemon dies
 
 
-FILES, NETWORK = "files", "network"  # the names of what a system cannot keep from a command
+FILES, NETWORK, UNIX_SOCKETS = (
+    "files",
+    "network",
+    "unix_sockets",
+)  # the names of what a system cannot keep from a command
 
 
 class CommandReach(Struct, frozen=True):
-    """The paths that a command may write to beside its scratch folder, and whether it has the network."""
+    """The paths that a command may write to beside its scratch folder, and the sockets that it may make."""
 
     writable: tuple[str, ...] = ()
     network: bool = False
+    unix_sockets: bool = False
 
     @classmethod
-    def of(cls, writable: Sequence[str] | None, network: bool | None) -> CommandReach | None:
-        """Return the reach of an entry with these keys; None for an old entry, which has neither."""
-        if writable is None and network is None:
+    def of(
+        cls, writable: Sequence[str] | None, network: bool | None, unix_sockets: bool | None
+    ) -> CommandReach | None:
+        """Return the reach of an entry with these keys; None for an old entry, which has none of them."""
+        if writable is None and network is None and unix_sockets is None:
             return None
-        return cls(tuple(writable or ()), bool(network))
+        return cls(tuple(writable or ()), bool(network), bool(unix_sockets))
 
     def unheld(self) -> list[str]:
         """Return the names of what this system cannot keep from the command. Call it with one thread."""
         lost = [] if landlock_version() else [FILES]
         if not self.network and not can_leave_network() and _has_internet():
             lost.append(NETWORK)
+        if not self.unix_sockets and not has_filter():
+            lost.append(UNIX_SOCKETS)
         return lost
 
     def enter(self, own: Iterable[str], unheld: Collection[str], *, has_left: bool = False) -> None:
@@ -64,17 +74,22 @@ class CommandReach(Struct, frozen=True):
         """
         if not self.network and NETWORK not in unheld and not has_left and _has_internet():
             leave_network()
-        confine([*own, *map(os.path.expanduser, self.writable)], network=True)
+        writable = [*own, *map(os.path.expanduser, self.writable)]
+        confine(writable, network=True, unix_sockets=self.unix_sockets)
 
 
 def reach_of_frame(frame: Mapping[str, Any] | None) -> CommandReach | None:
     """Return the reach that a request names."""
-    return None if frame is None else CommandReach(tuple(frame["writable"]), frame["network"])
+    return (
+        None
+        if frame is None
+        else CommandReach(tuple(frame["writable"]), frame["network"], frame["unix_sockets"])
+    )
 
 
 def reach_frame(reach: CommandReach | None) -> Frame | None:
     """Return a reach as a request names it."""
-    return None if reach is None else {"writable": list(reach.writable), "network": reach.network}
+    return None if reach is None else asdict(reach)
 
 
 def _has_internet() -> bool:

@@ -51,7 +51,7 @@ def hooks_of(config: Config) -> tuple[Hook, ...]:
         Hook(
             keys.name, tuple(map(Glob.parse, keys.glob)), keys.command, keys.kind, keys.seconds,
             keys.on_error, tuple(map(WorkspacePath.parse, keys.with_files)),
-            CommandReach.of(keys.writable, keys.network),
+            CommandReach.of(keys.writable, keys.network, keys.unix_sockets),
         )
         for keys in config.hook
     )  # fmt: skip

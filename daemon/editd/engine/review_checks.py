@@ -47,7 +47,7 @@ def review_checks_of(config: Config) -> tuple[ReviewCheck, ...]:
             tuple(map(Glob.parse, check.paths)),
             check.command,
             check.seconds,
-            CommandReach.of(check.writable, check.network),
+            CommandReach.of(check.writable, check.network, check.unix_sockets),
         )
         for check in config.review.check
     )

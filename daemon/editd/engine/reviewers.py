@@ -13,12 +13,13 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from editd.config.program_names import LAUNCHERS, SHELLS
+
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from editd.system.process import Process, ProcessKey
 
-SHELLS = frozenset(("bash", "zsh", "fish", "sh", "dash", "ksh", "nu", "tcsh"))
 # The kernel cuts a program's name to 15 bytes.
 GROUND = frozenset(
     (
@@ -26,8 +27,6 @@ GROUND = frozenset(
         "alacritty", "wezterm-gui", "foot", "gnome-terminal-", "konsole", "xterm", "su", "sudo", "runuser",
     )
 )  # fmt: skip
-
-LAUNCHERS = frozenset(("uv", "uvx", "pipx", "npx", "npm exec", "env"))  # which start the server of an agent
 
 
 def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> str | None:

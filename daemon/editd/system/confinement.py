@@ -5,7 +5,8 @@ write. It holds for this thread and for what it starts, and nothing takes it bac
 
 Landlock (landlock(7), Linux 5.13) holds reads and writes. It leaves changes of permissions, owners, times and
 attributes alone, and before Linux 6.2 truncate(2). A filter of seccomp(2) holds the network: no socket can be
-made. A kernel or a sandbox may lack either. Then `missing` names the loss, and the rest is in force.
+made, or no Unix socket, because Landlock has no rule for a connection to a path. A kernel or a sandbox may
+lack either. Then `missing` names the loss, and the rest is in force.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class FileAccess(IntFlag):
@@ -87,10 +88,15 @@ def rules_of(
 
 
 def confine(
-    writable: Sequence[str], *, readable: Sequence[str] | None = None, network: bool = False
+    writable: Sequence[str],
+    *,
+    readable: Sequence[str] | None = None,
+    network: bool = False,
+    unix_sockets: bool = False,
 ) -> list[str]:
     """Confine this process to these paths. Return the names of what this system cannot hold.
 
+    Without `network` it makes no socket, and without `unix_sockets` none by which it reaches a program here.
     Missing paths are left out. Without `readable`, reading stays free. Raises OSError if a part that this
     system has cannot be put in force.
     """
@@ -100,8 +106,10 @@ def confine(
         _restrict_files(writable, readable)
     else:
         lost.append("files")
-    if not network and not _forbid_sockets():
+    if not network and not _filter_calls(socket_filter):
         lost.append("network")
+    if network and not unix_sockets and not _filter_calls(unix_socket_filter):
+        lost.append("unix_sockets")
     return lost
 
 
@@ -139,7 +147,7 @@ def missing() -> list[str]:
     if not has_filter():
         sentences.append(
             "This system has no seccomp filter: the processes that run regular expressions, pack and "
-            "verify could reach the network."
+            "verify could reach the network, and `unix_sockets` of hooks and checks holds nothing."
         )
     return sentences
 
@@ -201,24 +209,26 @@ def _allow(ruleset: int, path: str, rights: FileAccess) -> None:
         os.close(descriptor)
 
 
-# The filter: no socket, by socket(2) or by an io_uring.
+# The filters: no socket, or no Unix socket, by socket(2) or by an io_uring.
 
-_AUDIT = {  # machine: its name in linux/audit.h, and its number of socket(2)
-    "x86_64": (0xC000003E, 41),
-    "aarch64": (0xC00000B7, 198),
-    "riscv64": (0xC00000F3, 198),
-    "ppc64le": (0xC0000015, 326),
-    "s390x": (0x80000016, 359),
+_AUDIT = {  # machine: its name in linux/audit.h, and its numbers of socket(2) and socketpair(2)
+    "x86_64": (0xC000003E, 41, 53),
+    "aarch64": (0xC00000B7, 198, 199),
+    "riscv64": (0xC00000F3, 198, 199),
+    "ppc64le": (0xC0000015, 326, 333),
+    "s390x": (0x80000016, 359, 360),
 }
 _IO_URING_SETUP = 425
 _X32_BIT = 0x40000000  # a second set of numbers on x86_64
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # linux/bpf_common.h
+_AND, _TYPE_MASK = 0x54, 0xF
 _NUMBER_AT, _MACHINE_AT = 0, 4  # in struct seccomp_data
+_ARGUMENTS_AT = 16 if sys.byteorder == "little" else 20  # the lower half of the first one
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 
-def socket_filter(machine: int, number: int) -> bytes:
-    """Return the program of the filter: struct sock_filter, one after the other."""
+def socket_filter(machine: int, number: int, _pair: int) -> bytes:
+    """Return the program that refuses all sockets: struct sock_filter, one after the other."""
     steps = [
         (_LOAD, 0, 0, _MACHINE_AT),
         (_IF_EQUAL, 0, 5, machine),  # calls of another machine's kind are refused
@@ -232,16 +242,41 @@ def socket_filter(machine: int, number: int) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _machine() -> tuple[int, int] | None:
+def unix_socket_filter(machine: int, number: int, pair: int) -> bytes:
+    """Return the program that refuses Unix sockets, and pairs of datagram sockets, which can send anywhere.
+
+    The sockets of any other pair are connected for good.
+    """
+    steps = [
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_IF_EQUAL, 0, 12, machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_IF_AT_LEAST, 10, 0, _X32_BIT),
+        (_IF_EQUAL, 9, 0, _IO_URING_SETUP),
+        (_IF_EQUAL, 2, 0, number),
+        (_IF_EQUAL, 3, 0, pair),
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD, 0, 0, _ARGUMENTS_AT),  # of socket(2): the domain
+        (_IF_EQUAL, 4, 3, socket.AF_UNIX),
+        (_LOAD, 0, 0, _ARGUMENTS_AT + 8),  # of socketpair(2): the type, with flags
+        (_AND, 0, 0, _TYPE_MASK),
+        (_IF_EQUAL, 1, 0, socket.SOCK_DGRAM),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _machine() -> tuple[int, int, int] | None:
     return _AUDIT.get(platform.machine()) if sys.maxsize > 2**32 else None
 
 
-def _forbid_sockets() -> bool:
-    """Refuse every new socket from now on. Return False if this system has no filter."""
+def _filter_calls(filter_of: Callable[[int, int, int], bytes]) -> bool:
+    """Put a filter in force from now on. Return False if this system has none."""
     machine = _machine()
     if machine is None or NATIVE.prctl is None:
         return False
-    program = socket_filter(*machine)
+    program = filter_of(*machine)
     steps = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(steps))
     held = ctypes.create_string_buffer(header, len(header))

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
+from editd.engine.command_run import CommandReach
 from editd.wire import messages
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from editd.config.schema import Config
+    from editd.config.schema import Config, HookKeys, ReviewCheckKeys
     from editd.engine.access import AccessControl
     from editd.engine.commands import Changesets
     from editd.engine.engine import Engine
@@ -99,12 +100,14 @@ class Configuration:
     def weaker(self) -> list[str]:
         """Return sentences on the guarantees that the configuration gives up."""
         sentences = [RELAXED] if self.config.durability == "relaxed" else []
-        entries = [(f"hook {one.name!r}", one.writable, one.network) for one in self.config.hook]
-        entries += [(f"check {one.name!r}", one.writable, one.network) for one in self.config.review.check]
+        entries: list[tuple[str, HookKeys | ReviewCheckKeys]] = [
+            (f"hook {one.name!r}", one) for one in self.config.hook
+        ]
+        entries += [(f"check {one.name!r}", one) for one in self.config.review.check]
         sentences += [
             f"The {name} has neither `writable` nor `network`, so it may write wherever you can, and connect."
-            for name, writable, network in entries
-            if writable is None and network is None
+            for name, one in entries
+            if CommandReach.of(one.writable, one.network, one.unix_sockets) is None
         ]
         return sentences
 
