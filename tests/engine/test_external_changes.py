@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import edit_messages
-from editd.engine.external_changes import AttributedChanges
+from editd.engine.external_changes import WHOLE, AttributedChanges, Portion
 from editd.errors import Broken, NotAFile
 from editd.values.content import EXECUTABLE, FileState, version_of
 from editd.values.transaction import Authorship
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.engine.engine import Engine
+    from editd.engine.external_changes import Reconciliation
 
 A, B, C, D = map(path_of, "abcd")
 TEXT = FileState(b"text\n")
@@ -177,3 +178,57 @@ def test_a_file_that_is_seen_for_the_first_time_is_nobodys_though_a_command_runs
         ("exec", "somebody"),
         ("baseline", "outside"),
     }
+
+
+def reconciled(place: Harness, engine: Engine, *paths: str) -> Reconciliation:
+    inspection = engine.inspect()
+    for path in paths:
+        inspection.look(path_of(path))
+    return inspection
+
+
+def test_a_bulk_change_is_recorded_in_portions_whose_moves_stay_whole(place: Harness) -> None:
+    place.baseline({f"old{number}": f"{number}\n" for number in range(4)})
+    with place.engine() as engine:
+        for number in range(4):
+            (place.root / f"old{number}").rename(place.root / f"new{number}")
+        place.write({"x": "x\n", "y": "y\n", "z": "z\n"})
+        moved = [f"{name}{number}" for name in ("old", "new") for number in range(4)]
+        inspection = reconciled(place, engine, *moved, "x", "y", "z")
+        for paths in inspection.portions(Portion(3, 1000)):
+            inspection.record(paths)
+        assert not inspection.found
+        assert touched(engine, 1) == ["x", "y", "z"]
+        sources = [
+            {str(touch.path): str(touch.source) for touch in transaction.touches if touch.source is not None}
+            for seq in range(2, engine.history.head + 1)
+            if (transaction := engine.history.index.transaction(seq)) is not None
+        ]
+        assert len(sources) > 1
+        assert {path: source for some in sources for path, source in some.items()} == {
+            f"new{number}": f"old{number}" for number in range(4)
+        }
+
+
+def test_a_portion_ends_with_the_bytes_that_it_may_have(place: Harness) -> None:
+    place.baseline({})
+    with place.engine() as engine:
+        place.write(dict.fromkeys("abcd", "0123456789"))
+        inspection = reconciled(place, engine, *"abcd")
+        assert [len(paths) for paths in inspection.portions(Portion(100, 10))] == [2, 2]
+        assert [len(paths) for paths in inspection.portions(WHOLE)] == [4]
+
+
+def test_contents_beyond_the_limit_are_read_again_when_they_are_recorded(
+    place: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editd.engine.external_changes.READ_BYTES_MAX", 10)
+    place.baseline({"c": "old\n"})
+    with place.engine() as engine:
+        place.write({"a": "0123456789", "b": "first\n", "c": "new\n", "d": "gone\n"})
+        inspection = reconciled(place, engine, *"abcd")
+        place.write({"b": "second\n"})
+        (place.root / "d").unlink()
+        inspection.record()
+        assert touched(engine, 1) == ["a", "b", "c"]
+        assert engine.history.content(version_of(b"second\n")) == b"second\n"

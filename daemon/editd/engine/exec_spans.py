@@ -186,6 +186,10 @@ class ExecSpans(OpenItems[ExecSpan]):
             groups.setdefault(key, (claims, []))[1].extend(together)
         return [_attributed(claims, sorted(made, key=_path)) for claims, made in groups.values()]
 
+    def has_command(self) -> bool:
+        """Return whether the span of a command is open."""
+        return any(span.paths is None for span in self.open.values())
+
     def recorded(self, transaction: Transaction) -> None:
         """Note a transaction in the spans that it was attributed to. The reply at their end names it."""
         for span in self.open.values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -137,8 +138,28 @@ class Record(Protocol):
     ) -> list[Transaction]: ...
 
 
+class Portion(NamedTuple):
+    """The most that one transaction records of a bulk change, because requests wait for it."""
+
+    files: int
+    content_bytes: int
+
+
+OUTSIDE_PORTION = Portion(250, 4 * 1024 * 1024)  # some 0.05 s
+COMMAND_PORTION = Portion(5000, 32 * 1024 * 1024)  # some 1 s: a command is one transaction if it can be
+WHOLE = Portion(sys.maxsize, sys.maxsize)  # a checkout, whose transaction says where HEAD moved
+READ_BYTES_MAX = 16 * 1024 * 1024  # of contents in memory until they are recorded; others are read again
+
+
+class UnreadState(NamedTuple):
+    """A file whose content is read again when it is recorded."""
+
+    version: Version
+    size: int
+
+
 class Reconciliation:
-    """Files compared one by one, between other work of the engine, and recorded together at the end.
+    """Files compared one by one, between other work of the engine, and recorded in portions at the end.
 
     A notice or a scan only names candidates. The content read here decides.
     """
@@ -152,11 +173,16 @@ class Reconciliation:
         self._tree = tree
         self._history = history
         self._record = record
-        self._found: dict[WorkspacePath, tuple[Entry | None, FileState | None]] = {}
+        self._found: dict[WorkspacePath, tuple[Entry | None, FileState | UnreadState | None]] = {}
+        self._read_bytes = 0
         self.failed: list[str] = []  # paths that could not be read, and why
 
     def look(self, path: WorkspacePath) -> None:
         """Compare a file with the history. Keep a difference until `record`."""
+        for stranger, state in self._compared(path).strangers.items():
+            self._note(stranger, state)
+
+    def _compared(self, path: WorkspacePath) -> DiskSnapshot:
         view = DiskSnapshot(self._tree, self._history, patient=False)
         try:
             view.at(path)
@@ -164,24 +190,76 @@ class Reconciliation:
             pass  # The view has noted a recorded file as gone.
         except Refused as refusal:
             self.failed.append(f"{path.text}: {refusal.message}")
-        for stranger, state in view.strangers.items():
-            self._found[stranger] = (self._history.entry(stranger), state)
+        return view
+
+    def _note(self, path: WorkspacePath, state: FileState | None) -> None:
+        kept: FileState | UnreadState | None = state
+        if state is not None:
+            self._read_bytes += len(state.content)
+            if self._read_bytes > READ_BYTES_MAX:
+                kept = UnreadState(state.version, len(state.content))
+        self._found[path] = (self._history.entry(path), kept)
 
     @property
     def found(self) -> Collection[WorkspacePath]:
         """The files that are different."""
         return self._found.keys()
 
-    def record(self, message: str = "") -> list[Transaction]:
-        """Record the differences in one transaction. Compare files that were edited meanwhile again.
+    def portions(self, most: Portion) -> Iterator[list[WorkspacePath]]:
+        """Yield the differing files in portions, each of which one call of `record` records.
+
+        Both ends of a possible move are in one portion.
+        """
+        portion: list[WorkspacePath] = []
+        content_bytes, before = 0, None
+        for version, path in self._by_moves():
+            is_full = len(portion) >= most.files or content_bytes > most.content_bytes
+            if is_full and (version is None or version != before):
+                yield portion
+                portion, content_bytes = [], 0
+            portion.append(path)
+            content_bytes += self._size(path)
+            before = version
+        if portion:
+            yield portion
+
+    def _by_moves(self) -> list[tuple[Version | None, WorkspacePath]]:
+        """Return the files in their order, but files that may have moved last, by their versions."""
+        versions: dict[WorkspacePath, Version] = {}
+        gone: set[Version] = set()
+        for path, (known, state) in self._found.items():
+            if state is not None:
+                versions[path] = state.version
+            elif known is not None:
+                versions[path] = known.version
+                gone.add(known.version)
+        moved = gone & {version for path, version in versions.items() if self._found[path][1] is not None}
+        stay = [(None, path) for path in self._found if versions.get(path) not in moved]
+        return [*stay, *sorted((version, path) for path, version in versions.items() if version in moved)]
+
+    def _size(self, path: WorkspacePath) -> int:
+        state = self._found[path][1]
+        if state is None:
+            return 0
+        return state.size if isinstance(state, UnreadState) else len(state.content)
+
+    def record(self, paths: Sequence[WorkspacePath] | None = None, message: str = "") -> list[Transaction]:
+        """Record these differences, or all, in one transaction. Compare files edited meanwhile again.
 
         Raises IoError if the journal cannot be written. Nothing is recorded then.
         """
-        history = self._history
-        for path in [path for path, (known, _) in self._found.items() if history.entry(path) != known]:
+        found: dict[WorkspacePath, FileState | None] = {}
+        paths = tuple(self._found) if paths is None else paths
+        for path in paths:
+            known, state = self._found[path]
+            if isinstance(state, UnreadState) or self._history.entry(path) != known:
+                found.update(self._compared(path).strangers)
+            else:
+                found[path] = state
+        recorded = self._record(found, message)
+        for path in paths:
             del self._found[path]
-            self.look(path)
-        return self._record({path: state for path, (_, state) in self._found.items()}, message)
+        return recorded
 
 
 def suspects_in(

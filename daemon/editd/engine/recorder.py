@@ -14,12 +14,15 @@ from msgspec.structs import replace
 from editd.engine.answers import folder_missing
 from editd.engine.commit import Batch, recover
 from editd.engine.external_changes import (
+    COMMAND_PORTION,
     OUTSIDE,
+    OUTSIDE_PORTION,
     AttributedChanges,
     DiskSnapshot,
     ExternalChange,
     IsOurs,
     OutsideAuthorship,
+    Portion,
     Reconciliation,
     external_changes,
     find_displaced,
@@ -56,6 +59,9 @@ class Recorder:
 
     broken: Refused | None = None
     outside_authorship: OutsideAuthorship | None = None
+    is_command_open: Callable[[], bool] = staticmethod(
+        lambda: False
+    )  # a bracket, whose changes belong together
     synced = Seq(0)  # the files are durable up to this transaction
     is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
@@ -228,6 +234,11 @@ class Recorder:
     def inspect(self) -> Reconciliation:
         """Return a comparison of files with the history, for the paths that a notice or a scan names."""
         return Reconciliation(self.tree, self.history, self.record)
+
+    @property
+    def portion(self) -> Portion:
+        """The most that one transaction records of changes that no git has made."""
+        return COMMAND_PORTION if self.is_command_open() else OUTSIDE_PORTION
 
     def look(self, here: WorkspacePath) -> FileState | None:
         """Return the state of a resolved path. Record it first if it is not in the history.

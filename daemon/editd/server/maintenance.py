@@ -20,6 +20,7 @@ from editd.server.engine_queue import wait_event
 from editd.store.journal import JournalPosition
 from editd.store.packfile import is_tidy
 from editd.system.filesystem import flush
+from editd.system.process import release_free_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.15  # without an edit, before packing or a check starts: a burst has the machine for itself
+GIVE_BACK_BYTES = 8 * 1024 * 1024  # packed at once: the memory of these contents goes back to the system
+GIVE_BACK_SECONDS = 1.0  # later: an answer or a queue may hold them a little longer
 LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
 SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
 SYNC_SECONDS_MAX = 5.0  # under load
@@ -60,6 +63,8 @@ class Maintenance:
         self._end = asyncio.Event()
         self._has_journal_failed = False
         self._is_tidy = True
+        self._give_back_at: float | None = None  # the loop's time
+        self._long_works = 0  # after which memory was given back, or will be
         self._rests_until = 0.0  # after preparing files has failed
 
     def start(self) -> None:
@@ -165,6 +170,8 @@ class Maintenance:
             or engine.packing_due() is not None
             or (engine.broken is None and not journal.has_spare)
             or engine.history.index.is_waiting
+            or self._give_back_at is not None
+            or self._long_works != self._queue.long_works
         )
 
     def _are_looks_left(self) -> bool:
@@ -184,6 +191,7 @@ class Maintenance:
             self._synced_at = now
         await self._sync_journal()
         is_time = quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX
+        is_time = is_time or self._engine.history.is_half_full
         if is_time and await self.pack():
             self._packed_at = loop.time()
         if not self._is_tidy:
@@ -191,6 +199,7 @@ class Maintenance:
                 await self._packer.start()
                 self._is_tidy = True
         await self._make_segment()
+        await self._give_back()
         index = self._engine.history.index
         if quiet > QUIET_SECONDS or index.flaw is not None:
             while await self._queue.run(index.write_some):  # noqa: ASYNC110  # others come in between
@@ -243,6 +252,7 @@ class Maintenance:
         due = await self._queue.run(self._engine.packing_due)
         if due is None:
             return False
+        held_bytes = self._engine.history.pending.bytes
         start, until, through = due
         request = {
             "start": [start.segment, start.offset],
@@ -251,7 +261,19 @@ class Maintenance:
         }
         answer = await self._ask(request)
         await self._queue.run(partial(self._packed, answer))
+        if held_bytes - self._engine.history.pending.bytes > GIVE_BACK_BYTES:
+            self._give_back_at = asyncio.get_running_loop().time() + GIVE_BACK_SECONDS
         return True
+
+    async def _give_back(self) -> None:
+        """Give the memory of packed contents and of long work back to the system, some time after it."""
+        loop = asyncio.get_running_loop()
+        if self._long_works != self._queue.long_works:
+            self._long_works = self._queue.long_works
+            self._give_back_at = loop.time() + GIVE_BACK_SECONDS
+        if self._give_back_at is not None and loop.time() > self._give_back_at:
+            self._give_back_at = None
+            await loop.run_in_executor(None, release_free_memory)
 
     def _packed(self, answer: dict[str, Any] | None) -> None:
         """Take over what the packing process has done. Raises Broken if it failed."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.engine.external_changes import known_below, suspects_in, sweep
+from editd.engine.external_changes import WHOLE, known_below, suspects_in, sweep
 from editd.engine.scan_worker import too_large
 from editd.errors import Broken, IoError, Refused
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Set
 
     from editd.engine.engine import Engine
-    from editd.engine.external_changes import Reconciliation
+    from editd.engine.external_changes import Portion, Reconciliation
     from editd.server.engine_queue import EngineQueue
     from editd.store.history import History
     from editd.system.fs_watch import FsEvent
@@ -177,7 +177,7 @@ class Scanner:
             inspection = await queue.run(engine.inspect)
             await queue.run_in_slices(map(inspection.look, suspects))
             try:
-                await queue.run_in_thread(inspection.record)
+                await record_in_portions(engine, queue, inspection)
             except IoError as refusal:
                 found = [f"{path.text}: {refusal.message}" for path in inspection.found]
                 self.unrecorded = inspection.failed + found
@@ -224,6 +224,8 @@ STEPS_SECONDS = 0.5  # the same in the middle of a rebase
 NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
 ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
+PAUSE_SECONDS_MAX = 0.05  # between two portions of a bulk change
+ROOM_SECONDS_MAX = 300.0  # then a bulk change is recorded all the same: packing may have failed
 LOCKED_SECONDS = 0.02  # between two checks of git's lock
 LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
 EMPTY = version_of(b"")
@@ -428,8 +430,10 @@ class NoticeRecorder:
     async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
         heads = {repository: GitHead.of(repository) for repository in taken.repositories}
         message = self._movement(heads)
-        if inspection.found:
-            await self._queue.run_in_thread(lambda: inspection.record(message))
+        # A checkout is one transaction, which says where HEAD moved.
+        await record_in_portions(
+            self._engine, self._queue, inspection, message, WHOLE if taken.repositories else None
+        )
         self._heads |= heads
         for failure in inspection.failed:
             log.info("not recorded: %s", failure)
@@ -446,6 +450,27 @@ class NoticeRecorder:
             if moved:
                 said.append(moved)
         return "; ".join(said)
+
+
+async def record_in_portions(
+    engine: Engine,
+    queue: EngineQueue,
+    inspection: Reconciliation,
+    message: str = "",
+    most: Portion | None = None,
+) -> None:
+    """Record the differences, and serve requests between the portions. Raises IoError.
+
+    Requests come first: a portion waits while the journal has no more room than requests may need.
+    """
+    most = engine.portion if most is None else most
+    until = time.monotonic() + ROOM_SECONDS_MAX
+    for paths in inspection.portions(most):
+        while engine.history.is_half_full and engine.broken is None and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(QUIET_SECONDS)  # the maintenance packs, and has no notification
+        began = time.monotonic()
+        await queue.run_in_thread(partial(inspection.record, paths, message))
+        await asyncio.sleep(min(time.monotonic() - began, PAUSE_SECONDS_MAX))  # as long for requests
 
 
 async def replaced_files_checked(engine: Engine) -> None:

@@ -506,6 +506,11 @@ class History:
         """Whether so many bytes wait for packing that new transactions must wait."""
         return self.pending.bytes > PENDING_BYTES_MAX
 
+    @property
+    def is_half_full(self) -> bool:
+        """Whether the rest of the room in the journal is for requests, and packing is urgent."""
+        return self.pending.bytes > PENDING_BYTES_MAX // 2
+
     def packed_through(self, seq: int, tail: JournalPosition) -> None:
         """Record that all up to `seq` is durable in git, and that packing has read the journal to `tail`."""
         self.packed = Seq(seq)

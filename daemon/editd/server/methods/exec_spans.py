@@ -108,6 +108,7 @@ class ExecMethods:
         self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
         self._agents: OrderedDict[str, KnownAgent] = OrderedDict()
         engine.outside_authorship = self._spans.attribute
+        engine.is_command_open = self._spans.has_command
         sessions.on_end.append(self._session_ended)
 
     def start(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
