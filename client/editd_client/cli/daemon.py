@@ -147,10 +147,10 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
     if missing := status.system.get("missing"):
         yield "does without", ", ".join(missing)
-    for sentence in status.weaker:
-        yield "weaker", sentence
-    for sentence in status.uncovered:
-        yield "not covered", sentence
+    for name, sentences in (
+        ("weaker", status.weaker), ("not covered", status.uncovered), ("notice", status.notices),
+    ):  # fmt: skip
+        yield from ((name, sentence) for sentence in sentences)
 
 
 def _pairs(facts: dict[str, Any]) -> str:

@@ -265,6 +265,18 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
             extra=SIZE,
         ),
     ] = None
+    record_interval: Annotated[
+        float,
+        Meta(
+            description=(
+                "Time between two records of a file that another program changes without pause, such as a "
+                "database or a log; 0 is every change. A file that was saved a few times is recorded at "
+                "once, and `settle` and edits do not wait."
+            ),
+            examples=["10s"],
+            extra=TERM,
+        ),
+    ] = 10.0
     keep: Annotated[
         Keep,
         Meta(

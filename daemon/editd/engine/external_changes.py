@@ -218,7 +218,7 @@ class Reconciliation:
                 yield portion
                 portion, content_bytes = [], 0
             portion.append(path)
-            content_bytes += self._size(path)
+            content_bytes += self.size(path)
             before = version
         if portion:
             yield portion
@@ -237,7 +237,13 @@ class Reconciliation:
         stay = [(None, path) for path in self._found if versions.get(path) not in moved]
         return [*stay, *sorted((version, path) for path, version in versions.items() if version in moved)]
 
-    def _size(self, path: WorkspacePath) -> int:
+    def is_new(self, path: WorkspacePath) -> bool:
+        """Return whether a differing file is new to the history."""
+        known, state = self._found[path]
+        return known is None and state is not None
+
+    def size(self, path: WorkspacePath) -> int:
+        """Return the bytes of a differing file as it is now."""
         state = self._found[path][1]
         if state is None:
             return 0

@@ -198,7 +198,7 @@ class Daemon:
         TURN.set(ComparisonTurn())  # for all that is started below: no client's comparison blocks the loop
         searcher = RegexPool(self._config.regex_seconds)
         self._comparer = RegexPool(COMPARISON_SECONDS)
-        self._configuration.take(lambda config: self._configure(config, searcher))
+        self._configuration.take(lambda config: self._configure(config, searcher, scanner))
         watching = self._watching = WorkspaceWatcher(self._places.root, scanner, self._shortfalls.is_deaf)
         watching.begin()
         services: Services | None = None
@@ -397,11 +397,12 @@ class Daemon:
             refusals=refusals,
         )
 
-    def _configure(self, config: Config, searcher: RegexPool) -> None:
+    def _configure(self, config: Config, searcher: RegexPool, scanner: Scanner) -> None:
         """Apply the settings that the daemon itself can change while it runs."""
         self._config = config
         self._stirred.set()
         searcher.seconds = config.regex_seconds
+        scanner.rates.interval_seconds = config.history.record_interval
         logging.getLogger().setLevel(config.log_level.upper())
         self._gate.configure(config)
 

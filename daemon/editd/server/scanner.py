@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from editd.engine.external_changes import WHOLE, known_below, suspects_in, sweep
 from editd.engine.scan_worker import too_large
 from editd.errors import Broken, IoError, Refused
+from editd.server.change_rates import ChangeRates
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.values.content import Version, version_of
 from editd.values.path import WorkspacePath, inner
@@ -56,6 +57,7 @@ class Scanner:
         self._root = os.fsencode(root)
         self._left_out: list[str] = []  # sentences of the last scan
         self._too_large: set[bytes] = set()
+        self.rates = ChangeRates()
         self.links = HardLinks()  # as the last scan has seen them
         self.files = 0  # seen in the last scan
         self.unseen: list[WorkspacePath] = []  # known paths in folders that the last scan did not reach
@@ -177,7 +179,7 @@ class Scanner:
             inspection = await queue.run(engine.inspect)
             await queue.run_in_slices(map(inspection.look, suspects))
             try:
-                await record_in_portions(engine, queue, inspection)
+                await record_in_portions(engine, queue, inspection, self.rates)
             except IoError as refusal:
                 found = [f"{path.text}: {refusal.message}" for path in inspection.found]
                 self.unrecorded = inspection.failed + found
@@ -431,9 +433,8 @@ class NoticeRecorder:
         heads = {repository: GitHead.of(repository) for repository in taken.repositories}
         message = self._movement(heads)
         # A checkout is one transaction, which says where HEAD moved.
-        await record_in_portions(
-            self._engine, self._queue, inspection, message, WHOLE if taken.repositories else None
-        )
+        most = WHOLE if taken.repositories else None
+        await record_in_portions(self._engine, self._queue, inspection, self._scanner.rates, message, most)
         self._heads |= heads
         for failure in inspection.failed:
             log.info("not recorded: %s", failure)
@@ -456,6 +457,7 @@ async def record_in_portions(
     engine: Engine,
     queue: EngineQueue,
     inspection: Reconciliation,
+    rates: ChangeRates,
     message: str = "",
     most: Portion | None = None,
 ) -> None:
@@ -469,7 +471,10 @@ async def record_in_portions(
         while engine.history.is_half_full and engine.broken is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(QUIET_SECONDS)  # the maintenance packs, and has no notification
         began = time.monotonic()
+        facts = [(path.raw, inspection.size(path), inspection.is_new(path)) for path in paths]
         await queue.run_in_thread(partial(inspection.record, paths, message))
+        for path, content_bytes, is_new in facts:
+            rates.note(path, content_bytes, is_new=is_new)
         await asyncio.sleep(min(time.monotonic() - began, PAUSE_SECONDS_MAX))  # as long for requests
 
 

@@ -92,6 +92,7 @@ class WorkspaceWatcher:
         self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
         self._repositories = Repositories()
+        self._resting: asyncio.TimerHandle | None = None
         self._taking = asyncio.Lock()
         self._pauses = 0
         self._resumed = asyncio.Event()
@@ -131,6 +132,8 @@ class WorkspaceWatcher:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._resting is not None:
+            self._resting.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -472,6 +475,7 @@ class WorkspaceWatcher:
             while True:
                 await self._repositories.git_done()
                 taken, self._pending = self._pending, PendingEvents()
+                self._rest(taken, is_settling=is_settling)
                 if taken.is_empty():
                     return False
                 patience = taken.patience(is_settling=is_settling)
@@ -489,6 +493,26 @@ class WorkspaceWatcher:
                     return self._covers_more(taken)
                 self._pending.take_back(taken)
                 await asyncio.sleep(max(0.0, patience - self._loop.time()))
+
+    def _rest(self, taken: PendingEvents, *, is_settling: bool) -> None:
+        """Leave out the paths that change without pause, until their rest ends; all are in for a `settle`."""
+        rates = self._scanner.rates
+        taken.paths |= rates.take_rested(is_settling=is_settling)
+        if not is_settling and not taken.repositories:  # a checkout is whole
+            taken.paths -= rates.rest(taken.paths)
+        self._wake_after_rest()
+
+    def _wake_after_rest(self) -> None:
+        seconds = self._scanner.rates.seconds_left()
+        if seconds is not None and self._resting is None:
+            self._resting = self._loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._resting = None
+        if rested := self._scanner.rates.take_rested():
+            self._pending.add(FsEvent(paths=rested), self._loop.time(), is_echo=False)
+            self._stirred.set()
+        self._wake_after_rest()
 
     def _covers_more(self, taken: PendingEvents) -> bool:
         """Watch and check paths that are no longer ignored; return whether there may be any."""

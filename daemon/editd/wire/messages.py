@@ -900,6 +900,7 @@ class StatusResult(Result):
     remote: dict[str, Any] | None = None  # the exchange with other hosts, as in `remote.status`
     agents: list[AgentEntry] = []  # the last heard first
     documents: int = 0  # that editors hold unsaved
+    notices: list[str] = []  # what fills the history
 
 
 class CheckResult(Result):
