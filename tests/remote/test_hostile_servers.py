@@ -137,6 +137,30 @@ def test_hooks_of_the_users_own_server_run_and_those_of_others_do_not(
         assert bait.sprung() == ["own-hook"]
 
 
+@pytest.mark.parametrize(
+    "key", ["include.path", "includeIf.hasconfig:remote.*.url:**.path", "includeIf.onbranch:none.path"]
+)
+def test_hooks_of_a_server_that_includes_a_file_of_a_workspace_do_not_run(
+    place: Workplace, tmp_path: Path, key: str
+) -> None:
+    """The attack: libgit2 does not know each condition of an include, and saw no folder of hooks."""
+    server, bait = bare_repository(tmp_path / "server.git"), Bait(tmp_path / "bait")
+    own = server / "hooks/post-receive"
+    own.write_text(f"#!/bin/sh\n{bait.trap('own-hook')}\n")
+    own.chmod(0o755)
+    git(tmp_path, "-C", str(server), "config", "remote.o.url", "https://x/y")
+    with place.start() as client:
+        hook = f"#!/bin/sh\n{bait.trap('edited-hook')}\n"
+        client.apply([write("hooks/post-receive", hook, mode="100755")])
+        client.apply([write("included", f"[core]\n\thooksPath = {place.root}/hooks\n")])
+        client.remote_init(str(server))
+        assert bait.sprung() == ["own-hook"]
+        git(tmp_path, "-C", str(server), "config", key, str(place.root / "included"))
+        client.apply([write("a.txt", "b\n")])
+        exchange(client)
+        assert bait.sprung() == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_hooks_of_a_server_of_another_user_do_not_run(place: Workplace, tmp_path: Path) -> None:
     server, bait = bare_repository(tmp_path / "server.git"), Bait(tmp_path / "bait")

@@ -76,3 +76,29 @@ def test_a_folder_that_is_mounted_elsewhere_is_known(tmp_path: Path) -> None:
     if done.returncode:
         pytest.skip(f"no mounts here: {done.stderr}")
     assert done.stdout.strip() == "[True, True, True, False]"
+
+
+OVERLAY = """
+layers="lowerdir=$1/folder/a:$1/other,upperdir=$1/up,workdir=$1/work"
+mount -t overlay overlay -o "$layers" "$1/merged"
+mount -t overlay overlay -o "lowerdir=$1/merged/b:$1/other" "$1/twice"
+exec "$2" -c 'import sys; from editd.system.real_paths import is_within
+top = sys.argv[1]
+pairs = [("merged/b", "folder"), ("twice/c", "folder"), ("merged/b", "up"), ("up", "merged"),
+         ("other", "folder"), ("merged/b", "elsewhere")]
+print([is_within(f"{top}/{path}", f"{top}/{folder}") for path, folder in pairs])' "$1"
+"""
+
+
+def test_a_folder_that_is_a_layer_of_an_overlay_is_known(tmp_path: Path) -> None:
+    top = tmp_path.resolve()
+    for name in ("folder/a/b/c", "other", "up", "work", "merged", "twice", "elsewhere"):
+        (top / name).mkdir(parents=True)
+    python = Path(__file__).resolve().parents[2] / ".venv/bin/python"
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", OVERLAY, "sh", str(top), str(python)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode or done.stderr:
+        pytest.skip(f"no overlays here: {done.stderr}")
+    assert done.stdout.strip() == "[True, True, True, True, False, False]"

@@ -119,14 +119,19 @@ class Transport:
     def _are_hooks_own(self, server: ServerRepository) -> bool:
         """Return whether the repository and its hooks belong to the user, outside of all workspaces."""
         try:
-            return server.is_own and all(map(self._is_own_file, _hooks_of(server.folder)))
-        except (OSError, ThroughProcess, pygit2.GitError, ValueError):
+            if not server.is_own:
+                return False
+            hooks, files = _hooks_of(server.folder)
+            return all(map(self._is_own_file, hooks)) and not any(map(self._is_in_workspace, files))
+        except (OSError, ThroughProcess, GitFailed, GitMissing, ValueError):
             return False
 
     def _is_own_file(self, path: str) -> bool:
+        return os.stat(real_path(path)).st_uid == os.geteuid() and not self._is_in_workspace(path)
+
+    def _is_in_workspace(self, path: str) -> bool:
         real = real_path(path)
-        is_own = os.stat(real).st_uid == os.geteuid()
-        return is_own and not any(is_within(real, root) for root in workspaces_in(self._histories))
+        return any(is_within(real, root) for root in workspaces_in(self._histories))
 
     def _run(self, verb: str, *arguments: str) -> str:
         try:
@@ -168,14 +173,29 @@ class Transport:
 _WITHOUT_HOOKS = f"--receive-pack={receiver_without_hooks()}"
 
 
-def _hooks_of(folder: str) -> list[str]:
-    """Return the hooks of a repository and the folder that has them. Raises OSError, pygit2.GitError."""
-    config = pygit2.Repository(folder, pygit2.enums.RepositoryOpenFlag.BARE).config
-    named = str(config["core.hooksPath"]) if "core.hooksPath" in config else "hooks"
+def _hooks_of(folder: str) -> tuple[list[str], list[str]]:
+    """Return the hooks of a repository with their folder, and the files of its configuration.
+
+    Git reads the configuration, because libgit2 does not know each kind of `includeIf`. A file counts also if
+    its condition does not hold now. Raises OSError, GitFailed, GitMissing.
+    """
+    named, files = "hooks", []
+    listed = run_git(folder, "config", "--null", "--show-origin", "--list", seconds=ASK_SECONDS_MAX)
+    words = os.fsdecode(listed).split("\0")
+    for origin, setting in zip(words[::2], words[1::2], strict=False):
+        if not origin.startswith("file:"):
+            continue  # our own settings, which the receiver of a push does not get
+        file = os.path.join(folder, origin.removeprefix("file:"))
+        key, _, value = setting.partition("\n")
+        files.append(file)
+        if key == "core.hookspath":
+            named = value
+        elif key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
+            files.append(os.path.join(os.path.dirname(file), os.path.expanduser(value)))
     hooks = os.path.join(folder, os.path.expanduser(named))
     if not os.path.lexists(hooks):
-        return []
-    return [hooks, *(os.path.join(hooks, name) for name in os.listdir(hooks))]
+        return [], files
+    return [hooks, *(os.path.join(hooks, name) for name in os.listdir(hooks))], files
 
 
 def _output_of(argv: list[str]) -> str:

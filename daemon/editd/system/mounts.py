@@ -29,6 +29,9 @@ _TWO_SIDED = frozenset(
 )  # fmt: skip
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _NEVER_SYNCED = frozenset({b"volatile", b"fsync=volatile"})  # of an overlay, by older and newer kernels
+_LAYER = re.compile(rb"(lowerdir|lowerdir\+|datadir\+|upperdir)=")
+_BETWEEN_LAYERS = re.compile(rb"(?<!\\):+")
+_PROTECTED = re.compile(rb"\\([\\:,])")  # a colon, a comma or a backslash in the name of a layer
 _ESCAPED = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in a name
 
 
@@ -46,6 +49,15 @@ class Mount(Struct, frozen=True):
     def is_two_sided(self) -> bool:
         """Whether other machines reach the same files past this kernel, which does not notice them."""
         return self.kind in _TWO_SIDED or self.kind.startswith("fuse.")
+
+    @property
+    def layers(self) -> tuple[bytes, ...]:
+        """The folders that an overlay consists of, as they were named when it was mounted."""
+        if self.kind != "overlay":
+            return ()
+        named = [option.partition(b"=")[2] for option in self.options if _LAYER.match(option)]
+        folders = (folder for names in named for folder in _BETWEEN_LAYERS.split(_unescaped(names)))
+        return tuple(_PROTECTED.sub(rb"\1", folder) for folder in folders if folder.startswith(b"/"))
 
     @property
     def is_volatile(self) -> bool:

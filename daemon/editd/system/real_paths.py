@@ -67,7 +67,8 @@ def is_within(path: str, folder: str) -> bool:
     if any(_is_same_folder(one, wanted) for one in _upwards(path)):
         return True
     known = mounts()
-    return _is_below(_place_on_disk(path, known), _place_on_disk(os.path.realpath(folder), known))
+    inner, outer = _places_on_disk(path, known), _places_on_disk(os.path.realpath(folder), known)
+    return any(_is_below(one, other) for one in inner for other in outer)
 
 
 def _process_devices() -> Iterator[int]:
@@ -94,17 +95,28 @@ def _is_same_folder(path: str, wanted: os.stat_result) -> bool:
         return False
 
 
-def _place_on_disk(path: str, known: list[Mount] | None) -> tuple[int, bytes] | None:
-    """Return the device and the path in its file system, whatever the mount points are; None if unknown."""
-    raw = os.fsencode(path)
-    mount = mount_at(raw, known)
-    if mount is None:
-        return None
-    inside = raw[len(mount.path.rstrip(b"/")) :].strip(b"/")
-    return mount.device, os.path.join(mount.root, inside)
+def _places_on_disk(path: str, known: list[Mount] | None) -> list[tuple[int, bytes]]:
+    """Return the device and the path in its file system, whatever the mount points are; empty if unknown.
+
+    A path on an overlay has one more place in each layer that is visible here.
+    """
+    places: list[tuple[int, bytes]] = []
+    left, passed = [os.fsencode(path)], set[int]()
+    while left:
+        raw = left.pop()
+        mount = mount_at(raw, known)
+        if mount is None:
+            continue
+        inside = os.path.join(mount.root, raw[len(mount.path.rstrip(b"/")) :].strip(b"/"))
+        places.append((mount.device, inside))
+        if mount.number not in passed:  # an overlay may be mounted over a layer of its own
+            passed.add(mount.number)
+            layers = filter(os.path.isdir, mount.layers)
+            left += [os.path.join(os.path.realpath(layer), inside.lstrip(b"/")) for layer in layers]
+    return places
 
 
-def _is_below(path: tuple[int, bytes] | None, folder: tuple[int, bytes] | None) -> bool:
-    if path is None or folder is None or path[0] != folder[0]:
+def _is_below(path: tuple[int, bytes], folder: tuple[int, bytes]) -> bool:
+    if path[0] != folder[0]:
         return False
     return (path[1] + b"/").startswith(folder[1].rstrip(b"/") + b"/")
