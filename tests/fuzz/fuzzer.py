@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
+BYTES_IN_TIME = 8192  # a longer input has more time: each of its bytes may be a message
 SECONDS_MAX = 5.0  # of the processor, for an input of a few KB that takes milliseconds
 PEAK_BYTES_MAX = 24 << 20  # of an input of a few KB
 GROWTH_BYTES_MAX = 128 << 10  # kept over the second half of a run
@@ -109,7 +110,7 @@ def _decode(format_: Format, seed: int, number: int, data: bytes, outcome: Outco
     problem: BaseException | str | None = None
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_MAX)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_MAX * max(1, len(data) / BYTES_IN_TIME))
     try:
         format_.decode(data)
     except format_.allowed:

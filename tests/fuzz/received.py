@@ -106,6 +106,9 @@ def serve(data: bytes) -> None:
 def serve_all(data: bytes) -> None:
     """Serve a stream with the limits of the wire, and with smaller ones that short inputs reach."""
     serve(data)
+    small_parts = patch.object(codec, "_PART_BYTES", 8)
+    with patch.object(codec, "LARGE_VALUES", 5), patch.object(envelope, "LARGE_VALUES", 5), small_parts:
+        serve(data)
     with patch.object(codec, "LIMITS", SMALL), patch.object(envelope, "LIMITS", SMALL):
         serve(data)
         with suppress(Malformed):
@@ -116,7 +119,7 @@ def serve_all(data: bytes) -> None:
 
 
 def _take_all(server: Connection) -> None:
-    for incoming in list(iter(server.take, None)):
+    for incoming in server.receive(b""):
         if isinstance(incoming, BadRequest):
             assert incoming.error.name != "internal_error"
             assert incoming.answer
@@ -147,7 +150,7 @@ ANSWERS: list[Any] = [
 ]
 FRAMES = "MessagePackFrames.*|_checked_id|_is_id|_only_map|_call|_invalid|_unreadable|_too_large"
 DECODED = "params_of|plain|text_of|_number|check_words|_check|_key|decode_apply"
-OPENED = "Connection.(receive|feed|feed_end|take|_opened|_entered|_bad)|_msgpack|_headers|_lines|_unknown"
+OPENED = "Connection.(receive|feed|feed_end|take|enter|_entered|_bad)|LargeMessage.*|_parsed|_msgpack|_headers|_lines|_unknown"
 
 NEARLY_ANSWERS = [
     b"\x94\x01\x02\xc0\x81\x80\x01",
@@ -390,7 +393,7 @@ RECEIVED = (
         serve_all,
         (),
         {
-            codec: "decode_json|_from_base64",
+            codec: "decode_json|decode_json_in_parts|_plain_in_parts|is_large_json|_from_base64",
             envelope: r"LineFrames.*|_call|_checked_id|_invalid|_too_large",
         },
         encode=as_line,
