@@ -1,6 +1,7 @@
 """Attacks with messages that take long to decode, plan or encode: `status` of others is answered meanwhile.
 
-Each is about the largest of its kind that the limits of the wire allow. They are lines of JSON, which take
+Each is about the largest of its kind that the limits of the wire allow, but for bytes that are no text: these
+are as many as the largest file that a scan takes in. They are lines of JSON, which take
 the longest to decode.
 """
 
@@ -67,7 +68,7 @@ def test_no_message_holds_the_status_of_others_up(place: Workplace) -> None:
             {"op": "move", "path": f"m{n}" if n else "one", "to": f"m{n + 1}"} for n in range(EDITS // 10)
         ]
         seen = [{"path": f"q/{n}", "version": None} for n in range(EDITS)]
-        raw = {"base64": base64.b64encode(b"\x00\xff" * 20_000_000).decode()}
+        raw = {"base64": base64.b64encode(b"\x00\xff" * 8_000_000).decode()}
         binary = [{"op": "write", "path": "r", "content": raw}]
         calls: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
             "text edits": (ask(place, "apply", edits=text_edits(client, EDITS), dry_run=True), "result"),
