@@ -324,10 +324,18 @@ def test_a_file_over_the_limit_is_told_and_left_out(ground: Ground) -> None:
     assert set(ground.recorded()) == {b"a"}
     assert told["too_large"] == ["large"]
     sentence = "1 file is over 16 MiB and is captured when an edit touches it: large"
-    assert scan_worker.too_large([b"large"]) == [sentence]
+    assert scan_worker.too_large({b"large": 17 << 20}, 64 << 20) == [sentence]
     found, done = ground.scan()
     assert set(found) == {b"a"}
     assert done["too_large"] == ["large"]
+
+
+def test_files_that_no_edit_may_touch_are_named_apart() -> None:
+    sizes = {b"a": 17 << 20, b"b": 65 << 20, b"c": 66 << 20}
+    assert scan_worker.too_large(sizes, 64 << 20) == [
+        "1 file is over 16 MiB and is captured when an edit touches it: a",
+        "2 files are over 64 MiB (`file_bytes_max`) and are never recorded, read or edited: b, c",
+    ]
 
 
 def test_a_sentence_about_one_file_has_its_verb_in_the_singular() -> None:

@@ -78,8 +78,16 @@ def test_an_isolated_command_reads_and_lands_its_own_files_only(
             run_in_overlay(str(place.root), scratch, ["true"])
         except NoOverlay:
             pytest.skip("no overlay for an unprivileged user here")
-    argv = [place.provide_editctl() / "editctl", "exec", "--isolated", "--", sys.executable, "-c", COMMAND]
-    with subprocess.Popen([*argv, signals], cwd=place.root, env=place.environment) as isolated:
+    argv = [
+        str(place.provide_editctl() / "editctl"),
+        "exec",
+        "--isolated",
+        "--",
+        sys.executable,
+        "-c",
+        COMMAND,
+    ]
+    with subprocess.Popen([*argv, str(signals)], cwd=place.root, env=place.environment) as isolated:
         wait_until((signals / "ready").exists, "the command did not start")
         replace_all(client)
         use_the_spares(place, client)

@@ -107,6 +107,12 @@ def versions(client: Client, path: str) -> int:
     return len(client.log(path=path, kind="outside", limit=1000).transactions)
 
 
+def record_once(place: Workplace, client: Client, number: int) -> None:
+    """Write a version, and wait until it is recorded as the next one."""
+    (place.root / "app.log").write_text(f"{number}: a line\n")
+    wait_until(lambda: versions(client, "app.log") == number + 1, "it is not recorded")
+
+
 @pytest.mark.needs("inotify")
 def test_a_log_that_changes_without_pause_is_recorded_at_intervals_and_by_a_settle(place: Workplace) -> None:
     place.write({"app.log": "0\n"})
@@ -114,8 +120,7 @@ def test_a_log_that_changes_without_pause_is_recorded_at_intervals_and_by_a_sett
     with place.start() as client:
         client.settle()
         for number in range(AT_ONCE):
-            (place.root / "app.log").write_text(f"{number}: a line\n")
-            wait_until(lambda number=number: versions(client, "app.log") == number + 1, "it is not recorded")
+            record_once(place, client, number)
         for _ in range(10):
             with open(place.root / "app.log", "a", encoding="utf-8") as file:
                 file.write("a line more\n")
@@ -133,8 +138,7 @@ def test_an_edit_of_a_resting_path_records_it_first(place: Workplace) -> None:
     with place.start() as client:
         client.settle()
         for number in range(AT_ONCE):
-            (place.root / "app.log").write_text(f"{number}: a line\n")
-            wait_until(lambda number=number: versions(client, "app.log") == number + 1, "it is not recorded")
+            record_once(place, client, number)
         (place.root / "app.log").write_text("theirs\n")
         client.apply([write("app.log", "mine\n", force=True)])
         assert versions(client, "app.log") == AT_ONCE + 1
@@ -149,8 +153,7 @@ def test_a_path_is_recorded_when_its_rest_ends(place: Workplace) -> None:
     with place.start() as client:
         client.settle()
         for number in range(AT_ONCE + 3):
-            (place.root / "app.log").write_text(f"{number}: a line\n")
-            wait_until(lambda number=number: versions(client, "app.log") == number + 1, "it is not recorded")
+            record_once(place, client, number)
 
 
 @pytest.mark.needs("inotify")

@@ -317,6 +317,9 @@ def list_leases(invocation: Invocation) -> None:
 # ── Commands ──────────────────────────────────────────────────────────────────────────────────
 
 
+SHOWN = 3  # files in a line
+NEVER_RECORDED = "never recorded, so no undo brings it back"
+LOST = "deleted or changed, and never recorded, so no undo brings it back"
 REFUSED, UNREACHABLE = 1, 3  # exit codes of `editctl`
 
 
@@ -356,10 +359,13 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
     with invocation.client() as client:
         if not invocation.session:
             client.hello(current_actor())
-        name = client.exec_begin(shlex.join(command)).exec
+        began = client.exec_begin(shlex.join(command))
+        _warn(_named_in(command, invocation.workspace.root, began.unrecorded), NEVER_RECORDED)
         status = _run(command)
         try:
-            _report(invocation, client.exec_end(name, status))
+            ended = client.exec_end(began.exec, status)
+            _report(invocation, ended)
+            _warn(ended.unrecorded, LOST)
         except EditdError as refused:
             output.print_refusal(refused, as_json=False)
         except Unreachable as error:
@@ -432,6 +438,20 @@ def _run(command: Sequence[str]) -> int:
 def _is_nowhere(name: str) -> bool:
     """Whether the name is not in PATH: a locked folder in PATH makes it a "permission denied"."""
     return os.sep not in name and shutil.which(name, os.F_OK) is None
+
+
+def _named_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[str]:
+    """Return the paths that a word of the command names, or whose folder it names."""
+    words = {word.strip("\"'") for argument in command[1:] for word in argument.split()}
+    named = {os.path.relpath(os.path.realpath(word), root) for word in words if word}
+    return [path for path in paths if any((path + "/").startswith(name + "/") for name in named)]
+
+
+def _warn(paths: Sequence[str], fact: str) -> None:
+    """Print a line about files of which the history has no content."""
+    if paths:
+        shown = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
+        output.print_error(f"editctl: {fact}: {shown}")
 
 
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:

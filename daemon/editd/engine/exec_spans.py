@@ -66,6 +66,8 @@ class ExecSpan(OpenItem):
     since_us: int = 0  # the time of its beginning
     how: str = "still running"  # the result of the command, for the message
     seqs: list[int] = field(default_factory=list)  # the transactions that were attributed to it
+    unrecorded: dict[WorkspacePath, tuple[int, int]] = field(default_factory=dict)
+    """Size and mtime_ns of the files that the history lacked at the beginning of a command."""
 
     @property
     def who(self) -> str:

@@ -3,10 +3,11 @@
 `python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
 It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
-`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, tree, files, bytes, uncovered, budget_spent}`,
-or `{failed}`. The commit is durable, and head is not moved. The history may begin meanwhile:
+`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, tree, files, bytes, uncovered, linked,
+budget_spent}`, or `{failed}`. The commit is durable, and head is not moved. The history may begin meanwhile:
 see `store.first_scan`.
-`{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, strays}`.
+`{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, linked,
+strays}`.
 Names and paths are text with surrogate escapes.
 """
 
@@ -17,7 +18,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -31,6 +32,9 @@ from editd.values.path import PATH_BYTES_MAX
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
 from editd.workspace.scope import WorkspaceScope, load_uncovered, save_uncovered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FILES_MAX = 200_000  # read for the baseline; files that are clean in git are not counted
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files, which takes about ten seconds
@@ -163,10 +167,19 @@ class ScanWorker:
         return [f"{counted(len(paths), problem)}: {_some(paths)}" for paths, problem in groups if paths]
 
 
-def too_large(paths: list[bytes]) -> list[str]:
-    """Return a message about files over the size limit, if there are any."""
-    problem = f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them"
-    return [f"{counted(len(paths), problem)}: {_some(sorted(paths))}"] if paths else []
+def too_large(sizes: Mapping[bytes, int], file_bytes_max: int) -> list[str]:
+    """Return messages about files over the limit of the scan, and over that of edits, `file_bytes_max`."""
+    groups = (
+        (
+            [path for path, size in sizes.items() if size <= file_bytes_max],
+            f"are over {FILE_BYTES_MAX >> 20} MiB and are captured when an edit touches them",
+        ),
+        (
+            [path for path, size in sizes.items() if size > file_bytes_max],
+            f"are over {file_bytes_max >> 20} MiB (`file_bytes_max`) and are never recorded, read or edited",
+        ),
+    )
+    return [f"{counted(len(paths), problem)}: {_some(sorted(paths))}" for paths, problem in groups if paths]
 
 
 def counted(files: int, predicate: str) -> str:

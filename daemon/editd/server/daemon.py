@@ -194,7 +194,7 @@ class Daemon:
             disk, self._places.state, publish=self._config.publish, in_place=self._config.in_place
         )
         self._repairing = Repairs(self._places.state, disk, self._stop, self._config.file_bytes_max)
-        scanner = Scanner(self._places.root, self._places.state)
+        scanner = Scanner(self._places.root, self._places.state, file_bytes_max=self._config.file_bytes_max)
         TURN.set(ComparisonTurn())  # for all that is started below: no client's comparison blocks the loop
         searcher = RegexPool(self._config.regex_seconds)
         self._comparer = RegexPool(COMPARISON_SECONDS)

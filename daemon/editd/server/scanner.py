@@ -46,7 +46,9 @@ TRIES = 3  # of a scan whose process is killed, for example by the out-of-memory
 class Scanner:
     """The scanning process. It also takes the baseline, before the engine exists."""
 
-    def __init__(self, root: str, folder: str) -> None:
+    def __init__(self, root: str, folder: str, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
+        """`file_bytes_max` is the limit of edits."""
+        self._file_bytes_max = file_bytes_max
         self._argv = [*PYTHON, "editd.engine.scan_worker", root, folder]
         self._child: ChildProcess | None = None
         self._frames: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -66,8 +68,14 @@ class Scanner:
     @property
     def uncovered(self) -> list[str]:
         """Sentences on the files that the history does not cover, too large ones by their current size."""
-        self._too_large = {path for path in self._too_large if self._is_too_large(path)}
-        return self._left_out + too_large(list(self._too_large))
+        return self._left_out + too_large(self.too_large_files(), self._file_bytes_max)
+
+    def too_large_files(self) -> dict[bytes, int]:
+        """Return the files that the scan leaves out for their size, with their present sizes."""
+        sizes = {path: self._size_of(path) for path in self._too_large}
+        sizes = {path: size for path, size in sizes.items() if size > FILE_BYTES_MAX}
+        self._too_large = set(sizes)
+        return sizes
 
     def note_too_large(self, path: WorkspacePath) -> None:
         """Remember a file that was seen since the last scan, and is too large to record."""
@@ -78,11 +86,11 @@ class Scanner:
         self._too_large = set(map(os.fsencode, frame["too_large"]))
         self.links = HardLinks.of(frame["linked"])
 
-    def _is_too_large(self, path: bytes) -> bool:
+    def _size_of(self, path: bytes) -> int:
         try:
-            return os.lstat(os.path.join(self._root, path)).st_size > FILE_BYTES_MAX
+            return os.lstat(os.path.join(self._root, path)).st_size
         except OSError:
-            return False
+            return 0
 
     async def start(self) -> None:
         """Start the process, so that the next work finds it running."""

@@ -24,6 +24,7 @@ import contextlib
 import logging
 import os
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
@@ -36,7 +37,7 @@ from editd.server.scanner import (
     replaced_files_checked,
 )
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter, can_watch
-from editd.values.path import TEMPORARY_PREFIX
+from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
 from editd.workspace.git_files import repository_above
 from editd.workspace.scope import WatchSet
 
@@ -56,6 +57,7 @@ COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless 
 COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
 TICK_SECONDS = 1.0
+UNRECORDED_MAX = 1000  # files of which a command's end may say that they are gone
 BLIND_SECONDS = 30.0  # between two scans, or two retries, if something cannot be watched
 
 
@@ -92,6 +94,7 @@ class WorkspaceWatcher:
         self._sleeps_until = 0.0
         self._own: dict[bytes, float] = {}  # when a path was last in a transaction
         self._repositories = Repositories()
+        self._uncovered: frozenset[bytes] = frozenset()  # left out by the baseline
         self._resting: asyncio.TimerHandle | None = None
         self._taking = asyncio.Lock()
         self._pauses = 0
@@ -125,6 +128,7 @@ class WorkspaceWatcher:
         self._engine, self._queue, self._tell = engine, queue, tell
         heads = self._repositories.heads
         self._recorder = NoticeRecorder(self._root, engine, queue, self._scanner, uncovered, heads)
+        self._uncovered = uncovered
         self._seen = -1 if seen is None else seen
         self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
         self._ailing.set()
@@ -202,6 +206,19 @@ class WorkspaceWatcher:
                 unwatched.add(folder)
         if unwatched:
             self._loop.call_soon_threadsafe(self._cover, unwatched)
+
+    def unrecorded_files(self) -> dict[WorkspacePath, tuple[int, int]]:
+        """Return size and mtime_ns of the files that were never recorded, the largest first, so many at most.
+
+        Files that git ignores are not among them.
+        """
+        facts: dict[WorkspacePath, tuple[int, int]] = {}
+        for path in (*self._scanner.too_large_files(), *islice(sorted(self._uncovered), UNRECORDED_MAX)):
+            with contextlib.suppress(OSError):
+                status = os.lstat(os.path.join(os.fsencode(self._root), path))
+                facts[WorkspacePath(os.fsdecode(path))] = status.st_size, status.st_mtime_ns
+        largest = sorted(facts.items(), key=lambda item: item[1], reverse=True)
+        return dict(largest[:UNRECORDED_MAX])
 
     async def settle(self) -> None:
         """Return when all changes made before this call are seen and recorded. Raises Refused."""

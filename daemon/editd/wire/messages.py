@@ -1330,11 +1330,13 @@ class LeaseListResult(Result):
 class ExecBeginResult(Result):
     exec: str
     waited: float = 0.0  # seconds
+    unrecorded: list[str] = []  # files that were never recorded, the largest 100
 
 
 class ExecEndResult(Result):
     transaction: Transaction | None
     transactions: list[int] = []
+    unrecorded: list[str] = []  # files that were deleted or changed, and never recorded before
 
 
 class ClaimResult(Result):

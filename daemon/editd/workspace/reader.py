@@ -46,6 +46,10 @@ class FileStat(Struct, frozen=True):
         """In bytes."""
         return self.identity[2]
 
+    @property
+    def mtime_ns(self) -> int:
+        return self.identity[3]
+
 
 class FileRead(NamedTuple):
     """The bytes under a name, with git's mode and the permission bits."""

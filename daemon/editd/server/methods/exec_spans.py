@@ -12,6 +12,7 @@ import logging
 import os
 from collections import OrderedDict
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
@@ -27,7 +28,7 @@ from editd.wire import messages
 from editd.wire.redaction import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
@@ -47,6 +48,7 @@ SECONDS_MAX = 86400.0
 WAIT_SECONDS = 2.0  # for another session's edit of the same file
 AGENTS_MAX = 100  # in `status`
 CLAIM_SECONDS_MAX = 60.0
+UNRECORDED_SHOWN_MAX = 100  # files in an answer
 SEEN_AT_ONCE = 500  # files of one `seen`, before other requests get their turn
 
 
@@ -191,7 +193,9 @@ class ExecMethods:
         finally:
             self._openings.remove(opening)
             self._note_change()
-        return messages.ExecBeginResult(exec=opened.name, waited=round(waited, 3))
+        return messages.ExecBeginResult(
+            exec=opened.name, waited=round(waited, 3), unrecorded=_texts(opened.unrecorded)
+        )
 
     async def _wait(self, opening: Opening) -> float:
         """Wait for the spans of other sessions that are in the way. Return the seconds."""
@@ -223,6 +227,9 @@ class ExecMethods:
         if opened is span:
             if span.paths is None:
                 self._watching.pause()
+                entry = self._engine.history.entry
+                files = self._watching.unrecorded_files()
+                span.unrecorded = {path: facts for path, facts in files.items() if entry(path) is None}
             self._limit(span)
         return opened
 
@@ -277,9 +284,23 @@ class ExecMethods:
                     self._note_own(span)
             seqs = sorted({seq for span in spans for seq in span.seqs})
             newest = convert.transaction_result(self._engine.history.find(seqs[-1])) if seqs else None
-            return messages.ExecEndResult(transaction=newest, transactions=seqs)
+            return messages.ExecEndResult(
+                transaction=newest, transactions=seqs, unrecorded=_texts(self._lost(spans))
+            )
 
         return await self._queue.run(result)
+
+    def _lost(self, spans: Sequence[ExecSpan]) -> list[WorkspacePath]:
+        """Return the files whose content from before the spans is nowhere any more."""
+        known = {path: facts for span in spans for path, facts in span.unrecorded.items()}
+        return [path for path, facts in known.items() if self._facts(path) != facts]
+
+    def _facts(self, path: WorkspacePath) -> tuple[int, int] | None:
+        try:
+            status = self._engine.tree.entry(path)
+        except Refused:
+            return None
+        return None if status is None else (status.size, status.mtime_ns)
 
     def _note_own(self, span: ExecSpan) -> None:
         """Note that the session knows its own last change of each file, but not a later one by others."""
@@ -502,3 +523,7 @@ def _process(pid: int) -> tuple[int, int] | None:
         raise InvalidParams("`pid` is the number of a process.")
     found = process_at(pid)
     return None if found is None else (found.pid, found.start)
+
+
+def _texts(paths: Iterable[WorkspacePath]) -> list[str]:
+    return [path.text for path in islice(paths, UNRECORDED_SHOWN_MAX)]
