@@ -264,6 +264,7 @@ def events_in(data: bytes) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.needs("inotify")
 def test_a_watcher_sees_one_event_of_a_new_file_and_no_temporary(spared: Spared) -> None:
+    """fsnotify/fsnotify #134: of an atomic save a watcher sees four events, two of them of a temporary."""
     assert events_of_new_files(spared, "new", "other") == [(MOVED_TO, "new"), (MOVED_TO, "other")]
     assert held(spared.root) == {"a": OLD, "new": NEW, "other": NEW}
 

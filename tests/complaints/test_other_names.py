@@ -1,4 +1,7 @@
-"""`in_place`: a file that is a mount, or that others reach by another name, sees the edit."""
+"""What people complain of when a tool replaces a file that others reach by another name.
+
+The numbers are of public issues: repository and number. `in_place` is the way out of each.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ def bound(source: Path, target: Path) -> Iterator[None]:
 
 
 def test_a_file_that_is_itself_a_mount_is_refused_with_that_reason(place: Workplace, tmp_path: Path) -> None:
+    """moby/moby #22627: in a container, `sed -i` of a mounted file ends with "Device or resource busy"."""
     (tmp_path / OUTSIDE).write_text("1\n")
     with bound(tmp_path / OUTSIDE, place.root / "conf"), place.start() as client:
         with pytest.raises(PermissionDenied, match="conf is itself a mount") as refusal:
@@ -58,7 +62,7 @@ def test_a_named_file_that_is_itself_a_mount_is_edited_and_undone(place: Workpla
 def test_a_named_file_that_is_mounted_alone_elsewhere_shows_the_edit_there(
     place: Workplace, tmp_path: Path
 ) -> None:
-    """As `docker run -v ./conf:/conf` does: without the key, the container keeps the old file."""
+    """anthropics/claude-code #25438, moby/moby #15793: a container keeps the old content after an edit."""
     place.write({"conf": "1\n", "plain": "1\n"})
     configure(place, 'in_place = ["conf"]\n')
     with (
@@ -74,6 +78,7 @@ def test_a_named_file_that_is_mounted_alone_elsewhere_shows_the_edit_there(
 
 
 def test_a_named_file_with_several_names_is_edited_under_all_of_them(place: Workplace) -> None:
+    """anthropics/claude-code #31290: an edit breaks the hard link, and nothing says so."""
     place.write({"a": "1\n", "plain": "1\n"})
     os.link(place.root / "a", place.root / "b")
     os.link(place.root / "plain", place.root / "other")
