@@ -54,15 +54,19 @@ class ChangeRates:
     # ── rest ──
 
     def rest(self, paths: Collection[bytes]) -> set[bytes]:
-        """Note the paths that have to rest now, and return them."""
+        """Note the paths if all of them have to rest now, and return them.
+
+        A busy path beside another is recorded with it, because both may be one save.
+        """
         now = self._clock()
-        resting: set[bytes] = set()
+        ends: dict[bytes, float] = {}
         for path in paths:
             rate = self._paths.get(path)
-            if rate is not None and rate.times >= AT_ONCE and now < rate.last + self.interval_seconds:
-                self._resting[path] = rate.last + self.interval_seconds
-                resting.add(path)
-        return resting
+            if rate is None or rate.times < AT_ONCE or now >= rate.last + self.interval_seconds:
+                return set()
+            ends[path] = rate.last + self.interval_seconds
+        self._resting |= ends
+        return set(ends)
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the first rest ends; None if no path rests."""
