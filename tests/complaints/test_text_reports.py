@@ -77,3 +77,12 @@ def test_a_whole_write_turns_cr_lf_into_lf(place: Workplace) -> None:
     with place.start() as client:
         call(client, "codex", "apply_patch", input=patch)
     assert place.files()["unit1.pas"] == b"unit b;\r\nend.\r\n"
+
+
+def test_a_tilde_makes_a_folder_of_that_name(place: Workplace) -> None:
+    """cursor/cursor#3146: a file for the home folder went into a new folder `~` of the workspace."""
+    with place.start() as client:
+        args = {"command": "create", "path": "~/.config/a.desktop", "file_text": "x\n"}
+        refusal = refused(client, "claude", "str_replace_based_edit_tool", **args)
+    assert f"{place.environment['HOME']}/.config/a.desktop" in refusal.hint
+    assert place.files() == {}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from msgspec import Struct, UnsetType
 
 from editd.edits.diff import AppliedPatch
+from editd.edits.new_names import refuse_foreign, refuse_twin
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
@@ -31,7 +32,7 @@ from editd.errors import (
     Stale,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
-from editd.values.name_key import key_of
+from editd.values.name_key import is_same_form, key_of
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
 from editd.wire.messages import (
@@ -55,7 +56,17 @@ if TYPE_CHECKING:
 
 
 class ToolRunner(Protocol):
-    """The edit tools of other systems."""
+    """The edit tools of other systems, and the workspace that they know."""
+
+    @property
+    def root(self) -> str:
+        """The workspace's real path."""
+        ...
+
+    @property
+    def home(self) -> str:
+        """The user's home folder; empty if it is not known."""
+        ...
 
     def run(self, work: PlanBuilder, edit: Tool) -> str:
         """Execute one call on the changeset so far; return the tool's own answer."""
@@ -89,7 +100,11 @@ def plan(
     except NoMatch as refusal:
         refusal.path = work.searched
         raise
-    return work.plan()
+    outcome = work.plan()
+    for change in outcome.changes:
+        if change.before is None and change.path in work.overlay.after:
+            work.refuse_name(change.path, *(("", "") if tools is None else (tools.root, tools.home)))
+    return outcome
 
 
 class _Moving(Struct, frozen=True):
@@ -179,6 +194,11 @@ class PlanBuilder:
             sights=tuple(self.sights),
         )
 
+    def refuse_name(self, path: WorkspacePath, root: str, home: str) -> None:
+        """Raise InvalidParams or FileExists if the name of a new file is probably not the one meant."""
+        refuse_foreign(path, self.overlay.names, root, home)
+        refuse_twin(path, self.overlay.names, lambda name: self.overlay.at(path.named(name)) is None)
+
     def change_of(self, path: WorkspacePath) -> Change[FileState]:
         """Return the change of `path`, whose states may be equal."""
         before, after = self.overlay.before(path), self.overlay.at(path)
@@ -216,9 +236,8 @@ class PlanBuilder:
         """Return the path that an edit of content applies to, every symlink followed."""
         resolved = self.overlay.resolve(path)
         if resolved != path:
-            reason = (
-                "leads by a symbolic link to" if key_of(resolved.text) != key_of(path.text) else "is named"
-            )
+            is_named = key_of(resolved.text) == key_of(path.text) or is_same_form(resolved.text, path.text)
+            reason = "is named" if is_named else "leads by a symbolic link to"
             self.report(resolved, warning=f"{path} {reason} {resolved}: edited there.")
         return resolved
 

@@ -88,6 +88,7 @@ from editd.errors import (
 )
 from editd.tools.api import ToolSet
 from editd.values.content import Change, Decoder, FileState
+from editd.values.name_key import is_same_form
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
@@ -899,7 +900,7 @@ class Engine(Recorder):
             self.seen.note(reader, resolved, ReadMark(Base(state.version)))
         else:
             self.seen.note_lines(reader, resolved, Base(state.version), *lines)
-        return path, state
+        return resolved if is_same_form(resolved.text, path.text) else path, state
 
     def size_to_read(self, path: WorkspacePath, at: int | str | None) -> int:
         """Return the bytes of a file that `read` would return, or 0 if it would refuse."""

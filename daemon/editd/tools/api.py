@@ -213,6 +213,11 @@ class ToolSet(Struct, frozen=True):
     expressions: SearchSource = field(default_factory=lambda: SearchResults({}))
     real_path: Callable[[str], str] = str  # follows the symlinks among an absolute path's folders
 
+    @property
+    def home(self) -> str:
+        """The user's home folder; empty if it is not known."""
+        return self.settings.home
+
     def answered(self, found: Mapping[Search, tuple[Match, ...] | Refused]) -> ToolSet:
         """Return a copy with the results of these searches."""
         return msgspec.structs.replace(self, expressions=SearchResults(found))

@@ -37,6 +37,11 @@ def key_of(text: str) -> str:
     return unicodedata.normalize("NFC", text)  # one character again, for a `?`
 
 
+def is_same_form(name: str, other: str) -> bool:
+    """Return whether two texts differ at most in their Unicode form, composed or decomposed."""
+    return name == other or unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
+
+
 def raw_key_of(name: bytes) -> bytes:
     """Return the key of a name in bytes."""
     return key_of(os.fsdecode(name)).encode("utf-8", "surrogateescape")

@@ -20,6 +20,7 @@ from msgspec import Struct
 from editd.errors import InUse, IoError, NotAFile, PathOutside, PermissionDenied, Refused, TooLarge
 from editd.system.filesystem import has_lease, read_whole, refresh, take_lease
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState, GitMode
+from editd.values.name_key import is_same_form
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath, is_protected_name, split_path
 
 if TYPE_CHECKING:
@@ -247,20 +248,34 @@ class WorkspaceReader:
         try:
             parent, name = split_path(path.raw)
             with self._disk.folder(parent) as folder:
-                if not through_last:
+                if not through_last and path.text.isascii():
                     return path
                 status = folder.stat(name)
-                if status is None or not stat.S_ISLNK(status.st_mode):
+                if status is None:
+                    return self._in_stored_form(path)
+                if not through_last or not stat.S_ISLNK(status.st_mode):
                     return path
         except OSError as error:
             if error.errno in MISSING:
-                return path  # The kernel found no symlink before the missing name.
+                return self._in_stored_form(path)  # The kernel found no symlink before the missing name.
             if error.errno != errno.ELOOP:
                 raise refusal_of(error, path, "could not be resolved") from error
         try:
             return self._follow(path, through_last=through_last)
         except OSError as error:
             raise refusal_of(error, path, "could not be resolved") from error
+
+    def _in_stored_form(self, path: WorkspacePath) -> WorkspacePath:
+        """Return a missing path with each name that the disk has in another Unicode form as it is there."""
+        if path.text.isascii():
+            return path
+        stored: list[str] = []
+        for name in path.text.split("/"):
+            above = WorkspacePath.parse("/".join(stored)) if stored else None
+            listed = [one.removesuffix("/") for one in self.names(above) or ()]
+            forms = [one for one in listed if is_same_form(one, name)]
+            stored.append(forms[0] if name not in listed and len(forms) == 1 else name)
+        return WorkspacePath.parse("/".join(stored))
 
     def _follow(self, path: WorkspacePath, *, through_last: bool) -> WorkspacePath:
         """Follow the path name by name, as in path_resolution(7), never above the root."""

@@ -1,0 +1,114 @@
+"""Names of another world are refused for new files, and a name is found in its other Unicode form."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire.messages import Delete, Move, Patch, Tool, Write
+from editd_client.errors import EditdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd_client.client import Client
+    from workplace import Workplace
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café.txt") for form in ("NFC", "NFD"))
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    place.write({"src/x.py": "x\n", DECOMPOSED: "old\n"})
+    with place.start() as found:
+        yield found
+    place.stop()
+
+
+def refused(client: Client, *edits: object, **more: str) -> EditdError:
+    with pytest.raises(EditdError) as refusal:
+        client.apply(edits, **more)  # type: ignore[arg-type]
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("~/notes.txt", "{HOME}/notes.txt"),
+        ("$HOME/notes.txt", "{HOME}/notes.txt"),
+        ("${HOME}/notes.txt", "{HOME}/notes.txt"),
+        ("C:\\Users\\ann\\app\\src\\new.py", "src/new.py"),
+        ("C:/Users/ann/app/src/new.py", "src/new.py"),
+        ("src\\new.py", "src/new.py"),
+        ("file:{ROOT}/src/new.py", "src/new.py"),
+        ("~ann/src/new.py", "src/new.py"),
+    ],
+)
+def test_a_name_of_another_world_makes_no_file(
+    place: Workplace, client: Client, path: str, meant: str
+) -> None:
+    before = place.files()
+    path, meant = path.replace("{ROOT}", str(place.root)), meant.replace("{HOME}", place.environment["HOME"])
+    refusal = refused(client, Write(path=path, content="x\n", base=None))
+    assert refusal.name == "invalid_params", refusal.message
+    assert meant in refusal.hint
+    for edit in (
+        Move(path="src/x.py", to=path),
+        Patch(patch=f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"),
+        Tool(
+            dialect="claude", tool="str_replace_based_edit_tool",
+            args={"command": "create", "path": path, "file_text": "x"},
+        ),
+    ):  # fmt: skip
+        assert refused(client, edit).name == "invalid_params", edit
+    assert place.files() == before
+
+
+def test_a_name_whose_first_part_exists_is_meant_as_it_is(place: Workplace, client: Client) -> None:
+    place.write({"~/kept": "x", "a\\b/c": "x"})
+    client.settle()
+    client.apply([Write(path="~/new", content="x", base=None), Write(path="a\\b/new", content="", base=None)])
+    for path in ("~backup", "price$", "a:", "50%", "nested/~/x", "draft~"):
+        client.apply([Write(path=path, content="x", base=None)])
+    client.apply([Write(path="a\\b/c", content="y", force=True)])
+    assert {"~/new", "a\\b/new", "~backup", "nested/~/x"} <= place.files().keys()
+
+
+def test_a_file_is_found_by_its_name_in_another_unicode_form(place: Workplace, client: Client) -> None:
+    read = client.read(COMPOSED)
+    assert (read.path, read.content) == (DECOMPOSED, "old\n")
+    answer = client.apply([Write(path=COMPOSED, content="new\n", base=read.version)])
+    assert [file.path for file in answer.files] == [DECOMPOSED]
+    assert "is named" in answer.files[0].warnings[0]
+    assert place.files()[DECOMPOSED] == b"new\n"
+    client.apply([Delete(path=COMPOSED)])
+    assert DECOMPOSED not in place.files()
+
+
+def test_no_twin_is_made_in_another_unicode_form(place: Workplace, client: Client) -> None:
+    before = place.files()
+    assert refused(client, Write(path=COMPOSED, content="x", base=None)).name == "file_exists"
+    assert refused(client, Move(path="src/x.py", to=COMPOSED)).name == "file_exists"
+    link = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
+    twins = [Write(path=f"new/{name}", content="x", base=None) for name in link]
+    client.apply(twins[:1])
+    assert refused(client, twins[1]).name == "file_exists"
+    assert place.files().keys() - before.keys() == {f"new/{link[0]}"}
+
+
+def test_a_file_may_be_renamed_into_its_other_form(place: Workplace, client: Client) -> None:
+    client.apply([Move(path=DECOMPOSED, to=COMPOSED)])
+    assert place.files()[COMPOSED] == b"old\n"
+    assert DECOMPOSED not in place.files()
+
+
+def test_a_new_file_in_a_folder_of_another_form_goes_into_that_folder(
+    place: Workplace, client: Client
+) -> None:
+    folders = [unicodedata.normalize(form, "données") for form in ("NFC", "NFD")]
+    place.write({f"{folders[1]}/a": "x"})
+    client.settle()
+    client.apply([Write(path=f"{folders[0]}/b", content="y", base=None)])
+    assert place.files()[f"{folders[1]}/b"] == b"y"
