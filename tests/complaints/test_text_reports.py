@@ -86,3 +86,21 @@ def test_a_tilde_makes_a_folder_of_that_name(place: Workplace) -> None:
         refusal = refused(client, "claude", "str_replace_based_edit_tool", **args)
     assert f"{place.environment['HOME']}/.config/a.desktop" in refusal.hint
     assert place.files() == {}
+
+
+def test_an_escaped_line_end_is_only_said_to_be_missing(place: Workplace) -> None:
+    """google-gemini/gemini-cli#2011: `\\n` and a line end were mistaken for each other."""
+    place.write({"a.go": "if b[n-1] == '\\n' {\n\tb = b[:n-1]\n}\n"})
+    with place.start() as client:
+        args = {"command": "str_replace", "path": "a.go", "old_str": "'\\n' {\\n\\tb = b", "new_str": "x"}
+        refusal = refused(client, "claude", "str_replace_based_edit_tool", **args)
+    assert refusal.data["nearest"]["start_line"] == 1
+
+
+def test_a_search_that_ends_within_a_line_is_said_to_match_nothing(place: Workplace) -> None:
+    """cline/cline#11439: the text was there, as part of a line, and the refusal did not say so."""
+    place.write({"a.cpp": "x = live.f;\n// Build tree spheres with audio\n"})
+    diff = "------- SEARCH\nx = live.f;\n// Build tree spheres\n=======\ny\n+++++++ REPLACE"
+    with place.start() as client:
+        refusal = refused(client, "cline", "replace_in_file", path="a.cpp", diff=diff)
+    assert refusal.data["differs"] == ["part of a line"]

@@ -204,7 +204,9 @@ def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str 
     if not old or count < 1:
         raise InvalidParams(
             "The text to be replaced is empty." if not old else f"{count} occurrences cannot be replaced.",
-            hint="Give the text to be replaced, and the number of its occurrences.",
+            hint=EMPTY_FILE_HINT
+            if not text
+            else "Give the text to be replaced, and the number of its occurrences.",
         )
     spans = occurrences(text, old)
     _expect(count, spans, text, old, new, path or "the file")
@@ -252,9 +254,10 @@ def no_match(
 
     If `text` already contains `new`, the replacement, `count` times (None: any number), the refusal says so.
     """
-    near = nearest(text, needle)
+    near = nearest(text, needle) if text else None
     nearest_data = {"nearest": None, "differs": []} if near is None else near.to_data()
-    refusal = NoMatch(message, hint=nearest_hint(near), data={**(data or {}), **nearest_data})
+    hint = nearest_hint(near) if text else EMPTY_FILE_HINT
+    refusal = NoMatch(message, hint=hint, data={**(data or {}), **nearest_data})
     place = _place_of_new(text, needle, new, count)
     if place is None:
         return refusal
@@ -273,7 +276,18 @@ def nearest_hint(near: Nearest | None) -> str:
     kinds = () if near.differs == ("text",) else near.differs
     what = f" and differs in {' and '.join(kinds)}" if kinds else ""
     copy = "copy the text from there as it stands" + (", without line numbers" * ("line numbers" in kinds))
-    return f"The nearest passage is at {numbered((near.start_line, near.end_line))}{what}: {copy}."
+    more = "".join(f" {_HINTS[kind]}" for kind in kinds if kind in _HINTS)
+    return f"The nearest passage is at {numbered((near.start_line, near.end_line))}{what}: {copy}.{more}"
+
+
+EMPTY_FILE_HINT = "The file is empty: use `write` to fill it."
+_HINTS = {
+    "escapes": 'Send line ends and quotes as they are, not as `\\n` or `\\"`, and each backslash once.',
+    "entities": "Send `<`, `>` and `&` as they are, not as `&lt;`.",
+    "unicode form": "Its letters with accents are other characters than yours: `difference` has the bytes.",
+    "invisible character": "One of the two has a character that is not seen: `difference` has the bytes.",
+    "part of a line": "Your last line ends where the line of the file goes on: take the whole line.",
+}
 
 
 def note_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> None:

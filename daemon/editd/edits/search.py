@@ -10,7 +10,9 @@ parts of words with a short needle.
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from difflib import SequenceMatcher
@@ -128,11 +130,22 @@ class Nearest(Struct, frozen=True):
     end_line: int
     text: str
     differs: tuple[str, ...]
+    difference: tuple[str, str] | None = None  # the first one: the text as sent, and as in the file
 
     def to_data(self) -> dict[str, Any]:
         """Return the passage in the form of a refusal's data."""
         place = {"start_line": self.start_line, "end_line": self.end_line, "text": self.text}
-        return {"nearest": place, "differs": list(self.differs)}
+        data: dict[str, Any] = {"nearest": place, "differs": list(self.differs)}
+        if self.difference is not None:
+            sent, there = self.difference
+            data["difference"] = {
+                "sent": sent, "sent_bytes": _hex(sent), "file": there, "file_bytes": _hex(there),
+            }  # fmt: skip
+        return data
+
+
+def _hex(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").hex(" ")
 
 
 def occurrences(text: str, needle: str) -> list[Span]:
@@ -219,17 +232,50 @@ def with_plain_line_ends(text: str) -> str:
 def nearest(text: str, needle: str) -> Nearest | None:
     """Return the passage of `text` that is most similar to `needle`, or None without a similar one.
 
-    Line numbers before the lines of `needle` are ignored if the file does not have them: tools add them
-    when they show a file.
+    Line numbers before the lines of `needle`, escapes and entities in it are ignored if the file does not
+    have them: tools add them when they show a file, or when they encode a call.
     """
     likeness, near = _nearest(text, needle)
+    if near is None or near.differs == _TEXT:
+        for kind, variant in _variants(needle):
+            other_likeness, other = _nearest(text, variant)
+            if other is not None and (other.differs != _TEXT or other_likeness > likeness):
+                near = replace(other, differs=(kind, *other.differs))
+                break
+    return None if near is None else replace(near, difference=_difference(needle, near.text))
+
+
+def _variants(needle: str) -> Iterator[tuple[str, str]]:
+    """Yield the needle without a mistake in each kind of encoding, if it may have one."""
     bare = without_line_numbers(needle)
-    if bare is None or (near is not None and near.differs != _TEXT):
-        return near
-    bare_likeness, bare_near = _nearest(text, bare)
-    if bare_near is None or (bare_near.differs == _TEXT and bare_likeness < likeness):
-        return near
-    return replace(bare_near, differs=("line numbers", *bare_near.differs))
+    if bare is not None:
+        yield "line numbers", bare
+    plain = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), needle)
+    if plain != needle:
+        yield "escapes", plain
+    plain = html.unescape(needle)
+    if plain != needle:
+        yield "entities", plain
+
+
+_ESCAPE = re.compile(r"\\([ntr\"'\\])")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _difference(needle: str, passage: str) -> tuple[str, str] | None:
+    """Return the first difference of a needle from its nearest passage, in both texts."""
+    sent, there = needle[:_COMPARED_CHARACTERS_MAX], passage[:_COMPARED_CHARACTERS_MAX]
+    changes = [one for one in SequenceMatcher(None, sent, there).get_opcodes() if one[0] != "equal"]
+    for kind, start, end, first, last in changes:
+        is_around = kind == "insert" and start in (0, len(sent))  # a part of the lines is compared
+        if not is_around:
+            shown = _SHOWN_DIFFERENCE_MAX
+            return sent[start:end][:shown], there[first:last][:shown]
+    return None
+
+
+_COMPARED_CHARACTERS_MAX = 2000
+_SHOWN_DIFFERENCE_MAX = 40
 
 
 # A line number as `cat -n`, `grep -n` and tools for models write it. A number before blanks may also be text.
@@ -278,10 +324,10 @@ def _most_like(lines: Sequence[str], wanted: Sequence[str], votes: Counter[int])
 
 
 def differences(needle: str, passage: str) -> tuple[str, ...]:
-    """Return the kinds of difference: of `line ends`, `whitespace`, `indentation`, `case`, `quotes`.
+    """Return the kinds of difference: the keys of `_BLINDNESS`, or `part of a line`.
 
     Returns `("text",)` if these do not explain the whole difference. A needle that is only part of a
-    line is compared with that part.
+    line is compared with that part. It is `part of a line` if it ends a line that goes on in the file.
     """
     kinds = list(_BLINDNESS)
     if not _is_same(needle, passage, kinds):
@@ -290,7 +336,16 @@ def differences(needle: str, passage: str) -> tuple[str, ...]:
         without = [other for other in kinds if other != kind]
         if _is_same(needle, passage, without):
             kinds = without
+    if "line ends" in kinds and _goes_on(needle, passage, kinds):
+        kinds[kinds.index("line ends")] = "part of a line"
     return tuple(kinds)
+
+
+def _goes_on(needle: str, passage: str, kinds: Iterable[str]) -> bool:
+    """Return whether the needle ends with a line end, and its last line is longer in the passage."""
+    for kind in kinds:
+        needle, passage = _BLINDNESS[kind](needle), _BLINDNESS[kind](passage)
+    return bool(needle) and needle in passage and needle + "\n" not in passage + "\n"
 
 
 def _matches(text: str, needle: str) -> Iterator[Span]:
@@ -327,7 +382,13 @@ _BLINDNESS: Mapping[str, Callable[[str], str]] = {
     "indentation": lambda text: re.sub(r"(?m)^[^\S\n]+", "", text),
     "case": str.casefold,
     "quotes": _with_plain_quotes,
+    "unicode form": lambda text: text if text.isascii() else unicodedata.normalize("NFC", text),
+    "invisible character": lambda text: (
+        text if text.isascii() else _INVISIBLE.sub("", _NO_BREAK.sub(" ", text))
+    ),
 }
+_INVISIBLE = re.compile("[\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_NO_BREAK = re.compile("[\xa0\u2000-\u200a\u202f\u3000]")
 
 
 def _is_same(needle: str, passage: str, kinds: Iterable[str]) -> bool:

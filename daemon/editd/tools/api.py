@@ -365,6 +365,8 @@ class ToolApi:
         text = self._work.text(page.path, state)
         assert text.text == page.raw, "the file changed after the tool read it"
         raw = page.with_replacements(replacements)
+        if raw == page.raw:
+            warnings = [*warnings, _unchanged(page.path)]
         self._report(page.path, warnings, replacements=len(replacements))
         if raw != page.raw:
             self._work.overlay.put(page.path, state.with_content(text.encode(raw, path=page.path.text)))
@@ -388,7 +390,7 @@ class ToolApi:
         else:
             after = state.with_content(content)
         self._work.written_whole.add(real)
-        self._report(real, warnings)
+        self._report(real, [*warnings, _unchanged(real)] if after == state else warnings)
         self._work.overlay.put(real, after)
 
     def delete(self, path: WorkspacePath) -> None:
@@ -431,6 +433,10 @@ class ToolApi:
         self._work.report(path, replacements=replacements)
         for warning in warnings:
             self._work.report(path, warning=warning)
+
+
+def _unchanged(path: WorkspacePath) -> str:
+    return f"no_change: nothing in {path} changed: the new text is the old one."
 
 
 def _outside(given: str, hint: str) -> PathOutside:

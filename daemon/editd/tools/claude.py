@@ -182,7 +182,13 @@ def _create(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
 
 
 def _str_replace(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
-    old = text_of(given, "old_str", may_be_empty=False)
+    old = text_of(given, "old_str")
+    if not old:
+        raise InvalidParams(
+            "`old_str` is empty.",
+            hint="Give the text to replace. To fill an empty file, use `insert` with `insert_line` 0.",
+            data={"argument": "old_str"},
+        )
     new = text_of(given, "new_str") if "new_str" in given else ""
     _, page = _existing(api, name)
     replacement = replacement_of(page.text, old, new, name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from editd.edits.replace import LINES_TOLD_MAX, Replacement, no_match
+from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, Replacement, no_match
 from editd.edits.search import lines_of, places_of, with_twin
 from editd.errors import (
     Ambiguous,
@@ -82,7 +82,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     if not call.old:
         raise FileExists(
             f"{path} exists, and `old_string` is empty, which is for a new file.",
-            hint="Give the text that is to be replaced as old_string.",
+            hint="Give the text that is to be replaced as old_string." if page.raw else EMPTY_FILE_HINT,
             data={"path": path.text},
         )
     result = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from editd.edits.approximate import JS_SPACES
-from editd.edits.replace import LINES_TOLD_MAX, listed, no_match
+from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, listed, no_match
 from editd.edits.search import Span, lines_of
 from editd.errors import (
     Ambiguous,
@@ -136,7 +136,7 @@ def run(args: Mapping[str, Any], api: ToolApi, *, is_head: bool) -> str:
     if not call.old:
         raise FileExists(
             f"File already exists, cannot create: {shown}",
-            hint="Give the text that is to be replaced as old_string.",
+            hint="Give the text that is to be replaced as old_string." if page.raw else EMPTY_FILE_HINT,
             data={"path": path.text},
         )
     return _replace(call, page, shown, api)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.edits.gitignore import Rule, is_ignored, rules_of
-from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, numbered
+from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, Replacement, listed, no_match, numbered
 from editd.edits.search import (
     Match,
     Search,
@@ -213,7 +213,9 @@ def _checked_needle(call: SerenaCall, page: ToolText) -> str:
             raise _several(page, range(len(page.text) + 1))
         raise InvalidParams(
             "`needle` is empty.",
-            hint="Give the text to be replaced. To insert, replace a text by itself and the new text.",
+            hint=EMPTY_FILE_HINT
+            if not page.text
+            else "Give the text to be replaced. To insert, replace a text by itself and the new text.",
             data={"argument": "needle"},
         )
     return with_plain_line_ends(call.needle) if call.is_literal and "\r" in page.raw else call.needle
