@@ -302,3 +302,20 @@ def test_the_schema_names_every_argument_that_is_taken() -> None:
     assert set(tool.schema["properties"]) == {
         "command", "path", "file_text", "view_range", "old_str", "new_str", "insert_line", "insert_text",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["var a = 1;" + "x" * 600_000 + "\n", "".join(f"{'é' * 900}{n}\n" for n in range(20)) + "var a = 1;\n"],
+    ids=["one", "many"],
+)
+def test_the_answer_after_an_edit_is_short_and_names_the_cut(text: str) -> None:
+    place = on({"a.js": text})
+    answers = [
+        call(place, "str_replace", "a.js", old_str="var a", new_str="let a"),
+        call(place, "insert", "a.js", insert_line=1, insert_text="\n".join("y" * 900 for _ in range(30))),
+        call(place, "str_replace", "a.js", old_str="let a", new_str="\n" * 3000 + "let b"),
+    ]
+    for answer in answers:
+        assert len(answer.encode()) < 4096 + 400
+        assert "not shown.]" in answer

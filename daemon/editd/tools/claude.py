@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 OWN = ""  # the reader that sends the request, unlike a reader that a tool names
 FOLDERS_DEEP = 2
 SNIPPET_LINES = 4  # shown before and after the edited lines
+SNIPPET_BYTES_MAX = 4096  # of these lines, for a minified file
+LINE_CHARACTERS_MAX = 400
+_NOTE_BYTES = 100  # kept for the note about lines that are not shown
 
 
 def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Replacement:
@@ -72,6 +75,27 @@ def lines_in(text: str) -> list[str]:
 def numbered(lines: Sequence[str], first: int) -> str:
     """Format the lines with numbers, as `cat -n` prints them."""
     return "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, first))
+
+
+def snippet_of(lines: Sequence[str], first: int) -> str:
+    """Format the lines around an edit with numbers, in at most SNIPPET_BYTES_MAX. Name each cut."""
+    shown = numbered([_short(line) for line in lines], first)
+    if len(shown.encode("utf-8", "surrogatepass")) <= SNIPPET_BYTES_MAX:
+        return shown
+    kept = list[str]()
+    room = SNIPPET_BYTES_MAX - _NOTE_BYTES
+    for line in shown.splitlines(keepends=True):
+        room -= len(line.encode("utf-8", "surrogatepass"))
+        if room < 0:
+            break
+        kept.append(line)
+    return "".join(kept) + f"[{len(lines) - len(kept)} more lines are not shown.]\n"
+
+
+def _short(line: str) -> str:
+    if len(line) <= LINE_CHARACTERS_MAX:
+        return line
+    return f"{line[:LINE_CHARACTERS_MAX]}[{len(line) - LINE_CHARACTERS_MAX} more characters are not shown.]"
 
 
 def range_of(value: object, count: int) -> tuple[int, int] | None:
@@ -196,7 +220,7 @@ def _str_replace(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     changed = page.text.count("\n", 0, replacement.start)
     first = max(0, changed - SNIPPET_LINES)
     last = changed + with_plain_line_ends(new).count("\n") + SNIPPET_LINES + 1
-    snippet = numbered(lines_in(after)[first:last], first + 1)
+    snippet = snippet_of(lines_in(after)[first:last], first + 1)
     return (
         f"The file {name} has been edited. Here's the result of running `cat -n` on a snippet of {name}:\n"
         f"{snippet}Review the changes and make sure they are as expected. Edit the file again if necessary."
@@ -221,7 +245,7 @@ def _insert(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     return (
         f"The file {name} has been edited. "
         "Here's the result of running `cat -n` on a snippet of the edited file:\n"
-        f"{numbered(lines_in(after)[first:last], first + 1)}"
+        f"{snippet_of(lines_in(after)[first:last], first + 1)}"
         "Review the changes and make sure they are as expected (correct indentation, no duplicate lines, "
         "etc). Edit the file again if necessary."
     )
