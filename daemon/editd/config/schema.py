@@ -664,7 +664,8 @@ class Config(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "Globs of paths that no client may change (`path_protected`), whatever its session allows. "
-                "Changes by other programs are recorded as always."
+                "Changes by other programs are recorded as always. "
+                "A rollback or undo of what a session did to such a path is allowed."
             ),
             examples=[[".github/workflows/**", "**/*.pem"]],
             extra=GLOBS,

@@ -94,7 +94,7 @@ from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, T
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
@@ -666,10 +666,14 @@ class Engine(Recorder):
         request: Write,
         outcome: Outcome,
         expected: Expected = MappingProxyType({}),
+        repaired: Collection[WorkspacePath] = (),
     ) -> None:
-        """Raise Refused if the session may not make these changes, even as a dry run."""
+        """Raise Refused if the session may not make these changes, even as a dry run.
+
+        `repaired` has the paths on which a protection does not block the undo of what went past it.
+        """
         if self.rules.protected:
-            self.rules.permit(outcome.changes)
+            self.rules.permit([change for change in outcome.changes if change.path not in repaired])
         for change in outcome.changes:
             self.hidden.refuse(change.path)
         if self.guard is not None:
@@ -738,7 +742,7 @@ class Engine(Recorder):
         changes = inverted.changes
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
         outcome = Outcome(changes, warnings=warnings, answers=answers)
-        self._permit(request, outcome)
+        self._permit(request, outcome, repaired=_repaired(request, targets))
         is_partial = request.on_conflict == "skip"
         ruling = self._judge(batch, request, outcome)
         ruling = self._permit_ruling(
@@ -960,6 +964,23 @@ def _with_diffs(result: Result, decoder: Decoder, breathe: Callable[[], None]) -
         if change.source is None:
             diffs[change.path] = unified(change.path, change.before, change.after, decoder=decoder)
     return replace(result, diffs=diffs)
+
+
+def _repaired(request: Undo, targets: Sequence[UndoTarget]) -> frozenset[WorkspacePath]:
+    """Return the paths on which only work of a session is taken back, in spite of a protection.
+
+    What took work back is never itself taken back there: that would make the change again.
+    """
+    if request.kind == "redo":
+        return frozenset()
+    ours: set[WorkspacePath] = set()
+    others: set[WorkspacePath] = set()
+    for target in targets:
+        made = target.transaction
+        is_work = made.kind in ("edit", "exec", "outside") and not made.undoes
+        is_sessions = isinstance(request.scope, BySession) or made.authorship.session is not None
+        (ours if is_work and is_sessions else others).update(touch.path for touch in target.touches)
+    return frozenset(ours - others)
 
 
 def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:
