@@ -5,6 +5,8 @@ Each through the real socket, with the tool that the report is about, or with ed
 
 from __future__ import annotations
 
+import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,11 +92,11 @@ def test_a_tilde_makes_a_folder_of_that_name(place: Workplace) -> None:
 
 def test_an_escaped_line_end_is_only_said_to_be_missing(place: Workplace) -> None:
     """google-gemini/gemini-cli#2011: `\\n` and a line end were mistaken for each other."""
-    place.write({"a.go": "if b[n-1] == '\\n' {\n\tb = b[:n-1]\n}\n"})
+    place.write({"a.go": "if n > 0 {\n\tb = b[:n-1]\n}\n"})
     with place.start() as client:
-        args = {"command": "str_replace", "path": "a.go", "old_str": "'\\n' {\\n\\tb = b", "new_str": "x"}
+        args = {"command": "str_replace", "path": "a.go", "old_str": "n > 0 {\\n\\tb = b", "new_str": "x"}
         refusal = refused(client, "claude", "str_replace_based_edit_tool", **args)
-    assert refusal.data["nearest"]["start_line"] == 1
+    assert (refusal.data["nearest"]["start_line"], refusal.data["differs"][0]) == (1, "escapes")
 
 
 def test_a_search_that_ends_within_a_line_is_said_to_match_nothing(place: Workplace) -> None:
@@ -104,3 +106,37 @@ def test_a_search_that_ends_within_a_line_is_said_to_match_nothing(place: Workpl
     with place.start() as client:
         refusal = refused(client, "cline", "replace_in_file", path="a.cpp", diff=diff)
     assert refusal.data["differs"] == ["part of a line"]
+
+
+def test_a_whole_write_makes_utf8_of_a_file_in_another_encoding(place: Workplace) -> None:
+    """esengine/DeepSeek-Reasonix#3354: the tool that writes a whole file always wrote UTF-8."""
+    configure(place, 'encoding = "gb18030"\n')
+    place.write({"a.txt": "\u4f60\u597d\n".encode("gb18030")})
+    patch = "*** Begin Patch\n*** Delete File: a.txt\n*** Add File: a.txt\n+\u4e16\u754c\n*** End Patch"
+    with place.start() as client:
+        call(client, "codex", "apply_patch", input=patch)
+    assert place.files()["a.txt"] == "\u4e16\u754c\n".encode("gb18030")
+
+
+def test_an_edit_turns_bytes_that_are_not_utf8_into_replacement_characters(place: Workplace) -> None:
+    """anomalyco/opencode#49600: bytes of ISO-8859-1 became U+FFFD, and the tool reported success."""
+    before = b"const x = 1;\n// caf\xe9 note\n"
+    place.write({"a.ts": before})
+    args = {"command": "str_replace", "path": "a.ts", "old_str": "x = 1", "new_str": "x = 2"}
+    with place.start() as client:
+        refusal = refused(client, "claude", "str_replace_based_edit_tool", **args)
+    assert refusal.name == "not_text"
+    assert "`encoding`" in refusal.hint
+    assert place.files()["a.ts"] == before
+
+
+def test_half_of_an_emoji_makes_a_message_that_nobody_can_read(place: Workplace) -> None:
+    """microsoft/playwright-mcp#1410: half of a surrogate pair in a text made every later message fail."""
+    edit = rb'{"op": "write", "path": "a", "content": "\ud83d"}'
+    line = b'{"id": 7, "method": "apply", "params": {"edits": [%b]}}\n' % edit
+    with place.start(), socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(place.socket)
+        stream.sendall(line + b'{"id": 8, "method": "status"}\n')
+        answers = [json.loads(answer) for _, answer in zip(range(2), stream.makefile("rb"), strict=False)]
+    assert [(answer["id"], "error" in answer) for answer in answers] == [(7, True), (8, False)]
+    assert place.files() == {}

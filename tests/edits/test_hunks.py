@@ -122,6 +122,7 @@ def test_a_hunk_that_has_no_place_names_itself_and_the_nearest_passage() -> None
     assert message == "Hunk 1 (line 3 of the patch) does not apply to f."
     assert data == {
         "path": "f", "hunk": 1, "line": 3, "expected_line": 7, "differs": ["indentation"],
+        "difference": {"sent": "", "sent_bytes": "", "file": "  ", "file_bytes": "20 20"},
         "nearest": {"start_line": 2, "end_line": 3, "text": "def f(x):\n    return x\n"},
     }  # fmt: skip
 

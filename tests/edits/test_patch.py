@@ -189,7 +189,7 @@ def test_every_text_is_read_or_refused(patch: str) -> None:
 # ── What other programs write, read here and made by `edits.plan` ──────────────────────────────
 
 ROUNDS = 4  # random trees a test
-NAMES = ["a", "b c", "d/e", "d/f\tg", "h/é", os.fsdecode(b"h/\xff"), "i/j/k", 'l"m', "n\\o"]
+NAMES = ["a", "b c", "d/e", "d/f\tg", "h/é", os.fsdecode(b"h/\xff"), "i/j/k", 'l"m', 'n"\to']
 
 
 def content(dice: random.Random) -> bytes:

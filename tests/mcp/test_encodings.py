@@ -93,6 +93,7 @@ def test_hunks_and_proposals_are_text(place: Workplace, path: str) -> None:
         edit = Replace(path=path, old="zwölf", new="élan")
         proposed = client.apply([edit], propose=True, session="author").proposal
         assert isinstance(proposed, ProposedResult)
+        assert proposed.proposal is not None
         (file,) = client.proposal_get(proposed.proposal).files
         assert "-zwölf\n+élan\n" in file.hunks[0].text
         made = client.apply([Replace(path=SINGLE, old="end", new="é")]).transaction

@@ -188,7 +188,7 @@ def lost_returns(text: str) -> list[int]:
     return [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
 
-def with_twin(text: str, spans: list[Span]) -> list[Span]:
+def with_twin(text: str, spans: Sequence[Span]) -> Sequence[Span]:
     """Return the matches of one needle, and one that overlaps the last: such a match is not unique.
 
     Line ends of the twin may be others, if those of a match may.
@@ -387,8 +387,8 @@ _BLINDNESS: Mapping[str, Callable[[str], str]] = {
         text if text.isascii() else _INVISIBLE.sub("", _NO_BREAK.sub(" ", text))
     ),
 }
-_INVISIBLE = re.compile("[\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_NO_BREAK = re.compile("[\xa0\u2000-\u200a\u202f\u3000]")
+_INVISIBLE: re.Pattern[str] = re.compile("[\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_NO_BREAK: re.Pattern[str] = re.compile("[\xa0\u2000-\u200a\u202f\u3000]")
 
 
 def _is_same(needle: str, passage: str, kinds: Iterable[str]) -> bool:

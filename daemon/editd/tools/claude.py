@@ -36,7 +36,7 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
     spans = occurrences(text, old)
     if not spans:
         raise no_match(f"`old_str` is not in {path}.", text, old, new=new)
-    spans = with_twin(text, spans)
+    spans = list(with_twin(text, spans))
     if len(spans) == 1:
         return Replacement(spans[0].start, spans[0].end, new)
     lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
