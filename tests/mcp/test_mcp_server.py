@@ -173,10 +173,11 @@ def test_a_rollback_over_mcp_leaves_published_work_alone(place: Workplace) -> No
         assert place.files() == {}
 
 
-def test_content_that_is_not_utf_8_goes_both_ways(shared: Workplace, either: Agent) -> None:
+def test_bytes_that_are_no_text_are_not_read_and_can_be_written(shared: Workplace, either: Agent) -> None:
     shared.write({"latin.bin": b"\xff\xfe\x00caf\xe9"})
-    read = either.call("read_file", path="latin.bin")
-    assert read.structured_content["content"] == {"base64": "//4AY2Fm6Q=="}
+    text, refusal = either.is_refused("read_file", path="latin.bin")
+    assert refusal["error"] == "not_text"
+    assert "`encoding`" in text + refusal["data"]["hint"]
     either.does("apply_edits", edits=[{**write("latin.bin", ""), "content": {"base64": "6Q=="}}])
     assert shared.files()["latin.bin"] == b"\xe9"
 
