@@ -28,7 +28,7 @@ def refused(ask: Callable[..., object], *given: Any, **more: Any) -> EditdError:
 
 
 FILES = 5_000
-UNDO_SECONDS_MAX, MEMORY_TIMES_MAX, MEMORY_SECONDS = 2.0, 1.2, 30
+UNDO_SECONDS_MAX, MEMORY_TIMES_MAX = 2.0, 1.2
 
 
 def test_the_undo_of_a_mass_deletion_takes_minutes(place: Workplace, is_long: bool) -> None:
@@ -53,9 +53,7 @@ def test_the_undo_of_a_mass_deletion_takes_minutes(place: Workplace, is_long: bo
         assert place.files() == {path: text.encode() for path, text in files.items()}
         if is_long:
             assert seconds < UNDO_SECONDS_MAX
-            until = time.monotonic() + MEMORY_SECONDS
-            wait_until(lambda: daemon.memory() < MEMORY_TIMES_MAX * before or time.monotonic() > until)
-            assert daemon.memory() < MEMORY_TIMES_MAX * before
+            wait_until(lambda: daemon.memory() < MEMORY_TIMES_MAX * before, "memory is given back")
 
 
 def test_what_is_taken_back_is_told_in_one_screen(place: Workplace) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from editd.engine.borrowed_contents import take_over
 from editd.errors import listed
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
@@ -247,7 +248,10 @@ def answer(worker: ScanWorker, request: dict[str, Any]) -> None:
         worker.scan(request["id"])
         return
     try:
-        result = worker.baseline(request["time"])
+        if request["do"] == "baseline":
+            result = worker.baseline(request["time"])
+        else:
+            result = take_over(worker.root, worker.folder, request["commits"])
     except BrokenPipeError:
         raise
     except OSError as error:

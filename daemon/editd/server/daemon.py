@@ -39,6 +39,7 @@ from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.gate import Gate, behind_wall
+from editd.server.lenders import Lenders
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
@@ -265,6 +266,7 @@ class Daemon:
                 services.hooker.close,
                 services.checks.close,
                 services.shared_log.close,
+                services.lenders.close,
                 services.removal.close,
                 services.retention.close,
                 services.background.finish,
@@ -346,6 +348,8 @@ class Daemon:
         uncovered = load_uncovered(self._places.state)
         tell = services.subscriptions.tell
         self._watching.start(services.engine, services.queue, uncovered, seen, tell)
+        services.lenders.start()
+        self._watching.on_git = services.lenders.note_change
         services.retention.start()
         services.removal.start()
         services.shared_log.start()
@@ -379,6 +383,7 @@ class Daemon:
             retention=retention,
             removal=ContentRemoval(engine, queue, retention, refusals, shared_log.unlanded, state),
             scanner=scanner,
+            lenders=Lenders(engine, queue, root, state),
             watching=self._watching,
             searcher=searcher,
             hooker=hooker,

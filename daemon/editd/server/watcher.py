@@ -96,6 +96,7 @@ class WorkspaceWatcher:
         self._repositories = Repositories()
         self._uncovered: frozenset[bytes] = frozenset()  # left out by the baseline
         self._resting: asyncio.TimerHandle | None = None
+        self.on_git: Callable[[], None] = lambda: None  # called after a change in a folder of git
         self._taking = asyncio.Lock()
         self._pauses = 0
         self._resumed = asyncio.Event()
@@ -284,6 +285,8 @@ class WorkspaceWatcher:
         if watch is not self._watch:
             return  # from a watch that was given up
         self._repositories.note(notice.repositories)
+        if notice.repositories:
+            self.on_git()
         if notice.state is not None:
             self._stated(notice)
             return

@@ -153,6 +153,7 @@ class History:
         self.unsynced: tuple[Committed, ...] = ()
         """All transactions, packed or not, that may not be durable in the files."""
         self.is_in_doubt = False  # a sync failed: `unsynced` files may stay in the page cache only
+        self.unlent: list[str] = []  # sentences about contents that the user's repository has no more
         self.concluded: list[Transaction] | None = None  # gets each transaction while a request is prepared
         self._objects = objects
         self._tried: dict[Oid, bytes] = {}  # the objects of a trial
@@ -218,9 +219,9 @@ class History:
         return self._tail
 
     def weaker(self) -> list[str]:
-        """Return sentences about queries that fail at present."""
+        """Return sentences about contents that are lost, and about queries that fail at present."""
         flaw = self.index.flaw
-        return [] if flaw is None else [f"{flaw.text()} Edits stand meanwhile."]
+        return [*self.unlent, *([] if flaw is None else [f"{flaw.text()} Edits stand meanwhile."])]
 
     def entry(self, path: WorkspacePath) -> Entry | None:
         """Return the entry of `path` after the newest transaction, drafts included."""

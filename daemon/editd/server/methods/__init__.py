@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd.server.content_removal import ContentRemoval
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
+    from editd.server.lenders import Lenders
     from editd.server.maintenance import Maintenance
     from editd.server.methods.documents import DocumentMethods
     from editd.server.methods.exec_spans import ExecMethods
@@ -135,6 +136,7 @@ class Services(Struct):
     background: Maintenance
     retention: Retention
     removal: ContentRemoval
+    lenders: Lenders
     scanner: Scanner
     watching: WorkspaceWatcher
     searcher: RegexPool
