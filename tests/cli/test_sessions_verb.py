@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,3 +88,44 @@ def test_workspaces_lists_those_that_run_and_those_that_do_not(place: Workplace,
     place.stop()
     assert f"{root}  not running" in editctl(place, "workspaces")
     assert editctl(place, "workspaces", "--running") == ""
+
+
+def test_the_daemon_of_a_removed_folder_ends_when_nobody_is_connected(
+    place: Workplace, client: Client
+) -> None:
+    client.settle()
+    shutil.rmtree(place.root)
+    assert client.status().pid, "a client keeps the daemon, and the history"
+    assert "running, pid" in editctl(place, "workspaces", "--running", folder=str(place.folder))
+    assert ", its folder is gone" in editctl(place, "workspaces", folder=str(place.folder))
+    assert place.process is not None
+    assert place.process.poll() is None
+    client.close()
+    assert place.process.wait(30) == 0
+    place.root.mkdir()
+    place.write({"new.txt": "new\n"})
+    with place.start() as again:  # the folder that is at the path now
+        again.settle()
+        assert again.read("new.txt").content == "new\n"
+        again.undo(again.log(limit=1).transactions[0].seq)
+    assert place.files()["a"] == b"one\ntwo\n"
+
+
+def test_prune_deletes_the_histories_of_removed_folders_alone(place: Workplace, client: Client) -> None:
+    client.settle()
+    assert "Nothing to remove" in editctl(place, "workspaces", "--prune", "--yes", folder=str(place.folder))
+    shutil.rmtree(place.root)
+    kept = editctl(place, "workspaces", "--prune", "--yes", folder=str(place.folder))
+    assert "stop it first" in kept
+    assert place.state.exists()
+    client.close()
+    assert place.process is not None
+    assert place.process.wait(30) == 0
+    asked = place.editctl("workspaces", "--prune", folder=str(place.folder))
+    assert (asked.returncode, "Add --yes" in asked.stderr) == (2, True)
+    assert place.state.exists()
+    assert "removed the history of" in editctl(
+        place, "workspaces", "--prune", "--yes", folder=str(place.folder)
+    )
+    assert not place.state.exists()
+    assert editctl(place, "workspaces", folder=str(place.folder)) == ""

@@ -102,7 +102,7 @@ MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb h
     "session": ("session", "sessions", "lease", "exec", "mcp"),
     "log": ("log", "show", "watch"),
     "contents": ("read", "diff", "blame"),
-    "daemon": ("start", "stop", "status", "workspaces", "socket", "settle", "check", "gc"),
+    "daemon": ("start", "stop", "status", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
     "agents": ("integrate", "hook", "claim"),
 }

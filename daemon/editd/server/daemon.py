@@ -136,6 +136,7 @@ class Daemon:
         self._activity = Activity()
         self._comparer: RegexPool  # the process for comparisons of texts
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
+        self._home: tuple[int, int] | None = None  # the inode of the workspace's folder
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # that of reviewers, if they have their own
         self._gate = Gate()
@@ -190,6 +191,7 @@ class Daemon:
         verify_table()
         own = self._bind_reviewers()
         self._listen_to_signals()
+        self._home = inode_of(self._places.root)
         disk = open_disk(self._places.root)
         self._shortfalls = WeakerGuarantees(
             disk, self._places.state, publish=self._config.publish, in_place=self._config.in_place
@@ -648,9 +650,13 @@ class Daemon:
     # ── ending ──
 
     async def _until_told(self) -> None:
-        """Wait for a signal, `shutdown`, the end of the idle time, or the loss of the socket."""
+        """Wait for a signal, `shutdown`, the end of the idle time, or the loss of the socket or folder."""
         path = None if self._found_at is None else self._places.socket
-        with watching_name(path, self._stirred.set) as is_watched:
+        with (
+            watching_name(path, self._stirred.set) as is_socket_watched,
+            watching_name(self._places.root, self._stirred.set) as is_root_watched,
+        ):
+            is_watched = is_socket_watched and is_root_watched
             while not self._stop.is_set():
                 self._stirred.clear()
                 seconds = self._idle_seconds_left()
@@ -659,6 +665,9 @@ class Daemon:
                     self._stop.set()
                 if path is not None and self._is_lost():
                     log.warning("%s is gone or replaced: no client can find this daemon", path)
+                    self._stop.set()
+                if not len(self._clients) and self._is_homeless():
+                    log.warning("%s is gone, and nobody is connected: the daemon ends", self._places.root)
                     self._stop.set()
                 if not is_watched:
                     seconds = min(LOST_SECONDS, LOST_SECONDS if seconds is None else seconds)
@@ -674,6 +683,10 @@ class Daemon:
         if not self._idle_seconds_max or len(self._clients):
             return None
         return self._last_client + self._idle_seconds_max - time.monotonic()
+
+    def _is_homeless(self) -> bool:
+        """Return whether the folder of the workspace was moved or removed."""
+        return self._home is not None and inode_of(self._places.root) != self._home
 
     def _is_lost(self) -> bool:
         """Return whether our socket was removed, or replaced by another, as systemd does."""
