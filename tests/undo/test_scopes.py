@@ -495,3 +495,15 @@ def test_an_undo_of_what_a_session_may_not_read_is_refused(place: Workplace, cli
             narrow.undo(seq)
     assert refused.value.name == "permission_denied"
     assert line(place, "a", 3) == "X"
+
+
+def test_an_undo_of_another_sessions_work_names_that_session(place: Workplace, client: Client) -> None:
+    change(client, swap("a", 3, "A"), session="bot")
+    undone = client.undo(session="bot").transaction
+    assert undone is not None
+    assert (undone.session, undone.message) == (None, "Undo of session bot")
+    client.hello(session="bot")
+    change(client, swap("b", 5, "B"))
+    own = client.undo().transaction
+    assert own is not None
+    assert (own.session, own.message) == ("bot", "")

@@ -72,7 +72,7 @@ from editd.engine.review import (
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf
+from editd.engine.undo_selection import LastEditOf, message_of
 from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
 from editd.engine.weight import weight_of
 from editd.errors import (
@@ -763,8 +763,8 @@ class Engine(Recorder):
             )
         self._adopt_into(batch, request, changes=changes)
         authorship = request.authorship
-        if isinstance(scope, BySession) and not authorship.message:
-            authorship = replace(authorship, message=f"Roll back session {scope.session}")
+        if not authorship.message:
+            authorship = replace(authorship, message=message_of(scope, authorship.session))
         undoes = [target.transaction.seq for target in inverted.targets]
         parts = [part for target in inverted.targets for part in target.parts]
         if ruling.action == "ask":

@@ -195,6 +195,15 @@ def newest_of(scope: Latest | LastUndoOf) -> UndoQuery:
     return UndoQuery(UNDOABLE, _as_tuple(scope.session))
 
 
+def message_of(scope: Scope, session: str | None) -> str:
+    """Return the message of an undo in `session` whose author gave none: it names another session."""
+    if isinstance(scope, BySession):
+        return f"Roll back session {scope.session}"
+    if isinstance(scope, Latest) and scope.session not in (None, session):
+        return f"Undo of session {scope.session}"
+    return ""
+
+
 def without_effect(targets: Sequence[UndoTarget]) -> NothingToUndo:
     """Return the refusal of an undo that would change nothing."""
     newest = targets[0].transaction.seq

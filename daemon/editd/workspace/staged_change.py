@@ -21,6 +21,7 @@ from editd.system.folded_names import folding_elsewhere
 from editd.values.content import SYMLINK
 from editd.values.name_key import key_of
 from editd.values.path import TEMPORARY_PREFIX, split_path
+from editd.workspace.protection import cause_in
 from editd.workspace.reader import refusal_of
 
 if TYPE_CHECKING:
@@ -257,7 +258,9 @@ class _Checker(Struct, frozen=True):
         if not (is_file or stat.S_ISLNK(status.st_mode)):
             raise _not_a_file(path, "is a fifo, a socket or a device")
         if is_deleted and not folder.is_writable():
-            raise _denied(path, "is in a folder that editd may not write to", "Make the folder writable.")
+            cause = cause_in(folder, name)
+            fact = "is in a folder that editd may not write to"
+            raise _denied(path, fact, "Make the folder writable." if cause is None else cause.hint)
         if not is_file:
             return
         if status.st_nlink > 1 and not is_deleted and not self.keeps_inode(change):
@@ -271,6 +274,9 @@ class _Checker(Struct, frozen=True):
             if os.geteuid() not in (0, status.st_uid):
                 raise _denied(path, "belongs to another user", "Only its owner can change its mode.")
         elif not status.st_mode & stat.S_IWUSR or not folder.is_writable(name):
+            cause = cause_in(folder, name)
+            if cause is not None:
+                raise _denied(path, f"cannot be changed: {cause.fact}", cause.hint)
             raise _denied(
                 path, "is read-only", "Make it writable first (chmod u+w), if an edit should change it."
             )

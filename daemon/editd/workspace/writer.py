@@ -33,8 +33,9 @@ from editd.values.content import Change
 from editd.values.glob import Glob, is_among
 from editd.values.path import WorkspacePath, split_path
 from editd.workspace.in_place import is_partly_written, is_written_in_place
+from editd.workspace.protection import denial
 from editd.workspace.publish import ConcurrentWrite, Publisher, PublishFailed, UnexpectedContent
-from editd.workspace.reader import read_name, refusal_of
+from editd.workspace.reader import read_name
 from editd.workspace.staged_change import (
     TRANSITIONS,
     UNREACHABLE,
@@ -203,7 +204,7 @@ class WorkspaceWriter:
                     staging.warnings += (item.warning,)
             except OSError as error:
                 self.discard(staging)
-                raise refusal_of(error, change.path, "could not be written") from error
+                raise denial(self._disk, change.path, error, "could not be written") from error
             except Refused:
                 self.discard(staging)
                 raise
@@ -263,7 +264,7 @@ class WorkspaceWriter:
                     raise
                 if error.errno == errno.EBUSY and self._is_mount(item.change.path):
                     raise mount_refusal(item.change.path) from error
-                raise refusal_of(error, item.change.path, "could not be put in place") from error
+                raise denial(self._disk, item.change.path, error, "could not be put in place") from error
 
     def _is_mount(self, path: WorkspacePath) -> bool:
         return path.raw in mounts_below(self._disk.root, mounts())
