@@ -57,6 +57,7 @@ def requests(lease: str, view: str, evil: str) -> list[Request]:
         ("document.release", {"path": "held.txt"}),
         ("document.list", {}),
         ("exec.begin", {"command": "walk"}),
+        ("exec.ask", {"session": "walking"}),
         ("exec.end", {"exec": "none"}),
         ("claim", {"command": "walk", "paths": ["a.txt"], "since": since, "session": "walking"}),
         ("seen", {"files": [{"path": "a.txt"}]}),

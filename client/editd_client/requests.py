@@ -783,6 +783,14 @@ def exec_begin(
     )  # fmt: skip
 
 
+def exec_ask(*, session: str | None = None, key: str | None = None) -> PreparedCall[None]:
+    """Announce that the agent asks its user about a tool, whose bracket has this `key`.
+
+    Until its end, no change is known to be the tool's. Without a bracket of that key, all of the session's.
+    """
+    return call_without_result(messages.ExecAsk(session=session, key=key))
+
+
 def exec_end(
     name: str | None = None,
     status: int | None = None,
@@ -791,17 +799,23 @@ def exec_end(
     every: bool = False,
     session: str | None = None,
     seen: bool = False,
+    command: str | None = None,
+    made: Sequence[messages.MadeText] = (),
 ) -> PreparedCall[messages.ExecEndResult]:
     """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction.
 
     In place of its `name`, a `key` names the one of the session, and `every` all of its keys. With `seen`,
-    the session's own changes to their paths count as read.
+    the session's own changes to their paths count as read. `made` are the texts of the tool's call: by them
+    its change is known after a question (`exec_ask`) or a missed beginning, which `command` stands for.
     """
     return call(
-        messages.ExecEnd(exec=name, key=key, all=every, session=session, status=status, seen=seen),
+        messages.ExecEnd(
+            exec=name, key=key, all=every, session=session, status=status, seen=seen,
+            command=command, made=list(made),
+        ),
         messages.ExecEndResult,
         extra=None,
-    )
+    )  # fmt: skip
 
 
 def claim(
@@ -1212,6 +1226,7 @@ class RequestMethods:
     document_release = request_method(document_release)
     document_list = request_method(document_list)
     exec_begin = request_method(exec_begin)
+    exec_ask = request_method(exec_ask)
     exec_end = request_method(exec_end)
     claim = request_method(claim)
     seen = request_method(seen)

@@ -48,9 +48,8 @@ def begun(agent: str, place: Workplace, *, whole: bool = False) -> dict[str, Any
 def ended(agent: str, place: Workplace, key: str) -> dict[str, Any]:
     """Return the event after that edit, or otherwise the end of the turn."""
     lines = [line for line in events(agent, place) if line["request"]]
-    found = [
-        line for line in lines if line["request"][0] == "exec.end" and line["request"][1].get("key") == key
-    ]
+    ends = [line for line in lines if line["request"][0] == "exec.end" and "status" in line["request"][1]]
+    found = [line for line in ends if line["request"][1].get("key") == key]
     found += [line for line in lines if line["request"][1].get("all")]
     payload: dict[str, Any] = found[0]["payload"]
     return payload
@@ -233,3 +232,71 @@ def test_a_folder_that_is_no_repository_gets_no_daemon(place: Workplace) -> None
     assert [name for name in os.listdir(place.runtime / "editd") if name.endswith(".sock")] == [
         f"{place.id}.sock"
     ]
+
+
+def allow_undo(place: Workplace) -> None:
+    """Let agents take back what others did: the test itself is the agent's process."""
+    configure(place, '[permissions]\nagents = ["undo_others"]\n')
+    assert place.editctl("config", "reload").returncode == 0
+
+
+QUESTIONS = {"claude": "PermissionRequest", "codex": "PermissionRequest", "gemini": "Notification"}
+
+
+def asked(agent: str, place: Workplace) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the events before an edit, for the question about it, and after it."""
+    lines = events(agent, place)
+    at = next(
+        number for number, line in enumerate(lines) if QUESTIONS[agent] in str(line["payload"].values())
+    )
+    before = next(line for line in reversed(lines[:at]) if line["request"])
+    assert before["request"][0] == "exec.begin"
+    return before["payload"], lines[at]["payload"], ended(agent, place, before["request"][1]["key"])
+
+
+@pytest.mark.parametrize("agent", sorted(QUESTIONS))
+def test_what_a_person_saves_while_an_agent_asks_is_not_the_agents(place: Workplace, agent: str) -> None:
+    allow_undo(place)
+    place.write({"a.txt": "one\ntwo\nTWO\n"})
+    place.editctl("settle")
+    before, question, after = asked(agent, place)
+    hook(place, agent, before)
+    hook(place, agent, question)
+    mine = "one\ntwo\nTWO\nmy own\n"
+    place.write({"a.txt": mine})
+    place.editctl("settle")
+    assert transactions(place)[-1]["kind"] == "outside"
+    old, new = {"gemini": ("TWO", "2")}.get(agent, ("two\n", "TWO\n"))
+    place.write({"a.txt": mine.replace(old, new, 1)})  # the person has approved, and the tool runs
+    hook(place, agent, after)
+    assert [one["kind"] for one in transactions(place)[-3:]] == ["outside", "exec", "claim"]
+    assert transactions(place)[-2]["session"].startswith(agent)
+    assert place.editctl("rollback", f"{agent}*").returncode == 0
+    assert place.files()["a.txt"].decode() == mine, "the person's own work stays"
+
+
+@pytest.mark.parametrize("agent", sorted(QUESTIONS))
+def test_after_a_no_nothing_is_the_agents(place: Workplace, agent: str) -> None:
+    allow_undo(place)
+    before, question, _ = asked(agent, place)
+    hook(place, agent, before)
+    hook(place, agent, question)
+    place.write({"a.txt": "my own\n"})
+    place.editctl("settle")
+    assert transactions(place)[-1]["kind"] == "outside"
+    done = place.editctl("rollback", f"{agent}*")
+    assert (done.returncode, "othing" in done.stderr) == (1, True), done.stderr
+    assert place.files()["a.txt"] == b"my own\n"
+
+
+def test_a_call_whose_beginning_never_came_is_repaired_or_told(place: Workplace) -> None:
+    before = begun("claude", place)
+    after = ended("claude", place, before["request"][1]["key"])
+    place.write({"a.txt": TEXT.replace("two", "TWO")})
+    hook(place, "claude", after)
+    assert transactions(place)[-2]["session"].startswith("claude")
+    command = {**after, "tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "never"}
+    done = place.editctl("hook", "claude", stdin=json.dumps(command))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "did not reach editd in time" in done.stderr
+    assert "1 missed" in place.editctl("integrate").stdout

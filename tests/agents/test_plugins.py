@@ -100,13 +100,40 @@ def after(tool: str, args: dict[str, Any], status: int | None = None) -> list[An
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n*** Delete File: b.txt\n*** End Patch"
 
 
+EDIT = {"filePath": "a.txt", "oldString": "one", "newString": "1"}
+
+
+def test_opencode_s_questions_become_these_requests(folder: Path) -> None:
+    daemon = JsonDaemon(folder, accept)
+    asked = {"id": "per_1", "sessionID": "ses_01234567", "tool": {"messageID": "m", "callID": "c1"}}
+    answers = [
+        {"sessionID": "ses_01234567", "requestID": "per_1", "reply": one} for one in ("once", "reject")
+    ]
+    calls = [
+        call
+        for answer in answers
+        for call in (
+            ["event", {"event": {"type": "permission.asked", "properties": asked}}],
+            ["event", {"event": {"type": "permission.replied", "properties": answer}}],
+        )
+    ]
+    assert run("opencode", folder, calls) == [None] * len(calls)
+    daemon.close()
+    session, key = "opencode-01234567", "opencode:ses_01234567:c1"
+    assert [(method, params) for method, params in daemon.asked if method != "hello"] == [
+        ("exec.ask", {"session": session, "key": key}),
+        ("exec.ask", {"session": session, "key": key}),
+        ("exec.end", {"session": session, "key": key}),  # without a status: it did not run
+    ]
+
+
 def test_opencode_s_calls_become_these_requests(folder: Path) -> None:
     daemon = JsonDaemon(folder, accept)
     sub = {"id": "ses_sub_9999", "parentID": "ses_0123456789abcdef"}
     created = {"type": "session.created", "properties": {"info": sub}}
     failed = {"type": "tool", "tool": "edit", "sessionID": "s", "callID": "c", "state": {"status": "error"}}
     calls = [
-        before("edit", {"filePath": "a.txt"}), after("edit", {"filePath": "a.txt"}),
+        before("edit", EDIT), after("edit", EDIT),
         before("write", {"filePath": str(folder / "root/new.txt")}),
         before("apply_patch", {"patchText": PATCH}),
         before("bash", {"command": "make"}), after("bash", {"command": "make"}, 2),
@@ -125,13 +152,14 @@ def test_opencode_s_calls_become_these_requests(folder: Path) -> None:
     assert asked == [
         ("exec.begin", {"session": session, "key": key, "command": "edit a.txt", "paths": ["a.txt"],
                         "whole": []}),
-        ("exec.end", {"session": session, "key": key, "status": 0, "seen": True}),
+        ("exec.end", {"session": session, "key": key, "status": 0, "seen": True, "command": "edit a.txt",
+                      "made": [{"path": "a.txt", "old": "one", "new": "1"}]}),
         ("exec.begin", {"session": session, "key": key, "command": "write new.txt", "paths": ["new.txt"],
                         "whole": ["new.txt"]}),
         ("exec.begin", {"session": session, "key": key, "command": "apply_patch a.txt b.txt",
                         "paths": ["a.txt", "b.txt"], "whole": ["b.txt"]}),
         ("exec.begin", {"session": session, "key": key, "command": "make"}),
-        ("exec.end", {"session": session, "key": key, "status": 2, "seen": True}),
+        ("exec.end", {"session": session, "key": key, "status": 2, "seen": True, "command": "make"}),
         ("seen", {"session": session, "files": [{"path": "a.txt"}]}),
         ("exec.begin", {"session": "opencode-89abcdef-9999", "key": "opencode:ses_sub_9999:c1",
                         "command": "edit a.txt", "paths": ["a.txt"], "whole": []}),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from editd.wire.messages import Scope, SeenFile, Write
+from editd.wire.messages import MadeText, Scope, SeenFile, Write
 from editd_client.errors import EditdError
 from reviewers import author_of
 from workplace import replace
@@ -90,6 +90,113 @@ def test_no_secret_in_the_text_of_a_command_gets_into_the_history(place: Workpla
     place.stop()
     kept = [one.read_bytes() for one in place.state.rglob("*") if one.is_file()]
     assert not [content for content in kept if secret.encode() in content]
+
+
+EDIT_MADE = [MadeText("a.txt", "TWO", "two")]
+
+
+def asked_edit(client: Client) -> None:
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="k")
+    client.exec_ask(key="k")
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_what_a_person_saves_while_the_agent_asks_is_the_persons(
+    place: Workplace, client: Client, has_key: bool
+) -> None:
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="k")
+    client.exec_ask(key="k" if has_key else None)
+    place.write({"a.txt": TEXT + "my own\n"})
+    client.settle()
+    client.exec_end(every=True, status=0)  # the answer was no: only the turn ends
+    place.write({"a.txt": TEXT + "my own\nand more\n"})
+    client.settle()
+    assert [(kind, session) for kind, session, _ in log(client)] == [("outside", None)] * 2
+    with pytest.raises(EditdError, match="othing"):
+        client.rollback("agent")
+    assert place.files()["a.txt"].decode().endswith("and more\n")
+
+
+def test_an_approved_edit_is_the_agents_by_its_own_texts_alone(place: Workplace, client: Client) -> None:
+    asked_edit(client)
+    mine = TEXT + "my own\n"
+    place.write({"a.txt": mine})
+    client.settle()
+    place.write({"a.txt": mine.replace("two", "TWO")})  # the tool
+    made = client.exec_end(key="k", status=0, made=EDIT_MADE).transaction
+    assert made is not None
+    assert (made.kind, made.session, made.by) == ("exec", "agent", "path")
+    client.rollback("agent")
+    assert place.files()["a.txt"].decode() == mine
+
+
+def test_an_asked_edit_that_fits_nothing_stays_outside(place: Workplace, client: Client) -> None:
+    asked_edit(client)
+    place.write({"a.txt": TEXT.replace("two", "TWO") + "mine\n"})  # both at once
+    assert client.exec_end(key="k", status=0, made=EDIT_MADE).transactions == []
+    assert [kind for kind, _, _ in log(client)] == ["outside"]
+
+
+def test_what_an_approved_command_changed_is_in_doubt_and_left_out_of_a_rollback(
+    place: Workplace, client: Client
+) -> None:
+    client.exec_begin("make", key="k")
+    assert client.status().watcher["state"] == "paused"
+    client.exec_ask(key="k")
+    place.write({"b.txt": "mine\n"})
+    client.settle()
+    place.write({"a.txt": "made\n"})
+    made = client.exec_end(key="k", status=0)
+    assert client.status().watcher["state"] != "paused"
+    assert len(made.transactions) == 2
+    assert made.transaction is not None
+    assert (made.transaction.session, made.transaction.by) == ("agent", "time")
+    assert made.transaction.candidates == ["agent"]
+    assert "in doubt" in place.editctl("show", str(made.transaction.seq)).stdout
+    with pytest.raises(EditdError, match="while the agent asked"):
+        client.rollback("agent")
+    assert place.files()["b.txt"] == b"mine\n"
+    client.rollback("agent", include_by_time=True)
+    assert place.files()["a.txt"].decode() == TEXT
+
+
+def test_a_question_outlives_a_killed_daemon(place: Workplace, client: Client) -> None:
+    asked_edit(client)
+    place.kill()
+    with place.start() as again:
+        again.settle()
+        place.write({"a.txt": "mine\n"})
+        again.settle()
+        assert [kind for kind, _, _ in log(again)] == ["outside"]
+
+
+def test_an_asked_bracket_keeps_nobody_waiting(client: Client, other: Client) -> None:
+    asked_edit(client)
+    assert other.exec_begin("Edit", paths=["a.txt"], key="other").waited == 0
+
+
+def test_a_missed_beginning_is_repaired_from_the_end(place: Workplace, client: Client) -> None:
+    place.write({"a.txt": TEXT.replace("two", "TWO")})
+    client.settle()
+    ended = client.exec_end(key="never", status=0, command="Edit a.txt", made=EDIT_MADE, seen=True)
+    assert ended.transaction is not None
+    assert (ended.transaction.session, ended.transaction.by) == ("agent", "path")
+    assert log(client)[-1] == ("claim", "agent", "Edit a.txt")
+    assert ended.warnings == []
+    assert client.status().agents[0].missed == 0
+
+
+def test_a_missed_beginning_that_cannot_be_repaired_is_counted_and_told(
+    place: Workplace, client: Client
+) -> None:
+    place.write({"b.txt": "made\n"})
+    ended = client.exec_end(key="never", status=0, command="make --token=hunter2x")
+    assert ended.transactions == []
+    (warning,) = ended.warnings
+    assert "did not reach editd in time" in warning
+    assert "hunter2x" not in warning
+    assert client.status().agents[0].missed == 1
+    assert "1 call missed" in place.editctl("status").stdout
 
 
 def test_a_command_that_changes_nothing_is_no_transaction(client: Client) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     Deny = Callable[[str, str], Json]
 
 START, BEFORE, AFTER, FAILED, TURN_END = "start", "before", "after", "failed", "turn end"
+ASKED, DENIED = "asked", "denied"  # the agent asks its user about a tool, and the answer is no
 PATCH = "*"  # after an argument's name: it holds a patch in Codex's format, which names the paths
 
 
@@ -47,6 +48,9 @@ class Adapter:
         output: tuple[str, ...] = (),
         background: tuple[str, ...] = (),
         foreign: tuple[str, ...] = (),
+        replaced: Mapping[str, tuple[str, str]] | None = None,
+        written: Mapping[str, str] | None = None,
+        question: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         self.title = title
@@ -68,6 +72,9 @@ class Adapter:
         self.success = success  # a flag
         self.output = output  # a text that may end with `Exit Code: 3`
         self.background = background  # a flag: the command goes on after the "after"
+        self.replaced = replaced or {}  # of an edit tool: its arguments with the old and the new text
+        self.written = written or {}  # of a tool in `whole`: its argument with the text of the file
+        self.question = question  # the place of the kind of a notification, and the kind that asks
         self.foreign = foreign  # of another agent that runs these hooks as well as its own
 
 

@@ -2,7 +2,9 @@
 
 from editd_client.agents.adapter import (
     AFTER,
+    ASKED,
     BEFORE,
+    DENIED,
     FAILED,
     START,
     TURN_END,
@@ -17,6 +19,8 @@ ADAPTER = Adapter(
     events={
         "SessionStart": START,
         "PreToolUse": BEFORE,
+        "PermissionRequest": ASKED,
+        "PermissionDenied": DENIED,
         "PostToolUse": AFTER,
         "PostToolUseFailure": FAILED,
         "Stop": TURN_END,
@@ -29,6 +33,8 @@ ADAPTER = Adapter(
         "NotebookEdit": "notebook_path",
     },
     whole=("Write",),
+    replaced={"Edit": ("old_string", "new_string"), "MultiEdit": ("old_string", "new_string")},
+    written={"Write": "content"},
     shells={"Bash": "command"},
     reads={"Read": "file_path"},
     agent=("agent_id",),

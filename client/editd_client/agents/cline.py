@@ -25,6 +25,7 @@ ADAPTER = Adapter(
     },
     edits={"write_to_file": "path", "replace_in_file": "path"},
     whole=("write_to_file",),
+    written={"write_to_file": "content"},
     shells={"execute_command": "command"},
     reads={"read_file": "path"},
     event="hookName",

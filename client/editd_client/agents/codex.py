@@ -2,6 +2,7 @@
 
 from editd_client.agents.adapter import (
     AFTER,
+    ASKED,
     BEFORE,
     PATCH,
     START,
@@ -17,6 +18,7 @@ ADAPTER = Adapter(
     events={
         "SessionStart": START,
         "PreToolUse": BEFORE,
+        "PermissionRequest": ASKED,
         "PostToolUse": AFTER,
         "Stop": TURN_END,
         "SessionEnd": TURN_END,
@@ -40,6 +42,7 @@ ADAPTER = Adapter(
             "startup_timeout_sec": 30,
             "env_vars": ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "EDITD_WORKSPACE", "EDITD_SOCKET"],
         },
-        hint="Start `codex`, enter /hooks, and trust the hooks of editd. Until then Codex leaves them out.",
+        hint="Start `codex`, enter /hooks, and trust the hooks of editd, "
+        "also after an upgrade. Until then Codex leaves each new one out.",
     ),
 )

@@ -72,3 +72,38 @@ def patched(patch: str) -> tuple[list[str], list[str]]:
         if verb != "Update":
             whole.append(path or target)
     return named, whole
+
+
+def patched_texts(patch: str) -> list[tuple[str, str | None, str | None]]:
+    """Return each part of a patch as its path with the old and the new text.
+
+    Without an old text it is the whole file, and without a new one a deletion.
+    """
+    texts: list[tuple[str, str | None, str | None]] = []
+    verb, path = "", ""
+    old: list[str] = []
+    new: list[str] = []
+
+    def end_hunk() -> None:
+        if verb == "Update" and (old or new):
+            texts.append((path, "".join(old), "".join(new)))
+        elif verb == "Add":
+            texts.append((path, None, "".join(new)))
+        elif verb == "Delete":
+            texts.append((path, None, None))
+        old.clear()
+        new.clear()
+
+    for line in patch.splitlines():
+        if line.startswith("*** "):
+            end_hunk()
+            named = _NAMED.match(line)
+            verb, path = (named[1], named[2]) if named is not None and named[1] else ("", "")
+        elif line.startswith("@@"):
+            end_hunk()
+        elif verb:
+            if line[:1] in ("-", " ", ""):
+                old.append(f"{line[1:]}\n")
+            if line[:1] in ("+", " ", ""):
+                new.append(f"{line[1:]}\n")
+    return texts

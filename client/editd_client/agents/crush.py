@@ -15,6 +15,8 @@ ADAPTER = Adapter(
     },
     edits={"edit": "file_path", "multiedit": "file_path", "write": "file_path"},
     whole=("write",),
+    replaced={"edit": ("old_string", "new_string"), "multiedit": ("old_string", "new_string")},
+    written={"write": "content"},
     shells={"bash": "command"},
     reads={"view": "file_path"},
     event="event",

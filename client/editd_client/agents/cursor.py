@@ -30,6 +30,7 @@ ADAPTER = Adapter(
         "ApplyPatch": PATCH + "patch|input|command",
     },
     whole=("Write", "Delete"),
+    replaced={"StrReplace": ("old_string", "new_string")},
     shells={"Shell": "command"},
     reads={"Read": "file_path|path"},
     session=("conversation_id",),

@@ -28,6 +28,8 @@ ADAPTER = Adapter(
     },
     edits={"developer__write": "path", "developer__edit": "path"},
     whole=("developer__write",),
+    replaced={"developer__edit": ("before", "after")},
+    written={"developer__write": "content"},
     shells={"developer__shell": "command"},
     reads={"developer__read": "path"},
     event="event",

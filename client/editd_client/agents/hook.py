@@ -4,7 +4,8 @@ Reads the agent's event from standard input. Before an edit or a command it open
 the later call finds again. If the daemon refuses it, the answer on standard output is the agent's refusal.
 
 Never harms the agent: without a daemon, or after any failure, it prints nothing and exits with 0. It waits
-200 ms for the daemon's first answer. It starts a daemon at the start of the agent's session only.
+200 ms for the daemon's first answer, and 2 s once the tool has run. It starts a daemon at the start of the
+agent's session only.
 
 Imports the light half of the standard library alone, because the agent waits for each call: `_socket`
 is `socket` without its 3 ms of enumerations and selectors.
@@ -21,7 +22,17 @@ import time
 from editd.config import paths
 from editd.config.program_names import SHELLS
 from editd_client.agents import ID_LENGTH, NAMES, commands
-from editd_client.agents.adapter import AFTER, BEFORE, FAILED, PATCH, START, TURN_END, Adapter
+from editd_client.agents.adapter import (
+    AFTER,
+    ASKED,
+    BEFORE,
+    DENIED,
+    FAILED,
+    PATCH,
+    START,
+    TURN_END,
+    Adapter,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +41,9 @@ if TYPE_CHECKING:
 
     from editd_client.agents.adapter import Plugin
 
-FIRST_SECONDS_MAX = 0.2  # to connect, and to get the first answer
+FIRST_SECONDS_MAX = 0.2  # to connect, and to get the first answer, before the agent's tool runs
+END_SECONDS_MAX = 2.0  # the same afterwards, when the agent waits for the tool in any case
+MADE_LENGTH_MAX = 4_000_000  # of the texts of a call, in characters
 ANSWER_SECONDS_MAX = 3.0  # for the others: a bracket may wait 2 s for another agent's edit of the file
 FAILURES_MAX = 3  # in a row, before the hook stays silent for a while
 SILENT_SECONDS = 10.0
@@ -103,11 +116,14 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
         return None
     method, params = request
     try:
-        with DaemonLink(root) as daemon:
+        is_before = event.moment in (BEFORE, ASKED)
+        with DaemonLink(root, seconds=FIRST_SECONDS_MAX if is_before else END_SECONDS_MAX) as daemon:
             daemon.introduce(agent)
             if method in ("exec.begin", "seen"):
                 params |= daemon.agent_process()
-            daemon.ask(method, params)
+            result = daemon.ask(method, params)
+        for warning in result.get("warnings", ()):
+            sys.stderr.write(f"editd: {warning}\n")
     except RefusedError as refused:
         if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
             if event.moment == BEFORE:
@@ -191,6 +207,12 @@ class Event:
         """Return the method and the parameters; None if the event concerns no file of the workspace."""
         if self.moment == TURN_END:
             return "exec.end", {"all": True, "session": self.session, "status": 0}
+        if self.moment == ASKED:
+            is_question = self._is_question()
+            key = {"key": self.key} if self.tool else {}
+            return ("exec.ask", {"session": self.session, **key}) if is_question else None
+        if self.moment == DENIED:
+            return "exec.end", {"session": self.session, "key": self.key}
         bracket = self._bracket(root, is_strict=is_strict)
         if bracket is None:
             files = [{"path": _wire(one)} for one in inside(self._read(), self.folder, root)]
@@ -198,8 +220,47 @@ class Event:
             return ("seen", {"session": self.session, "files": files}) if is_over else None
         if self.moment == BEFORE:
             return "exec.begin", {"session": self.session, "key": self.key, **bracket}
-        end = {"key": self.key, "status": self.status, "seen": True}
+        end = {"key": self.key, "status": self.status, "seen": True, "command": bracket["command"]}
+        if "paths" in bracket:
+            end["made"] = self._made(root)
         return "exec.end", {"session": self.session, **end}
+
+    def _is_question(self) -> bool:
+        """Whether a notification is a question about a tool."""
+        question = self.adapter.question
+        return question is None or self._first(question[:1]) == question[1]
+
+    def _made(self, root: str) -> list[dict[str, Any]]:
+        """Return the texts of an edit tool's call, by the paths that it changes."""
+        texts: list[tuple[str, str | None, str | None]] = []
+        place = self.adapter.edits.get(self.tool, "")
+        if self.tool in self.adapter.shells:
+            command = self._argument(self.adapter.shells[self.tool])
+            folder = os.path.join(self.folder, commands.patch_folder(command) or "")
+            texts = commands.patched_texts(command)
+        else:
+            folder, name = self.folder, self._argument(place.removeprefix(PATCH))
+            if place.startswith(PATCH):
+                texts = commands.patched_texts(name)
+            elif self.tool in self.adapter.written:
+                texts = [(name, None, self._text(self.arguments, self.adapter.written[self.tool]))]
+            elif self.tool in self.adapter.replaced:
+                before, after = self.adapter.replaced[self.tool]
+                edits = self.arguments.get("edits")
+                calls = edits if isinstance(edits, list) else [self.arguments]
+                known = [one for one in calls if isinstance(one, dict) and after in one]
+                texts = [(name, self._text(one, before), self._text(one, after)) for one in known]
+        made = [
+            {"path": _wire(one), "old": before, "new": after}
+            for name, before, after in texts
+            for one in inside([name], folder, root)
+        ]
+        return made if len(json.dumps(made)) <= MADE_LENGTH_MAX else []
+
+    @staticmethod
+    def _text(arguments: dict[str, Any], name: str) -> str:
+        value = arguments.get(name)
+        return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
     def _bracket(self, root: str, *, is_strict: bool) -> dict[str, Any] | None:
         """Return the command and the paths of the bracket; None if the tool needs none."""
@@ -319,12 +380,12 @@ def workspace_root(folder: str) -> str | None:
     return None if paths.is_system_root(root) or paths.is_home(root) else root
 
 
-def first_seconds() -> float:
-    """Return the limit of EDITD_HOOK_SECONDS for the first answer, otherwise 200 ms."""
+def first_seconds(default: float = FIRST_SECONDS_MAX) -> float:
+    """Return the limit of EDITD_HOOK_SECONDS for the first answer, otherwise the default."""
     try:
         return max(0.01, float(os.environ["EDITD_HOOK_SECONDS"]))
     except (KeyError, ValueError):
-        return FIRST_SECONDS_MAX
+        return default
 
 
 class DaemonLink:
@@ -336,10 +397,10 @@ class DaemonLink:
     It goes on at the reviewers' own socket if the daemon takes a request only there, and it is in reach.
     """
 
-    def __init__(self, root: str, *, is_test: bool = False) -> None:
+    def __init__(self, root: str, *, seconds: float = FIRST_SECONDS_MAX, is_test: bool = False) -> None:
         path = paths.socket_path(paths.workspace_id(root))
         self._failures = f"{path}.hook"
-        self._first_seconds = ANSWER_SECONDS_MAX if is_test else first_seconds()
+        self._first_seconds = ANSWER_SECONDS_MAX if is_test else first_seconds(seconds)
         if is_test:
             self._forget_failures()
         self._path = path

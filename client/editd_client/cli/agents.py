@@ -100,7 +100,7 @@ def _carry_out(
 ) -> int:
     """Show the plans, ask unless the user has agreed, and write; None for `is_agreed` writes nothing."""
     if not invocation.json:
-        _print_plans(plans, remove=remove)
+        _print_plans(plans, remove=remove, is_whole=is_agreed is None or output.has_terminal())
     count = sum(len(plan.changes) for plan in plans)
     is_done = count == 0
     if count and is_agreed is not None:
@@ -124,9 +124,10 @@ def _is_found(agent: Agent) -> bool:
     return shutil.which(agent.settings.program) is not None or os.path.isdir(folder)
 
 
-def _print_plans(plans: Sequence[Plan], *, remove: bool) -> None:
+def _print_plans(plans: Sequence[Plan], *, remove: bool, is_whole: bool) -> None:
+    """Print the diff of each plan, or without a person to read it the counts of its lines."""
     for plan in plans:
-        for line in _diff(plan):
+        for line in _diff(plan) if is_whole else _summary(plan):
             colour = output.DIFF_COLOURS.get(line[:1])
             output.echo(output.paint(output.plain(line, but="\t"), colour))
         if not plan.changes and not plan.problems:
@@ -136,6 +137,15 @@ def _print_plans(plans: Sequence[Plan], *, remove: bool) -> None:
             output.print_error(f"editctl: {output.plain(path)} was left alone: {output.plain(reason)}.")
             if lines:
                 output.print_error(f"hint: Put this in by hand:\n{lines.rstrip()}")
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    """Yield the path of each file with the numbers of its added and removed lines."""
+    for change in plan.changes:
+        before = (change.before or b"").splitlines()
+        after = (change.after or b"").splitlines()
+        signs = [line[:1] for line in difflib.ndiff(list(map(repr, before)), list(map(repr, after)))]
+        yield f"{plan.agent.title}: {change.path}, +{signs.count('+')} -{signs.count('-')} lines"
 
 
 def _diff(plan: Plan) -> Iterator[str]:
@@ -230,6 +240,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         project = row["project_hooks"] if row["project_hooks"] != "no" else row["project_mcp"]
         last = row["last"] or {}
         when = f"{output.plain(str(last.get('session', '')))} {output.age(last['time'])}" if last else ""
+        when += f", {last['missed']} missed" if last.get("missed") else ""
         found = "yes" if row["found"] else "no"
         cells.append((row["title"], found, row["hooks"], row["mcp"], project, when))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -259,7 +270,9 @@ def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
         return {}
     newest: dict[str, dict[str, Any]] = {}
     for one in known:  # the last heard first
-        newest.setdefault(one.name, {"session": one.session, "time": one.time, "event": one.event})
+        newest.setdefault(one.name, {
+            "session": one.session, "time": one.time, "event": one.event, "missed": one.missed,
+        })  # fmt: skip
     return newest
 
 

@@ -106,6 +106,14 @@ def status_verb(invocation: Invocation, verbose: bool) -> None:
             output.echo(output.paint(f"{title:<12}", "cyan") + output.plain(value))
 
 
+def _missed_rows(status: StatusResult) -> Iterator[tuple[str, str]]:
+    """Yield a row for each agent with a call whose beginning or end did not come."""
+    for agent in status.agents:
+        if agent.missed:
+            missed = f"{agent.missed} call{'s' * (agent.missed != 1)} missed"
+            yield "agent", f"{agent.session}: {missed}, so that changes may be recorded as outside"
+
+
 def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the usual rows; with `inside`, also the internals."""
     yield "workspace", status.root
@@ -116,6 +124,7 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
     yield "daemon", f"editd {status.version}, pid {status.pid}, up {_duration(status.uptime)}"
     if inside or status.sessions or status.leases:
         yield "sessions", f"{status.sessions}, leases {status.leases}"
+    yield from _missed_rows(status)
     if status.documents:
         yield "unsaved", f"{status.documents} in editors"
     if inside:

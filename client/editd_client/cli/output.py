@@ -286,6 +286,8 @@ def _about_plainly(transaction: Transaction) -> str:
         about += f" by {plain(transaction.actor)}"
     if transaction.session:
         about += f" in {plain(transaction.session)}"
+    if transaction.kind == "exec" and isinstance(transaction.candidates, list):
+        about += ", in doubt"
     if transaction.undoes:
         about += f", of {', '.join(_undone(transaction))}"
     if isinstance(transaction.claims, list):

@@ -55,6 +55,7 @@ class AgentRow:
     leases: tuple[str, ...]
     is_closed: bool = False
     pause: PauseEntry | None = None
+    missed: int = 0  # calls whose beginning or end did not come
 
     @classmethod
     def of(cls, entry: SessionEntry) -> Self:
@@ -80,6 +81,7 @@ class AgentRow:
             leases=() if activity is None else tuple(activity.leases),
             is_closed=entry.state == "closed",
             pause=entry.paused,
+            missed=0 if activity is None else activity.missed,
         )
 
     @classmethod
@@ -101,6 +103,13 @@ class AgentRow:
         reason = f": {self.pause.reason}" if self.pause.reason else ""
         effect = "edits are refused" if self.pause.action == "refuse" else "edits wait for a reviewer"
         return f"paused by {self.pause.by}, {effect}{reason}"
+
+    @property
+    def missed_text(self) -> str:
+        """The missed calls in words, or nothing."""
+        if not self.missed:
+            return ""
+        return f"{self.missed} call{'s' * (self.missed != 1)} missed: changes may be recorded as outside"
 
     @property
     def needs_reviewer(self) -> bool:

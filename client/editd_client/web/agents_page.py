@@ -125,6 +125,7 @@ def _about(row: AgentRow, leases: Sequence[LeaseEntry]) -> Html:
             class_="meta",
         ),
         element("p", row.pause_text, class_="warn") if row.pause is not None else None,
+        element("p", row.missed_text, class_="warn") if row.missed else None,
         element("ul", held, class_="leases") if held else None,
     )
 

@@ -2,7 +2,8 @@
 
 A rollback leaves such a change alone if somebody else had written the file shortly before. Three changes are
 the session's own even then: of a file that it also changed by path, of a file that its commands made and
-deleted again, and of a file that only sessions of the same rollback wrote.
+deleted again, and of a file that only sessions of the same rollback wrote. A change in doubt, by a command
+that an agent had first asked its user about, is always left alone.
 """
 
 from __future__ import annotations
@@ -39,27 +40,48 @@ def by_time(targets: Sequence[UndoTarget]) -> tuple[Part, ...]:
 def spare_by_time(
     scope: Scope, targets: list[UndoTarget], history: History
 ) -> tuple[list[UndoTarget], tuple[str, ...]]:
-    """Return the targets of a rollback without changes that another program may have made, and a warning.
+    """Return the targets of a rollback without changes that others may have made, and warnings.
 
-    Raises NothingToUndo if nothing else is left.
+    These are the changes in doubt, and those that another program may have made. Raises NothingToUndo if
+    nothing else is left.
     """
     if not isinstance(scope, BySession) or scope.is_by_time_included:
         return targets, ()
     sessions = sessions_of(scope, history)
     left: list[UndoTarget] = []
     spared: list[str] = []
+    asked: list[str] = []
     for target in targets:
-        doubtful = _doubtful(target, sessions, history)
-        spared += [f"{path} ({target.transaction.seq})" for path in sorted(doubtful)]
+        if _is_in_doubt(target.transaction):
+            doubtful = {touch.path for touch in target.touches}
+            asked += _named(target, doubtful)
+        else:
+            doubtful = _doubtful(target, sessions, history)
+            spared += _named(target, doubtful)
         kept = target.without(doubtful)
         if kept.touches:
             left.append(kept)
-    if not spared:
+    reasons = {
+        "another program wrote these files shortly before": spared,
+        "the user may have written these files while the agent asked": asked,
+    }
+    warnings = tuple(f"Left alone, because {why}: {listed(some)}." for why, some in reasons.items() if some)
+    if not warnings:
         return targets, ()
-    warning = f"Left alone, because another program wrote these files shortly before: {listed(spared)}."
     if not left:
-        raise NothingToUndo(warning, hint="Use include_by_time to take these changes back as well.")
-    return left, (warning,)
+        hint = "Use include_by_time to take these changes back as well."
+        raise NothingToUndo(" ".join(warnings), hint=hint)
+    return left, warnings
+
+
+def _named(target: UndoTarget, paths: set[WorkspacePath]) -> list[str]:
+    return [f"{path} ({target.transaction.seq})" for path in sorted(paths)]
+
+
+def _is_in_doubt(transaction: Transaction) -> bool:
+    """Return whether a command changed the files that an agent had first asked its user about."""
+    evidence = transaction.authorship.attribution
+    return transaction.kind == "exec" and evidence is not None and bool(evidence.candidates)
 
 
 def _doubtful(target: UndoTarget, sessions: Collection[str], history: History) -> set[WorkspacePath]:

@@ -7,6 +7,9 @@ found:
 2. otherwise to the spans without paths: those of commands;
 3. otherwise to nobody.
 
+A span that is **asked** is left out: while an agent asks its user, the changes are the user's own. At its
+end it gets what fits the texts of its tool, and of a command what nobody else made, in doubt.
+
 If these spans belong to one session, the transaction is an `exec` of that session. If they belong to
 several, it stays `outside`, with all of them as candidates. Before a span begins and before it ends, the
 engine records the changes so far, so that earlier changes go to the right span.
@@ -68,6 +71,7 @@ class ExecSpan(OpenItem):
     seqs: list[int] = field(default_factory=list)  # the transactions that were attributed to it
     unrecorded: dict[WorkspacePath, tuple[int, int]] = field(default_factory=dict)
     """Size and mtime_ns of the files that the history lacked at the beginning of a command."""
+    asked: int | None = None  # the newest transaction when the agent asked its user about it
 
     @property
     def who(self) -> str:
@@ -79,13 +83,18 @@ class ExecSpan(OpenItem):
         return self.actor if self.session is None else self.session
 
     @property
+    def is_watched(self) -> bool:
+        """Whether changes go on being recorded while it is open: not while a command runs."""
+        return self.paths is not None or self.asked is not None
+
+    @property
     def description(self) -> str:
         """The message of a transaction. An edit is usually recorded before its end is known."""
         return self.command if self.paths is not None else f"{self.command} ({self.how})"
 
     def is_in_way_of(self, reader: Reader, paths: Paths | None) -> bool:
         """Return whether changes of another reader to `paths` could not be told apart from this span's."""
-        if self.reader == reader:
+        if self.reader == reader or self.asked is not None:
             return False
         if self.paths is None or paths is None:
             return self.paths is paths
@@ -130,6 +139,13 @@ class ExecSpans(OpenItems[ExecSpan]):
         self.open[span.name] = span
         return span
 
+    def ask(self, span: ExecSpan, head: int, ends_us: int) -> None:
+        """Note that the agent asks its user about a span, at a transaction; durable on return."""
+        span.asked, span.ends_us = head, ends_us
+        if self._store is not None:
+            self._store.drop_span(span.name)
+            self._store.put_span(_stored(span))
+
     def end(self, name: str) -> bool:
         """Forget a span. Return whether it was open."""
         span = self.open.pop(name, None)
@@ -172,11 +188,12 @@ class ExecSpans(OpenItems[ExecSpan]):
 
     def attribute(self, changes: Sequence[Change[FileState]]) -> list[AttributedChanges] | None:
         """Divide changes by their authors, as of now; None if no span is open."""
-        if not self.open:
+        spans = [span for span in self.open.values() if span.asked is None]
+        if not spans:
             return None
-        commands = [span for span in self.open.values() if span.paths is None]
+        commands = [span for span in spans if span.paths is None]
         by_path: dict[WorkspacePath, list[ExecSpan]] = {}
-        for span in self.open.values():
+        for span in spans:
             for path in span.paths or ():
                 by_path.setdefault(path, []).append(span)
         if not by_path:
@@ -195,7 +212,7 @@ class ExecSpans(OpenItems[ExecSpan]):
     def recorded(self, transaction: Transaction) -> None:
         """Note a transaction in the spans that it was attributed to. The reply at their end names it."""
         for span in self.open.values():
-            if span.is_of(transaction):
+            if span.asked is None and span.is_of(transaction):
                 span.seqs.append(int(transaction.seq))
                 del span.seqs[:-SEQS_MAX]
 
@@ -250,6 +267,26 @@ class Claims(Struct, frozen=True):
             tuple(one.seq for one in inside if _is_free(one)),
             tuple(one.seq for one in inside if one.claimed_by and one.authorship.session == session),
         )
+
+
+def changes_since(history: History, head: int, paths: Paths | None) -> list[Transaction]:
+    """Return the changes by nobody after transaction `head`: of these paths alone, or of any path."""
+    if paths is None:
+        seqs = set(range(head + 1, int(history.head) + 1)[-SEQS_MAX:])
+    else:
+        seqs = {seq for path in paths for seq in history.index.touches_after(path, head)}
+    made = [history.find(seq) for seq in sorted(seqs)]
+    return [
+        one
+        for one in made
+        if _is_free(one) and (paths is None or all(touch.path in paths for touch in one.touches))
+    ]
+
+
+def in_doubt_authorship(span: ExecSpan) -> Authorship:
+    """Return the author of a claim of what an approved command may have changed."""
+    evidence = Attribution(is_by_path=False, candidates=(span.candidate,))
+    return Authorship(span.actor, span.session, span.description, attribution=evidence)
 
 
 def _is_free(transaction: Transaction) -> bool:
@@ -322,7 +359,7 @@ def _stored(span: ExecSpan) -> StoredSpan:
     return StoredSpan(
         span.name, span.actor, span.session or "", span.command,
         None if span.paths is None else sorted(path.text for path in span.paths),
-        span.key or "", span.ends_us or 0, span.process, span.head,
+        span.key or "", span.ends_us or 0, span.process, span.head, span.asked,
     )  # fmt: skip
 
 
@@ -330,5 +367,5 @@ def _restored(kept: StoredSpan) -> ExecSpan:
     return ExecSpan(
         NOBODY, reader_of(kept.session), kept.name, kept.actor, kept.session, kept.command,
         None if kept.paths is None else frozenset(map(WorkspacePath, kept.paths)),
-        kept.key, kept.ends_us, kept.process, kept.head,
+        kept.key, kept.ends_us, kept.process, kept.head, asked=kept.asked,
     )  # fmt: skip

@@ -144,6 +144,9 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.DocumentRelease: Permission("session", "Releases a text of its own connection."),
     messages.DocumentList: Permission("anyone", _READS),
     messages.ExecBegin: Permission("witness", _RECORDS, action="attribute the changes of other programs"),
+    messages.ExecAsk: Permission(
+        "witness", "Attributes less to a bracket of its session.", action="change a bracket"
+    ),
     messages.ExecEnd: Permission(
         "witness", "Ends a bracket of its session or connection.", action="end a bracket"
     ),

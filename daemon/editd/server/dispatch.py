@@ -74,6 +74,7 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.SessionOpen: lambda services, params, caller: services.sessions.open(params, caller),
     messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
     messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
+    messages.ExecAsk: lambda services, params, caller: services.spans.ask(params, caller),
     messages.ExecEnd: lambda services, params, caller: services.spans.end(params, caller),
     messages.Claim: lambda services, params, caller: services.spans.claim(params, caller),
     messages.Seen: lambda services, params, caller: services.spans.seen(params, caller),

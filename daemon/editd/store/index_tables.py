@@ -492,7 +492,7 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
 def _mark_claimed(database: sqlite3.Connection, claim: Transaction) -> None:
     """Make the claimed changes those of the claim's author, so that each query finds them as such."""
     author = claim.authorship
-    evidence = _attribution_column(Attribution(is_by_path=True))
+    evidence = _attribution_column(author.attribution or Attribution(is_by_path=True))
     database.executemany(
         "update tx set kind = ?, actor = ?, session = ?, attribution = ?, claimed_by = ?"
         " where seq = ? and kind = ? and claimed_by is null",

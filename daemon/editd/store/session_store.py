@@ -345,6 +345,7 @@ class StoredSpan(msgspec.Struct, frozen=True):
     ends_us: int
     process: tuple[int, int] | None  # pid and start
     head: int
+    asked: int | None = None  # the newest transaction when the agent asked its user about it
 
 
 Row = tuple[str, WorkspacePath, ReadMark | None]  # with the session's name; None deletes the mark

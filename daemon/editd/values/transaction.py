@@ -154,7 +154,8 @@ class Attribution(Struct, frozen=True, gc=False):
     """The evidence for the author of a change that did not go through the daemon.
 
     It is by path if a bracket named the path, and by time if a command ran when the change was found.
-    `candidates` are the possible authors of an `outside` transaction: sessions, or actors without one.
+    `candidates` are the possible authors of an `outside` transaction: sessions, or actors without one. An
+    `exec` with a candidate is in doubt: the agent had asked its user, who may have changed files meanwhile.
     """
 
     is_by_path: bool

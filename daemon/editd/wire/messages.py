@@ -539,6 +539,22 @@ class ExecBegin(Params):
     wait: float | None = None  # seconds, for the brackets of other sessions
 
 
+class ExecAsk(Params):
+    """The agent asks its user about a tool: until its end, no change is known to be the tool's."""
+
+    method: ClassVar[str] = "exec.ask"
+    session: str | None = None
+    key: str | None = None  # the bracket; without one, or if none has it, each of the session
+
+
+class MadeText(Message):
+    """A part of a tool's call: `new` in the place of `old`, or the whole file if that is null."""
+
+    path: str
+    new: str | None  # null: the file is deleted
+    old: str | None = None
+
+
 class ExecEnd(Params):
     method: ClassVar[str] = "exec.end"
     exec: str | None = None  # exactly one of this and the next two
@@ -547,6 +563,8 @@ class ExecEnd(Params):
     session: str | None = None
     status: int | None = None
     seen: bool = False  # the session knows its own changes to `paths`
+    command: str | None = None  # with `key`: of a bracket whose beginning may have been missed
+    made: list[MadeText] = []  # with `key`: the texts of the tool's call
 
 
 class Claim(Params):
@@ -823,9 +841,9 @@ REQUESTS: dict[str, type[Params]] = {
         Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
         Undo, Redo, Rollback, Restore, Log, LogCount, LogRefusals, Show, Diff, Publish, SessionOpen,
         SessionClose, SessionList, SessionPause, SessionResume, LeaseAcquire, LeaseRenew, LeaseRelease,
-        LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecEnd, Claim, Seen, Blame,
-        Subscribe, Unsubscribe, Gc, Forget, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow, RemoteLand,
-        RemotePause,
+        LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecAsk, ExecEnd, Claim, Seen,
+        Blame, Subscribe, Unsubscribe, Gc, Forget, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow,
+        RemoteLand, RemotePause,
         RemoteResume, RemoteRepair, RemoteLeave, ConfigReload, HooksRun, ProposalList, ProposalGet,
         ProposalApprove, ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit,
         ProposalWithdraw, ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark,
@@ -873,6 +891,7 @@ class AgentEntry(Result):
     event: str
     time: str
     pid: int | None = None  # the process that it named last, while that runs
+    missed: int = 0  # calls whose beginning or end did not come, so that a change may be `outside`
 
 
 class StatusResult(Result):
@@ -1262,6 +1281,7 @@ class SessionActivity(Result):
     since: str | None = None  # of that, otherwise of the newest command
     wants: list[str] = []  # the paths of the lease that it waits for
     holders: list[str] = []  # the sessions that hold a lease of these
+    missed: int = 0  # calls of its agent whose beginning or end did not come
 
 
 class PauseEntry(Result):
@@ -1337,6 +1357,7 @@ class ExecEndResult(Result):
     transaction: Transaction | None
     transactions: list[int] = []
     unrecorded: list[str] = []  # files that were deleted or changed, and never recorded before
+    warnings: list[str] = []
 
 
 class ClaimResult(Result):

@@ -11,12 +11,14 @@ import { basename, dirname, isAbsolute, join, relative } from "node:path"
 const EDITCTL = "" // the command that starts a daemon; empty: none is started
 const STRICT = false // refuse any edit of a file that others changed since it was read
 const FIRST_MS = 1000 * Number(process.env.EDITD_HOOK_SECONDS || 0.2) || 200, ANSWER_MS = Math.max(3000, FIRST_MS)
+const END_MS = process.env.EDITD_HOOK_SECONDS ? FIRST_MS : 2000 // once the tool has run, the agent waits in any case
 const SILENT_MS = 10000, FAILURES_MAX = 3, DIFF_MAX = 4000
 const REFUSALS = ["leased", "stale", "permission_denied", "path_protected", "unread"]
 const READERS = new Set(("basename cat cd cmp cut date df diff dirname du echo false grep head id jq ls md5sum nl printf ps pwd " +
   "readlink realpath rg sha1sum sha256sum stat tail test tr true type uname wc which whoami").split(" "))
 const GIT_READERS = new Set(("blame cat-file describe diff for-each-ref grep log ls-files ls-tree merge-base rev-list rev-parse " +
   "shortlog show show-ref status").split(" "))
+const MADE_MAX = 4000000 // of the texts of a call, in characters
 const NAMED = /^\*\*\* (?:(Add|Update|Delete) File|Move to): (.+?)\s*$/gm
 
 /** Whether a shell command cannot write a file, by its words alone; false if in doubt. */
@@ -36,6 +38,32 @@ function onlyReads(command) {
 function patched(patch) {
   const all = [...String(patch).matchAll(NAMED)]
   return { named: all.map((m) => m[2]), whole: all.filter((m) => m[1] !== "Update").map((m) => m[2]) }
+}
+
+/** Each part of a patch: its path, the old text (null: the whole file), and the new text (null: it is deleted). */
+function patchedTexts(patch) {
+  const texts = []
+  let verb = "", path = "", old = [], text = []
+  const endHunk = () => {
+    if (verb === "Update" && (old.length || text.length)) texts.push([path, old.join(""), text.join("")])
+    else if (verb === "Add") texts.push([path, null, text.join("")])
+    else if (verb === "Delete") texts.push([path, null, null])
+    old = []
+    text = []
+  }
+  for (const line of String(patch).split("\n")) {
+    if (line.startsWith("*** ")) {
+      endHunk()
+      const named = /^\*\*\* (Add|Update|Delete) File: (.+?)\s*$/.exec(line)
+      verb = named?.[1] ?? ""
+      path = named?.[2] ?? ""
+    } else if (line.startsWith("@@")) endHunk()
+    else if (verb) {
+      if ("- ".includes(line[0] ?? " ")) old.push(`${line.slice(1)}\n`)
+      if ("+ ".includes(line[0] ?? " ")) text.push(`${line.slice(1)}\n`)
+    }
+  }
+  return texts
 }
 
 class Editd {
@@ -98,7 +126,22 @@ class Editd {
     return null
   }
 
-  after(session, key, status) { return this.ask("exec.end", { session, key, status, seen: true }).catch(() => {}) }
+  after(session, key, status, call = {}) {
+    return this.ask("exec.end", { session, key, status, seen: true, ...call }).catch(() => {})
+  }
+
+  /** The agent asks its user about a tool: until its end, no change is known to be the tool's. */
+  asked(session, key) { return this.ask("exec.ask", { session, key }).catch(() => {}) }
+
+  /** The user has said no. */
+  denied(session, key) { return this.ask("exec.end", { session, key }).catch(() => {}) }
+
+  /** What the end of a call tells: its command, and of an edit the old and the new text of each file. */
+  call(tool, texts) {
+    const made = texts.flatMap(([name, old, text]) => this.inside([name]).map((path) => ({ path, old, new: text })))
+    const paths = [...new Set(made.map((one) => one.path))]
+    return paths.length && JSON.stringify(made).length <= MADE_MAX ? { command: `${tool} ${paths.join(" ")}`, made } : {}
+  }
 
   turnEnd(session) { return this.ask("exec.end", { session, all: true, status: 0 }).catch(() => {}) }
 
@@ -128,7 +171,8 @@ class Editd {
     const known = token ? { session: process.env.EDITD_SESSION, token } : {}
     let answers
     try {
-      answers = await this.exchange([["hello", { client: this.agent, ...known }], [method, params]])
+      const limit = method === "exec.begin" ? FIRST_MS : END_MS
+      answers = await this.exchange([["hello", { client: this.agent, ...known }], [method, params]], limit)
     } catch (error) {
       if (error.code !== "ENOENT" && error.code !== "ECONNREFUSED") { this.failures++; this.failedAt = Date.now() }
       throw error
@@ -140,10 +184,10 @@ class Editd {
   }
 
   /** One connection; each request is sent when the one before is answered. */
-  exchange(requests) {
+  exchange(requests, limit = FIRST_MS) {
     return new Promise((resolve, reject) => {
       const answers = []
-      let text = "", timer = setTimeout(() => end(reject, new Error("editd does not answer")), FIRST_MS)
+      let text = "", timer = setTimeout(() => end(reject, new Error("editd does not answer")), limit)
       const socket = connect(this.socket)
       const end = (settle, value) => { clearTimeout(timer); socket.destroy(); settle(value) }
       const next = () => {

@@ -16,9 +16,21 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from editd.edits.tool_change import CallText, is_called_for
 from editd.engine.answers import explain
-from editd.engine.exec_spans import LOST, Claims, ExecSpan, ExecSpans, claim_authorship, new_span
+from editd.engine.exec_spans import (
+    LOST,
+    Claims,
+    ExecSpan,
+    ExecSpans,
+    changes_since,
+    claim_authorship,
+    in_doubt_authorship,
+    new_span,
+)
+from editd.engine.external_changes import recorded_state
 from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
@@ -28,7 +40,7 @@ from editd.wire import messages
 from editd.wire.redaction import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from editd.engine.access import AccessControl
     from editd.engine.engine import Engine
@@ -37,6 +49,7 @@ if TYPE_CHECKING:
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.watcher import WorkspaceWatcher
+    from editd.values.content import Entry
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction
 
@@ -70,6 +83,7 @@ class KnownAgent(Struct, frozen=True):
     event: str
     time_us: int
     process: tuple[int, int] | None
+    missed: int = 0  # calls whose beginning or end did not come
 
     def entry(self) -> messages.AgentEntry:
         """Return the entry of `status`, with the number of the process while that runs."""
@@ -80,6 +94,7 @@ class KnownAgent(Struct, frozen=True):
             event=self.event,
             time=rfc3339(self.time_us),
             pid=self.process[0] if self.process is not None and is_running else None,
+            missed=self.missed,
         )
 
 
@@ -117,7 +132,7 @@ class ExecMethods:
         """Let the spans of the last daemon end in time. `start` runs a task."""
         self._start = start
         for span in self._spans.open.values():
-            if span.paths is None:
+            if not span.is_watched:
                 self._watching.pause()
             self._limit(span)
 
@@ -131,6 +146,11 @@ class ExecMethods:
     def agents(self) -> list[messages.AgentEntry]:
         """Return the agents that tell about themselves, the last heard first."""
         return [agent.entry() for agent in reversed(self._agents.values())]
+
+    def missed(self, session: str) -> int:
+        """Return how many calls of a session's agent had a beginning or an end that did not come."""
+        known = self._agents.get(session)
+        return 0 if known is None else known.missed
 
     def leave(self, caller: ClientState) -> None:
         """End the spans of a closed connection; they keep their commands' changes."""
@@ -245,26 +265,38 @@ class ExecMethods:
             explain(stale, self._engine.history, view.file_at, self._engine.decoder)
             raise
 
-    # ── end ──
+    # ── the agent asks ──
 
-    def end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
-        spans = self._named(params, caller)
-        for span in spans:
-            span.how = LOST if params.status is None else f"exit status {params.status}"
-        if params.exec is None:
-            session = caller.session_of(params.session)
-            self._note_agent(params, self._sessions.actor(params.session, caller), session)
-        return self._ended(spans, has_seen=params.seen)
+    def ask(self, params: messages.ExecAsk, caller: ClientState) -> Awaitable[messages.Empty]:
+        """Note that an agent asks its user about a bracket."""
+        session = self._own_session(params, caller)
+        known = self._spans.kept_of(session)
+        named = [span for span in known if span.key == params.key]
+        self._note_agent(params, self._sessions.actor(params.session, caller), session)
 
-    def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
-        """Return the spans that a request ends. Raises InvalidParams."""
+        def asked() -> messages.Empty:
+            for span in named or known:
+                if span.asked is None and span.name in self._spans.open:
+                    self._ask(span)
+            return messages.Empty()
+
+        return self._queue.run(asked)
+
+    def _ask(self, span: ExecSpan) -> None:
+        was_watched = span.is_watched
+        seconds = max(COMMAND_SECONDS, EDIT_SECONDS)  # the user may think for a while
+        ends_us = self._guard.clock.now_us() + int(seconds * 1_000_000)
+        self._spans.ask(span, int(self._engine.history.head), max(ends_us, span.ends_us or 0))
+        if not was_watched:
+            self._watching.resume()
+        if (timer := self._timers.pop(span.name, None)) is not None:
+            timer.cancel()
+        self._limit(span)
+        self._note_change()
+
+    def _own_session(self, params: messages.ExecAsk | messages.ExecEnd, caller: ClientState) -> str:
+        """Return the session whose brackets a request is about. Raises InvalidParams, PermissionDenied."""
         session = caller.session_of(params.session)
-        if (params.exec is not None) + (params.key is not None) + params.all != 1:
-            raise InvalidParams("`exec.end` needs one of `exec`, `key` and `all`.")
-        if params.exec is not None:
-            span = self._spans.open.get(params.exec)
-            is_own = span is not None and span.key is not None and span.session == session
-            return [span if span is not None and is_own else self._spans.get(params.exec, caller.number)]
         if session is None:
             raise InvalidParams("This needs a session.", hint="Give `session` as well.")
         if caller.session not in (None, session):
@@ -273,22 +305,128 @@ class ExecMethods:
                 hint="Its own hook ends them.",
                 data={"session": session},
             )
+        return session
+
+    # ── end ──
+
+    def end(self, params: messages.ExecEnd, caller: ClientState) -> Awaitable[messages.ExecEndResult]:
+        spans = self._named(params, caller)
+        for span in spans:
+            span.how = LOST if params.status is None else f"exit status {params.status}"
+        session = caller.session_of(params.session)
+        actor = self._sessions.actor(params.session, caller)
+        if params.exec is None:
+            self._note_agent(params, actor, session)
+        texts = self._texts(params)
+        if params.key is not None and not spans and params.command is not None and session is not None:
+            paths = frozenset(texts) or None
+            missed = new_span(
+                caller.number, caller.reader(session), actor or convert.ANYBODY, session,
+                redacted(params.command), paths, params.key,
+            )  # fmt: skip
+            return self._repaired(missed, texts, is_done=params.status == 0)
+        return self._ended(spans, texts, has_seen=params.seen, is_done=self._is_done(params))
+
+    @staticmethod
+    def _is_done(params: messages.ExecEnd) -> bool:
+        """Return whether a request tells that the tool has run."""
+        return params.status is not None and not params.all
+
+    def _texts(self, params: messages.ExecEnd) -> dict[WorkspacePath, list[CallText]]:
+        """Return the texts of a tool's call, by its paths and the targets of their symlinks."""
+        texts: dict[WorkspacePath, list[CallText]] = {}
+        for one in params.made:
+            path = convert.path(one.path)
+            for each in {path, self._engine.tree.resolve(path)}:
+                texts.setdefault(each, []).append(CallText(one.new, one.old))
+        return texts
+
+    async def _repaired(
+        self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]], *, is_done: bool
+    ) -> messages.ExecEndResult:
+        """Attribute the change of a tool whose beginning did not come, by the tool's own texts."""
+
+        def repaired() -> messages.ExecEndResult:
+            if texts and is_done:
+                self._engine.look_at(sorted(texts))
+                since_us = self._guard.clock.now_us() - int(CLAIM_SECONDS_MAX * 1_000_000)
+                span.asked = self._engine.history.index.at_time(since_us) or 0
+                self._claim_asked(span, texts)
+                self._note_own(span)
+            result = self._result([span])
+            if result.transactions or not is_done:
+                return result
+            self._note_missed(span)
+            return replace(result, warnings=[_missed_text(span)])
+
+        return await self._queue.run(repaired)
+
+    def _claim_asked(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> None:
+        """Attribute to an asked span the changes by nobody that fit its texts, or of a command, in doubt."""
+        assert span.asked is not None, "it is asked"
+        free = changes_since(self._engine.history, span.asked, span.paths)
+        if span.paths is None:
+            author = in_doubt_authorship(span)
+        else:
+            assert span.session is not None, "a span with a key has a session"
+            author = claim_authorship(span.actor, span.session, span.command)
+            free = [one for one in free if self._fits(one, texts)]
+        if free:
+            seqs = [one.seq for one in free]
+            self._engine.claim(author, seqs)
+            span.seqs += map(int, seqs)
+
+    def _fits(self, made: Transaction, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
+        """Return whether each change of a transaction is the one that the tool was called for."""
+        history = self._engine.history
+
+        def content(entry: Entry | None) -> bytes | None:
+            state = recorded_state(entry, history)
+            return None if state is None else state.content
+
+        return all(
+            is_called_for(content(touch.before), content(touch.after), texts.get(touch.path, ()))
+            for touch in made.touches
+        )
+
+    def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
+        """Return the spans that a request ends. Raises InvalidParams."""
+        if (params.exec is not None) + (params.key is not None) + params.all != 1:
+            raise InvalidParams("`exec.end` needs one of `exec`, `key` and `all`.")
+        if params.exec is not None:
+            session = caller.session_of(params.session)
+            span = self._spans.open.get(params.exec)
+            is_own = span is not None and span.key is not None and span.session == session
+            return [span if span is not None and is_own else self._spans.get(params.exec, caller.number)]
+        session = self._own_session(params, caller)
         return [span for span in self._spans.kept_of(session) if params.all or span.key == params.key]
 
-    async def _ended(self, spans: Sequence[ExecSpan], *, has_seen: bool) -> messages.ExecEndResult:
+    async def _ended(
+        self,
+        spans: Sequence[ExecSpan],
+        texts: Mapping[WorkspacePath, Sequence[CallText]],
+        *,
+        has_seen: bool,
+        is_done: bool,
+    ) -> messages.ExecEndResult:
         await self._settle_and_end(spans)
 
         def result() -> messages.ExecEndResult:
-            if has_seen:
-                for span in spans:
+            for span in spans:
+                if span.asked is not None and is_done:
+                    self._claim_asked(span, texts)
+                if has_seen:
                     self._note_own(span)
-            seqs = sorted({seq for span in spans for seq in span.seqs})
-            newest = convert.transaction_result(self._engine.history.find(seqs[-1])) if seqs else None
-            return messages.ExecEndResult(
-                transaction=newest, transactions=seqs, unrecorded=_texts(self._lost(spans))
-            )
+            return self._result(spans)
 
         return await self._queue.run(result)
+
+    def _result(self, spans: Sequence[ExecSpan]) -> messages.ExecEndResult:
+        seqs = sorted({seq for span in spans for seq in span.seqs})
+        newest = convert.transaction_result(self._engine.history.find(seqs[-1])) if seqs else None
+        return messages.ExecEndResult(
+            transaction=newest, transactions=seqs, unrecorded=_texts(self._lost(spans))
+        )
 
     def _lost(self, spans: Sequence[ExecSpan]) -> list[WorkspacePath]:
         """Return the files whose content from before the spans is nowhere any more."""
@@ -331,7 +469,7 @@ class ExecMethods:
     def _forget(self, span: ExecSpan) -> None:
         if not self._spans.end(span.name):
             return
-        if span.paths is None:
+        if not span.is_watched:
             self._watching.resume()
         timer = self._timers.pop(span.name, None)
         if timer is not None:
@@ -382,6 +520,8 @@ class ExecMethods:
         """End spans whose end is not known, with what was changed until now."""
         for span in spans:
             span.how = LOST
+            if span.key is not None and span.asked is None:
+                self._note_missed(span)
         if spans:
             self._start(self._end_lost(spans))
 
@@ -395,6 +535,12 @@ class ExecMethods:
 
     def _session_ended(self, session: str) -> None:
         self._lose(self._spans.kept_of(session))
+
+    def _note_missed(self, span: ExecSpan) -> None:
+        """Count for `status` a call whose changes may be recorded as outside."""
+        known = None if span.session is None else self._agents.get(span.session)
+        if known is not None and span.session is not None:
+            self._agents[span.session] = replace(known, missed=known.missed + 1)
 
     # ── claims ──
 
@@ -502,11 +648,19 @@ class ExecMethods:
         if process is None and known is not None:
             process = known.process
         self._agents[session] = KnownAgent(
-            name or convert.ANYBODY, session, params.method, self._guard.clock.now_us(), process
-        )
+            name or convert.ANYBODY, session, params.method, self._guard.clock.now_us(), process,
+            0 if known is None else known.missed,
+        )  # fmt: skip
         self._agents.move_to_end(session)
         if len(self._agents) > AGENTS_MAX:
             self._agents.popitem(last=False)
+
+
+def _missed_text(span: ExecSpan) -> str:
+    return (
+        f"The beginning of this call did not reach editd in time, so its changes are recorded as outside: "
+        f"{span.command.partition(chr(10))[0][:200]}"
+    )
 
 
 def _seconds(given: float | None, name: str, default: float) -> float:

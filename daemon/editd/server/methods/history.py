@@ -363,6 +363,7 @@ def _activity(services: Services, entry: messages.SessionEntry) -> messages.Sess
         since=None if since is None else rfc3339(since),
         wants=[] if wait is None else [glob.text for glob in wait.paths],
         holders=[] if wait is None else services.guard.leases.holders(wait),
+        missed=services.spans.missed(name),
     )
 
 

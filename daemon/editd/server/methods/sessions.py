@@ -38,7 +38,7 @@ KEEP_SECONDS = 0.5  # between two times that reads are written down and idle ses
 # Requests that act in a session's name. Requests that only name a session (`log`, `undo`) need no token.
 ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
-    messages.ExecBegin, messages.ExecEnd, messages.Claim, messages.Seen,
+    messages.ExecBegin, messages.ExecAsk, messages.ExecEnd, messages.Claim, messages.Seen,
 )  # fmt: skip
 IN_OWN_NAME = (
     messages.Undo, messages.Rollback, messages.Commit, messages.Stage, messages.DocumentHold,

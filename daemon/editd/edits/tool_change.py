@@ -1,0 +1,66 @@
+"""Whether the change of a file is the one that an agent's tool was called for.
+
+Line ends and the newline at the end of the file do not count, because tools write them in their own way.
+Pure: texts in, an answer out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PLACES_MAX = 100  # of the old text, at which a single edit may have been made
+
+
+class CallText(Struct, frozen=True):
+    """A part of a tool's call: `new` in the place of `old`, or the whole file if `old` is None.
+
+    `new` is None for a deletion.
+    """
+
+    new: str | None
+    old: str | None = None
+
+
+def is_called_for(before: bytes | None, after: bytes | None, texts: Sequence[CallText]) -> bool:
+    """Return whether a file became `after` by these texts alone."""
+    if not texts:
+        return False
+    if after is None or any(text.new is None for text in texts):
+        return after is None and texts[-1].new is None
+    result = _plain(after)
+    if (whole := texts[-1]).old is None:
+        return result == _plain((whole.new or "").encode("utf-8", "surrogatepass"))
+    text = _plain(before or b"")
+    return any(result == one.rstrip("\n") for one in _results(f"{text}\n" if text else "", texts))
+
+
+def _plain(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape").replace("\r\n", "\n").rstrip("\n")
+
+
+def _results(text: str, texts: Sequence[CallText]) -> Iterator[str]:
+    """Yield the texts that the calls may have made of a text."""
+    pairs = [(_trimmed(one.old), _trimmed(one.new)) for one in texts]
+    first = every = text
+    for old, new in pairs:
+        first, every = first.replace(old, new, 1), every.replace(old, new)
+    yield first
+    yield every
+    if len(pairs) > 1:
+        return
+    ((old, new),) = pairs
+    at = text.find(old)
+    for _ in range(PLACES_MAX):
+        if at < 0 or not old:
+            return
+        yield text[:at] + new + text[at + len(old) :]
+        at = text.find(old, at + 1)
+
+
+def _trimmed(text: str | None) -> str:
+    return (text or "").replace("\r\n", "\n")

@@ -1,0 +1,45 @@
+"""The change that a tool was called for, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from editd.edits.tool_change import CallText, is_called_for
+
+EDIT = CallText("timeout = 30", "timeout = 5")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "texts"),
+    [
+        (b"timeout = 5\n", b"timeout = 30\n", [EDIT]),
+        (b"a\r\ntimeout = 5\r\n", b"a\r\ntimeout = 30\r\n", [EDIT]),
+        (b"x\nx\nx\n", b"x\ny\nx\n", [CallText("y", "x")]),
+        (b"x\nx\nx\n", b"y\ny\ny\n", [CallText("y", "x")]),
+        (b"a b\n", b"A B\n", [CallText("A", "a"), CallText("B", "b")]),
+        (None, b"whole\n", [CallText("whole")]),
+        (b"old\n", b"whole", [CallText("whole\n")]),
+        (None, b"new\n", [CallText("new\n", "")]),
+        (b"a\nb\n", b"a\n", [CallText("", "b\n")]),
+        (b"gone\n", None, [CallText(None)]),
+    ],
+)
+def test_the_change_of_a_call_is_recognised(
+    before: bytes | None, after: bytes | None, texts: list[CallText]
+) -> None:
+    assert is_called_for(before, after, texts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "texts"),
+    [
+        (b"timeout = 5\n", b"timeout = 6  # my own\n", [EDIT]),
+        (b"timeout = 5\n", b"timeout = 30\nmine\n", [EDIT]),
+        (b"timeout = 5\n", None, [EDIT]),
+        (b"old\n", b"another\n", [CallText("whole\n")]),
+        (b"old\n", b"kept\n", [CallText(None)]),
+        (b"old\n", b"old2\n", []),
+    ],
+)
+def test_any_other_change_is_not(before: bytes | None, after: bytes | None, texts: list[CallText]) -> None:
+    assert not is_called_for(before, after, texts)
