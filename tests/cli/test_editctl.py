@@ -15,6 +15,8 @@ import editd_client.cli as editctl
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from workplace import Workplace
+
 SHARED = {
     "invocation",
     "options",
@@ -129,3 +131,13 @@ def test_a_reader_who_has_seen_enough_makes_no_error(buffering: str) -> None:
             stdout=closed, stderr=subprocess.PIPE, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (editctl.DONE, b"")
+
+
+def test_help_and_version_are_verbs_as_well(place: Workplace) -> None:
+    assert place.editctl("help").stdout == place.editctl("--help").stdout
+    assert place.editctl("help", "undo").stdout == place.editctl("undo", "--help").stdout
+    assert place.editctl("help", "session", "open").stdout == place.editctl("session", "open", "-h").stdout
+    assert place.editctl("version").stdout == place.editctl("--version").stdout
+    wrong = place.editctl("help", "undoo")
+    assert (wrong.returncode, "undo" in wrong.stderr) == (2, True)
+    assert "except `status` and `stop`" in place.editctl("help").stdout

@@ -59,12 +59,10 @@ def test_the_status_is_proved_by_the_hook_itself(place: Workplace, home: Path) -
 def test_the_difference_comes_first_and_without_a_terminal_nothing_is_written(
     place: Workplace, home: Path
 ) -> None:
-    refused = integrate(place, "gemini", code=1)
-    assert "+++ " in refused.stdout
-    assert '+            "command": ' in refused.stdout
-    assert "hint: Add --yes." in refused.stderr
+    assert "hint: Add --yes." in integrate(place, "gemini", code=1).stderr
     shown = integrate(place, "gemini", "--dry-run")
-    assert shown.stdout == refused.stdout
+    assert "+++ " in shown.stdout
+    assert '+            "command": ' in shown.stdout
     assert not (home / GEMINI).exists()
 
 
@@ -135,3 +133,27 @@ def test_the_status_has_the_daemon_s_last_news_of_an_agent(place: Workplace, hom
         assert (last["session"], last["event"]) == ("codex-456789ab", "exec.begin")
         assert "heard nothing of Codex" not in integrate(place).stderr
         assert "codex-456789ab" in integrate(place).stdout
+
+
+def test_without_a_terminal_it_prints_a_summary_and_says_what_acp_does(place: Workplace, home: Path) -> None:
+    refused = integrate(place, "gemini", code=1)
+    (line,) = refused.stdout.splitlines()
+    assert GEMINI in line
+    assert "lines" in line
+    done = integrate(place, "gemini", "--yes")
+    assert len(done.stdout.splitlines()) == 2
+    assert "gemini --acp" in done.stderr
+    assert integrate(place, "gemini", "--remove", "--dry-run").stdout.count("\n") > 10, "the whole difference"
+
+
+def test_an_upgrade_of_codex_says_that_a_new_hook_has_to_be_trusted(place: Workplace, home: Path) -> None:
+    integrate(place, "codex", "--yes", "--no-mcp")
+    settings = home / ".codex/hooks.json"
+    document = json.loads(settings.read_text())
+    del document["hooks"]["PermissionRequest"]  # as an earlier editd wrote it
+    settings.write_text(json.dumps(document))
+    assert status_of(place, "codex")["hooks"] != "yes"
+    upgraded = integrate(place, "codex", "--yes", "--no-mcp")
+    assert "PermissionRequest" in settings.read_text()
+    assert "/hooks" in upgraded.stderr
+    assert "also after an upgrade" in upgraded.stderr

@@ -187,3 +187,39 @@ def test_a_line_that_looks_like_a_header_counts_as_content() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n diff --git\n"
     (stat,) = stats_of(diff)
     assert (stat.name, stat.added, stat.removed) == ("x", 1, 1)
+
+
+def test_a_text_is_searched_in_the_changes_and_not_in_the_messages(editctl: Run, client: Client) -> None:
+    assert seqs(editctl("log", "--oneline", "-S", "three")) == [1]
+    assert seqs(editctl("log", "--oneline", "-S", "2")) == [2]
+    assert seqs(editctl("log", "--oneline", "-S", "uno\ntwo")) == [2, 1], "over lines"
+    assert seqs(editctl("log", "--oneline", "-S", "timeout")) == []
+    assert seqs(editctl("log", "--oneline", "-S", "1", "--actor", "ann")) == []
+    client.undo(1, on_conflict="force")
+    assert seqs(editctl("log", "--oneline", "-S", "three", "-1")) == [4]
+
+
+def test_blame_of_some_lines(editctl: Run) -> None:
+    def numbers(*words: str) -> list[str]:
+        return re.findall(r" (\d+)\) ", editctl("blame", *words, "a").stdout)
+
+    assert numbers("-L", "2,3") == ["2", "3"]
+    assert numbers("-L", "2,+1") == ["2"]
+    assert numbers("-L", "2") == ["2", "3"]
+    assert numbers("-L", ",1") == ["1"]
+    lines = json.loads(editctl("blame", "--json", "-L", "3,3", "a").stdout)["lines"]
+    assert [line["line"] for line in lines] == [3]
+    for wrong in ("x", "0", "3,2", ","):
+        assert "-L" in editctl("blame", "-L", wrong, "a", code=2).stderr
+
+
+def test_a_line_of_the_log_is_no_wider_than_the_terminal(
+    client: Client, place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.apply([write("d", "d\n")], actor="ann", message="A very long message, " * 20)
+    transactions = client.log().transactions
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = list(output.columns(transactions))
+    assert max(map(len, lines)) == 60
+    assert lines[0].endswith("…")

@@ -87,3 +87,10 @@ def test_several_sessions_a_dry_run_and_the_lines_of_each_file(editctl: Run, pla
     assert place.git("status", "--porcelain") == ""
     assert f"published as {commit}" in editctl("log", "--oneline")
     assert f"published as {commit}" in editctl("show", "1")
+
+
+def test_a_session_is_published_by_its_name_alone(editctl: Run, place: Workplace) -> None:
+    for name in ("one", "two"):
+        editctl("--session", name, "write", f"{name}.txt", "--", "app.txt")
+    editctl("publish", "one", "-m", "First")
+    assert place.git("show", "--format=", "--name-only", "HEAD").split() == ["one.txt"]

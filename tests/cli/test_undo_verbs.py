@@ -228,3 +228,26 @@ def test_a_rollback_of_what_fits_takes_back_the_rest_later(
     editctl("rollback", "agent")
     assert line(place, "a", 3) == "#3"
     assert client.check().ok
+
+
+def test_undo_after_an_outside_change_names_it(editctl: Run, client: Client, place: Workplace) -> None:
+    place.write({"a": "mine\n"})
+    client.settle()
+    refused = editctl("undo", code=1).stderr
+    assert "the newest change is 1, by another program" in refused
+    assert "editctl undo 1" in refused
+    editctl("undo", "1")
+    assert (place.root / "a").read_text() == LINES
+
+
+def test_restore_of_a_path_alone_takes_back_its_newest_change(
+    editctl: Run, client: Client, place: Workplace
+) -> None:
+    change(client, "a", 2, "older")
+    change(client, "src/b", 3, "b")
+    change(client, "a", 9, "newer")
+    editctl("restore", "-m", "back", "--", "a", "src/b")
+    assert line(place, "a", 2) == "older"
+    assert (line(place, "a", 9), line(place, "src/b", 3)) == ("#9", "#3")
+    assert "has no change" in editctl("restore", "--", "src/c", code=1).stderr
+    assert "WHEN" in editctl("restore", code=2).stderr

@@ -826,3 +826,21 @@ def test_a_sentence_is_wrapped_after_a_word_and_code_at_the_edge() -> None:
     assert code == ["one two th", "  ree four"]
     long = [row[-1].text for row in wrapped((TextSpan("x" * 12),), 5, 0, has_words=True)]
     assert long == ["xxxxx", "xxxxx", "xx"]
+
+
+def test_the_screen_opens_on_the_timeline_if_nothing_waits_and_on_what_waits_otherwise(
+    place: Workplace, author: Client
+) -> None:
+    async def nothing(seen: Seen) -> None:
+        await seen.until("[2 Timeline]")
+        await seen.press("1")
+        await seen.until("when an agent's edit needs approval:")
+        assert not [line for line in seen.lines if len(line) > 40], "the words are wrapped"
+
+    async def something(seen: Seen) -> None:
+        await seen.until(f"P{number}")
+        assert "[1 P" in seen.lines[0]
+
+    on_screen(place, (40, 24), nothing)
+    number = propose(author)
+    on_screen(place, (80, 24), something)

@@ -40,6 +40,8 @@ async def unlock(seen: Seen, author: Client) -> None:
     number = propose(author, write("first", "x\n"))
     await seen.until(f"P{number}")
     await seen.idle()
+    await seen.press("1")  # it has opened on the timeline
+    await seen.idle()
     await seen.press("x")
     await seen.until("Reject all that is left")
     await seen.type("no")
@@ -68,6 +70,8 @@ def test_a_proposal_that_both_approve_lands_once(place: Workplace, author: Clien
             await seen.idle()
             form, head = await asyncio.to_thread(approval, page, number), author.status().head
             posted = asyncio.create_task(asyncio.to_thread(page.post, f"/proposals/{number}/decide", form))
+            await seen.press("1")  # it has opened on the timeline
+            await seen.idle()
             await seen.press("a")
             answer = await posted
             await seen.until("Nothing waits")
@@ -91,6 +95,8 @@ def test_each_sees_the_decision_of_the_other_within_200_ms(
         with page.opened("GET", f"/events?{urlencode({'page': path, 'version': shown})}") as stream:
             landed = asyncio.create_task(asyncio.to_thread(read_until_landed, stream))
             delays.begin()
+            await seen.press("1")  # it has opened on the timeline
+            await seen.idle()
             await seen.press("a")
             delays.end(await landed)
 

@@ -93,6 +93,8 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
     },
     "Shell": {
         "completion": "Print the completion script for a shell.",
+        "help": "Show the help of editctl, or of a verb.",
+        "version": "Print the version.",
     },
 }
 
@@ -105,6 +107,7 @@ MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb h
     "daemon": ("start", "stop", "status", "socket", "settle", "check", "gc"),
     "config": ("config", "hooks"),
     "agents": ("integrate", "hook", "claim"),
+    "help": ("help", "version"),
 }
 
 EPILOG = """\b
@@ -174,7 +177,8 @@ class Verbs(click.Group):
 def editctl(invocation: Invocation, workspace: str | None, nested: bool, session: str | None) -> None:
     """Edit a workspace through its daemon: atomic, durable, each edit undoable alone.
 
-    Starts the daemon if none runs. Paths are relative to the current folder.
+    A verb that needs the daemon starts it, except `status` and `stop`, which exit with 3 without one.
+    Paths are relative to the current folder.
     """
     invocation.named = workspace
     invocation.is_nested = nested

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json, transaction_named
@@ -124,9 +125,10 @@ WHO_CHARACTERS_MAX = 24
 
 @click.command("blame")
 @click.argument("path")
+@click.option("-L", "lines", metavar="FROM,TO", help="Only these lines, also as FROM,+COUNT.")
 @as_json
 @click.pass_obj
-def blame_verb(invocation: Invocation, *, path: str) -> None:
+def blame_verb(invocation: Invocation, *, path: str, lines: str | None) -> None:
     """Show the author and transaction of each line of a file.
 
     Follows moves of the file. Transaction 0 is the baseline, the content when editd first scanned the
@@ -136,13 +138,32 @@ def blame_verb(invocation: Invocation, *, path: str) -> None:
     \b
     Examples:
       editctl blame src/app.py
+      editctl blame -L 10,20 src/app.py
       editctl blame --json src/app.py | jq '.lines[] | select(.actor == "claude") | .line'
     """
+    first, last = (1, None) if lines is None else _range_of(lines)
     with invocation.client() as client:
         if invocation.json:
-            invocation.say_json(client.blame(invocation.path(path)))
+            result = client.blame(invocation.path(path))
+            invocation.say_json(replace(result, lines=result.lines[first - 1 : last]))
         else:
-            output.page(_shown(*_with_text(client, invocation.path(path))))
+            result, texts = _with_text(client, invocation.path(path))
+            part = replace(result, lines=result.lines[first - 1 : last])
+            output.page(_shown(part, texts[first - 1 : last]))
+
+
+def _range_of(given: str) -> tuple[int, int | None]:
+    """Return the first and the last line of `FROM,TO`, `FROM,+COUNT`, `FROM` or `,TO`."""
+    start, _, end = given.partition(",")
+    is_count = end.startswith("+")
+    numbers = [start or "1", end.removeprefix("+") or "0"]
+    if not all(number.isdecimal() for number in numbers) or int(numbers[0]) < 1 or given == ",":
+        raise click.BadParameter(f"-L: {given!r} is no range of lines, such as 10,20 or 10,+5.")
+    first, second = map(int, numbers)
+    last = first + second - 1 if is_count else second or None
+    if last is not None and last < first:
+        raise click.BadParameter(f"-L: {given!r} ends before it begins.")
+    return first, last
 
 
 def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:

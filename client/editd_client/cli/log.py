@@ -15,6 +15,7 @@ import click
 from editd_client.cli import output
 from editd_client.cli.contents import hunk_lines, stat_lines
 from editd_client.cli.options import as_json, parse_time, range_named, transaction_named
+from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +58,7 @@ class LogCommand(click.Command):
 @click.option(
     "--grep", "patterns", multiple=True, metavar="REGEX", help="Only with this message. Repeatable."
 )
+@click.option("-S", "text", metavar="TEXT", help="Only those that change how often this text is in a file.")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(KINDS),
     help="Only this kind, `outside` for other programs. Repeatable.",
@@ -93,8 +95,8 @@ def log_verb(invocation: Invocation, /, **given: Any) -> None:
     \b
     Examples:
       editctl log --oneline -10
-      editctl log -p src/app.py
       editctl log --since yesterday --kind outside --kind exec --stat
+      editctl log -S 'timeout = 5' --oneline
       editctl log --grep 'time.?out' --format '{seq:>5} {actor} {subject}'
     """
     _log(invocation, LogOptions(**given))
@@ -107,6 +109,7 @@ class LogOptions:
     paths: tuple[str, ...]
     limit: int | None
     patterns: tuple[str, ...]
+    text: str | None
     kinds: tuple[Kind, ...]
     actors: tuple[str, ...]
     sessions: tuple[str, ...]
@@ -140,7 +143,7 @@ def _log(invocation: Invocation, options: LogOptions) -> None:
         "unreviewed": options.unreviewed,
     }
     with invocation.client() as client:
-        result = _matching(client, asked, options.limit or LIMIT, options.patterns)
+        result = _matching(client, asked, options.limit or LIMIT, options)
         if not result.transactions:
             for path in options.paths:
                 invocation.check_known(client, path)
@@ -165,11 +168,12 @@ def _list_refusals(invocation: Invocation, options: LogOptions) -> None:
         output.echo(f"{output.local_time(entry.time)[-8:]}  {output.refused(entry)}")
 
 
-def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple[str, ...]) -> LogResult:
-    """Return the newest transactions whose message matches one of the patterns."""
+def _matching(client: Client, asked: dict[str, Any], limit: int, options: LogOptions) -> LogResult:
+    """Return the newest transactions whose message matches a pattern, and whose changes have the text."""
     from editd.wire.messages import LogResult
 
-    if not patterns:
+    patterns, text = options.patterns, options.text
+    if not patterns and text is None:
         return client.log(limit=limit, **asked)
     try:
         regexes = [re.compile(pattern) for pattern in patterns]
@@ -179,13 +183,32 @@ def _matching(client: Client, asked: dict[str, Any], limit: int, patterns: tuple
     while True:
         part = client.log(limit=PAGE, **asked)
         for transaction in part.transactions:
-            if any(regex.search(transaction.message) for regex in regexes):
+            is_named = not regexes or any(regex.search(transaction.message) for regex in regexes)
+            if is_named and (text is None or _changes(client, transaction, text)):
                 matches.append(transaction)
                 if len(matches) > limit:
                     return LogResult(transactions=matches[:limit], more=True, warnings=part.warnings)
         if not part.more:
             return LogResult(transactions=matches, more=False, warnings=part.warnings)
         asked = {**asked, "before": part.transactions[-1].seq}
+
+
+def _changes(client: Client, transaction: Transaction, text: str) -> bool:
+    """Return whether a transaction changes how often a text is in its files."""
+    if transaction.kind in ("baseline", "claim"):
+        return False
+    try:
+        diff = client.show(transaction.seq).diff or ""
+    except EditdError as error:
+        output.print_error(f"{transaction.seq} was not searched: {error.message}")
+        return False
+    counts = {"-": 0, "+": 0}
+    for hunk in re.split(r"(?m)^@@ .*\n", diff)[1:]:
+        body = hunk.partition("\ndiff --git ")[0].split("\n")
+        for sign in counts:
+            side = "\n".join(line[1:] for line in body if line[:1] in (" ", sign))
+            counts[sign] += side.count(text)
+    return counts["-"] != counts["+"]
 
 
 def _lines(client: Client, result: LogResult, options: LogOptions) -> Iterator[str]:

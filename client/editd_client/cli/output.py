@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import secrets
+import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
@@ -37,6 +38,7 @@ MARK = "\U0010fffd" + secrets.token_hex(8)
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
+SUBJECT_WIDTH_MIN = 20  # characters of a line that are printed on any terminal
 
 
 def echo(text: str) -> None:
@@ -232,12 +234,16 @@ def columns(transactions: Sequence[Transaction]) -> Iterator[str]:
         for one in transactions
     ]
     widths = [min(max(map(len, column)), COLUMN_WIDTH_MAX) for column in zip(*rows, strict=True)]
+    used = widths[0] + 1 + ID_DIGITS + 2 + widths[2] + 2
+    room = max(SUBJECT_WIDTH_MIN, shutil.get_terminal_size().columns - used)
     for seq, name, when, about, subject in rows:
+        text = f"{about:<{widths[3]}}  {subject}"
+        text = text if len(text) <= room else f"{text[: room - 1]}…"
         yield (
             paint(f"{seq:>{widths[0]}} {name}", "yellow")
             + f"  {when:<{widths[2]}}  "
-            + paint(f"{about:<{widths[3]}}", "cyan")
-            + f"  {subject}"
+            + paint(text[: widths[3]], "cyan")
+            + text[widths[3] :]
         ).rstrip()
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from editd_client.cli.options import AuthorOptions
     from editd_client.client import Client
 
+BEFORE_NEWEST = "before the newest change"  # in place of WHEN
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
     "exec",
@@ -316,8 +317,20 @@ def rollback_verb(
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
-@click.command("restore")
-@click.argument("when", metavar="WHEN")
+class RestoreCommand(click.Command):
+    """A command whose WHEN may be left out before `--`, as with `git restore`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            _, words, _ = self.make_parser(ctx).parse_args(list(args[:at]))
+            if not words:
+                args = [*args[:at], BEFORE_NEWEST, *args[at:]]
+        return super().parse_args(ctx, args)
+
+
+@click.command("restore", cls=RestoreCommand)
+@click.argument("when", metavar="[WHEN]")
 @click.argument("paths", nargs=-1, metavar="[PATH]…")
 @authored
 @click.pass_obj
@@ -329,22 +342,36 @@ def restore_verb(
     The state is that right after WHEN: a transaction, or a time such as 2h (ago) or
     2026-03-01T14:30. 0 is the baseline. Unlike an undo, removes all later changes of these paths,
     whoever made them. The history keeps them, and `editctl undo` brings them back. A file that
-    editd never saw stays, and an unchanged file is not touched.
+    editd never saw stays, and an unchanged file is not touched. With PATHs after `--` and no WHEN, each
+    path gets the version before its newest change.
 
     \b
     Examples:
+      editctl restore -- src/app.py
       editctl restore 40 --dry-run
-      editctl restore 40
       editctl restore 40 src/app.py tests
       editctl restore 10m
     """
     with invocation.client() as client:
-        result = client.restore(
-            time_named(when),
-            paths=invocation.paths(paths),
-            **authorship.params,
-        )
-    report(invocation, result, dry_run=authorship.dry_run)
+        named = invocation.paths(paths)
+        states: dict[int | str, list[str] | None] = {}
+        if when == BEFORE_NEWEST:
+            for path in named or ():
+                states.setdefault(_before_newest(client, path), []).append(path)  # type: ignore[union-attr]
+        else:
+            states[time_named(when)] = named
+        for state, some in states.items():
+            result = client.restore(state, paths=some, **authorship.params)
+            report(invocation, result, dry_run=authorship.dry_run)
+
+
+def _before_newest(client: Client, path: str) -> int:
+    """Return the state before the newest change of a path. Raises EditdError if it has none."""
+    client.settle()
+    newest = client.log(path=path, limit=1).transactions
+    if not newest or newest[0].kind == "baseline":
+        raise refusal("nothing_to_undo", f"{path} has no change.", hint="Use `log` to see the history.")
+    return newest[0].seq - 1
 
 
 REFUSED_EXIT_CODE = 1
@@ -397,13 +424,14 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 
 
 @click.command("publish")
+@click.argument("names", nargs=-1, metavar="[SESSION]…")
 @click.option("-m", "--message", metavar="TEXT", help="Message of the commit. A dry run needs none.")
 @click.option(
     "--session",
     "sessions",
     metavar="NAME",
     multiple=True,
-    help="A session whose work to publish (default: $EDITD_SESSION). Repeatable.",
+    help="A session whose work to publish, as SESSION (default: $EDITD_SESSION). Repeatable.",
 )
 @click.option("--from", "first", metavar="TX", help="First transaction of a range (default: the very first).")
 @click.option("--to", "last", metavar="TX", help="Last transaction, included (default: the newest).")
@@ -428,12 +456,13 @@ def publish_verb(invocation: Invocation, /, **given: Any) -> None:
 
     \b
     Examples:
-      editctl publish --session fix-parser -m "Fix the parser"
+      editctl publish fix-parser -m "Fix the parser"
       editctl publish --session fix-parser --session types --dry-run
       editctl publish --session fix-parser --branch agents/parser -m "Fix the parser"
       editctl publish --from 3 --to 17 -m "The work of today"
     """
-    _publish(invocation, **given)
+    names = given.pop("names")
+    _publish(invocation, **{**given, "sessions": (*names, *given["sessions"])})
 
 
 def _publish(

@@ -83,8 +83,10 @@ def parts_of(row: Row, roles: Sequence[tuple[int, int, Role]] = ()) -> Iterator[
     Both are in the order of the text, and no two of a kind overlap. So one pass is enough for any line.
     """
     cuts = {0, len(row.text)}
-    for start, end, *_ in (*row.changed, *roles):
-        cuts |= {start, end}
+    for first, last in row.changed:
+        cuts |= {first, last}
+    for first, last, _ in roles:
+        cuts |= {first, last}
     words, spans = iter(row.changed), iter(roles)
     word, span = next(words, None), next(spans, None)
     for start, end in pairwise(sorted(cut for cut in cuts if cut <= len(row.text))):

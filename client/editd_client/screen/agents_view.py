@@ -11,7 +11,7 @@ from editd_client.review.agents import OUTSIDE, AgentRow, Agents, matching_agent
 from editd_client.review.query import TransactionQuery, is_named
 from editd_client.review.timeline import RefusalRow, TimelineRow
 from editd_client.screen.detail import Detail
-from editd_client.screen.lines import Line, TextSpan, plain
+from editd_client.screen.lines import Line, TextSpan, plain, wrapped_texts
 from editd_client.screen.patch_lines import DIALOG, PatchLine
 from editd_client.screen.proposal_work import allow
 from editd_client.screen.refusals import refusal_lines, show_refusals
@@ -96,7 +96,8 @@ class AgentsView:
             return agent_line(rows[number], drawing)
         if rows or number:
             return None
-        return Line((TextSpan(f" {EMPTY[0] if self.is_loaded else '…'}", "dim"),))
+        lines = wrapped_texts(EMPTY if self.is_loaded else ("…",), width)
+        return lines[number] if number < len(lines) else None
 
     def title(self) -> str:
         return f"AGENTS {totals(self.agents.rows)[0]}"

@@ -93,6 +93,7 @@ class ReviewApp(App[None]):
             "proposals": self.proposals, "timeline": self.timeline, "agents": self.agents,
         }  # fmt: skip
         self.view: View = "proposals"
+        self._is_opened = False  # the first view is chosen
         self.is_in_detail = False
         self.drawn_at = 0.0  # monotonic
         make = partial(Pane, terminal, on_press=self._pressed, on_wheel=self._wheeled)
@@ -138,8 +139,17 @@ class ReviewApp(App[None]):
                 self._pump.hurry(self.view)
             self._pump.pump({name for name in EVERYWHERE if name == self.view or self._layout.has(name)})
 
+    def _open_first(self) -> None:
+        """Open on the timeline if nothing waits, unless a key has come before the list."""
+        if self._is_opened or not self.proposals.is_loaded:
+            return
+        self._is_opened = True
+        if self.view == "proposals" and not self.proposals.count and self._key_at < 0:
+            self.view = "timeline"
+
     def _prepare(self) -> None:
         """Put the panes in their places, and make the lines of the diff, which the keys move in."""
+        self._open_first()
         width, height = self._new_size or self.size
         self._layout.arrange(width, height, self.view)
         self.timeline.first_row, self.timeline.height = self._layout.rows_in_view("timeline")

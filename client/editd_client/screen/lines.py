@@ -117,6 +117,15 @@ def wrapped(
     yield tuple(row)
 
 
+def wrapped_texts(texts: Iterable[str], width: int) -> list[Line]:
+    """Return dim lines of a width with these texts; a text that goes on is indented as it begins."""
+    lines: list[Line] = []
+    for text in texts:
+        indent = len(text) - len(text.lstrip()) + 1
+        lines += map(Line, wrapped((TextSpan(f" {text}", "dim"),), width, indent, has_words=True))
+    return lines
+
+
 def _part(text: str, at: int, width: int) -> str:
     """Return the longest part from a place on that fits, at least one character.
 

@@ -11,7 +11,7 @@ from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.proposals import ProposalRows, matching
 from editd_client.review.query import TransactionQuery
 from editd_client.screen.detail import Detail, Lighting
-from editd_client.screen.lines import Line, TextSpan
+from editd_client.screen.lines import Line, TextSpan, wrapped_texts
 from editd_client.screen.patch_lines import ProposalDrawing, is_long, proposal_lines
 from editd_client.screen.proposal_work import ProposalWork, ShownProposal
 from editd_client.screen.rows import Drawing, proposal_line, proposal_subject
@@ -97,7 +97,8 @@ class ProposalsView:
             text = "no proposal matches, esc shows all" if self.is_loaded else "…"
             return Line((TextSpan(f" {text}", "dim"),)) if number == 0 else None
         if not entries:
-            return Line((TextSpan(f" {EMPTY[number]}", "dim"),)) if number < len(EMPTY) else None
+            lines = wrapped_texts(EMPTY, width)
+            return lines[number] if number < len(lines) else None
         if number >= len(entries):
             return None
         drawing = Drawing(width, self.desk.clock, is_cursor=number == self.cursor_row, has_second=has_second)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
+
 from editd_client.review import proposals
 from editd_client.screen.lines import Line, Look, TextSpan, cut, fitted, plain, right_aligned
 
@@ -50,7 +52,7 @@ def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
     if width >= TIME_COLUMNS_MIN:
         spans.append(TextSpan(f"{_age(entry.created, drawing.clock):>4}  ", "dim"))
     if width >= NAMED_COLUMNS_MIN:
-        spans.append(TextSpan(fitted(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
+        spans.append(TextSpan(_middle(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
     if width >= FULL_COLUMNS_MIN:
         number = len(entry.paths)
         spans.append(TextSpan(fitted(f"{number} file{'s' * (number != 1)}", 8)))
@@ -74,7 +76,7 @@ def _proposal_state(entry: ProposalEntry, drawing: Drawing) -> Line:
         _cursor(drawing),
         TextSpan(f"P{entry.proposal:<4}", "title"),
         TextSpan(f"{_age(entry.created, drawing.clock):>4} ", "dim"),
-        TextSpan(fitted(plain(proposals.author(entry)), 9)),
+        TextSpan(_middle(plain(proposals.author(entry)), 9)),
         *_counts(entry.lines.added, entry.lines.deleted),
         TextSpan(short, "bad") if conflicts else _fit(entry),
     )
@@ -110,7 +112,7 @@ def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) ->
     elif width >= NAMED_COLUMNS_MIN:
         spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time)[:5]} ", "dim"))
     if width >= NAMED_COLUMNS_MIN:
-        spans.append(TextSpan(fitted("" if row.kind == "outside" else plain(row.who), 9) + " "))
+        spans.append(TextSpan(_middle("" if row.kind == "outside" else plain(row.who), 9) + " "))
     end = list(_timeline_end(row))
     files, subject = plain(row.files), plain(row.subject)
     if row.undoes and not subject:
@@ -151,7 +153,7 @@ def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     width = drawing.width
     sign, what, look = activity(row)
     what = f"{what} {drawing.clock.age(row.since)}".rstrip()
-    spans = [_cursor(drawing), TextSpan(fitted(plain(row.name), 12 if width >= 40 else 11) + " ")]
+    spans = [_cursor(drawing), TextSpan(_middle(plain(row.name), 12 if width >= 40 else 11) + " ")]
     if drawing.has_second:
         return Line(tuple(cut((*spans, TextSpan(f"{sign} {what}", look)), width)))
     if width < FULL_COLUMNS_MIN:
@@ -225,6 +227,14 @@ def _timeline_end(row: TimelineRow) -> Iterator[TextSpan]:
     if row.commit is not None:
         yield TextSpan(f" {row.commit[:7]}", "dim")
     yield TextSpan(" ")
+
+
+def _middle(name: str, width: int) -> str:
+    """Return a name that is exactly so wide, cut in the middle: names of sessions differ at their end."""
+    if cell_len(name) <= width:
+        return fitted(name, width)
+    tail = max(1, (width - 1) // 2)
+    return fitted(fitted(name, width - tail - 1).rstrip("…") + "…" + name[-tail:], width)
 
 
 def _short(path: str, width: int) -> str:

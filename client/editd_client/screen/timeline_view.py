@@ -15,7 +15,7 @@ from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
 from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow, matching_refusals
 from editd_client.screen.detail import Detail, Lighting
-from editd_client.screen.lines import Line, TextSpan, fitted, plain
+from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped_texts
 from editd_client.screen.patch_lines import PatchLine, TransactionDrawing, transaction_lines
 from editd_client.screen.refusals import refusal_line, refusal_text, show_refusals
 from editd_client.screen.rows import Drawing, timeline_line
@@ -130,10 +130,10 @@ class TimelineView:
         if not self.timeline.feed.is_counted:
             return Line((TextSpan(" …", "dim"),)) if number == 0 else None
         if number >= self.count:
-            text = EMPTY if self.query.is_empty else ("no transaction matches, esc shows all",)
-            at = number - self.count
-            is_empty = self.count <= 1 and at < len(text) and (self.query.is_empty or self.count == 0)
-            return Line((TextSpan(f" {text[at]}", "dim"),)) if is_empty else None
+            texts = EMPTY if self.query.is_empty else ("no transaction matches, esc shows all",)
+            lines, at = wrapped_texts(texts, width), number - self.count
+            is_empty = self.count <= 1 and at < len(lines) and (self.query.is_empty or self.count == 0)
+            return lines[at] if is_empty else None
         at, refusal = self.refusals.at(number, self._newest)
         if refusal is not None:
             return refusal_line(refusal, Drawing(width, self.desk.clock, number == self.cursor_row))

@@ -72,7 +72,7 @@ from editd.engine.review import (
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import LastEditOf, message_of
+from editd.engine.undo_selection import BySession, LastEditOf, message_of
 from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
 from editd.engine.weight import weight_of
 from editd.errors import (
@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
     from editd.engine.review_policy import ReviewPolicy, Ruling
+    from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
     from editd.values.content import Version
     from editd.values.transaction import ConflictReport

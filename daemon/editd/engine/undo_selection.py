@@ -176,7 +176,19 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
         is_empty = False
         yield [target]
     if is_empty:
-        raise NothingToUndo(nothing, hint="Use `log` to see the history.")
+        raise _nothing_left(scope, nothing, history)
+
+
+def _nothing_left(scope: Scope, text: str, history: History) -> NothingToUndo:
+    """Return the refusal of an undo that selects nothing. It names a newest change by another program."""
+    hint, data = "Use `log` to see the history.", dict[str, int]()
+    if isinstance(scope, Latest):
+        outside = history.index.in_force(UndoQuery(("outside",)), 1)
+        if outside:
+            seq = int(outside[0].seq)
+            text = f"There is no edit to undo: the newest change is {seq}, by another program."
+            hint, data = f"`editctl undo {seq}` takes it back.", {"seq": seq}
+    return NothingToUndo(text, hint=hint, data=data)
 
 
 def _sets_aside(transaction: Transaction) -> bool:
@@ -238,7 +250,7 @@ def _targets(scope: Scope, history: History) -> list[UndoTarget]:
         case LastUndoOf():
             raise AssertionError("`batches_of` takes the undos one by one")
     if not selected:
-        raise NothingToUndo(nothing, hint="Use `log` to see the history.")
+        raise _nothing_left(scope, nothing, history)
     return [whole_of(transaction) for transaction in selected]
 
 
