@@ -223,3 +223,16 @@ def test_a_line_of_the_log_is_no_wider_than_the_terminal(
     lines = list(output.columns(transactions))
     assert max(map(len, lines)) == 60
     assert lines[0].endswith("…")
+
+
+@pytest.mark.parametrize("old", [b"", b"\0" * 120, bytes(range(256)) * 40])
+def test_a_binary_change_is_told_by_its_sizes(
+    editctl: Run, client: Client, place: Workplace, old: bytes
+) -> None:
+    (place.root / "picture").write_bytes(b"\0first")
+    client.settle()
+    for content in (old, old + b"\0x"):
+        (place.root / "picture").write_bytes(content)
+        client.settle()
+    shown = editctl("show", "--stat").stdout
+    assert f"picture | binary, {len(old):,} → {len(old) + 2:,} bytes" in shown

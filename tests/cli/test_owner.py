@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OWN = '[review]\nsocket = "own"\n'
 EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
-VERBS = (["undo", "1"], ["gc"], ["lease", "release", "--force"], ["session", "close", "--force", "bob"])
+VERBS = (["undo", "1"], ["gc"], ["lease", "release", "--force"], ["session", "close", "bob"])
 
 
 @pytest.fixture(params=["", OWN], ids=["ordinary socket", "reviewers' socket"])

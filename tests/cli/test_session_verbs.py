@@ -65,7 +65,7 @@ def test_a_session_acts_through_the_environment_and_nobody_else_does(editctl: Ru
     editctl("replace", "app.txt", "two", "2", EDITD_SESSION="my work", EDITD_TOKEN="wrong", code=1)
     listed = editctl("session", "list").stdout
     assert re.fullmatch(r"my work by claude, writes src/\*\*, merges, must read, last used .*\n", listed)
-    editctl("session", "close", "my work", code=1)
+    editctl("session", "close", "my work", code=1, EDITD_SESSION="my work", EDITD_TOKEN="wrong")
     editctl("session", "close", **ours)
     assert editctl("session", "list").stdout == ""
     assert "There is no session" in editctl("replace", "app.txt", "two", "2", code=1, **ours).stderr
@@ -75,6 +75,9 @@ def test_a_session_that_was_left_behind_is_closed_by_force(editctl: Run) -> None
     opened(editctl, "lost")
     editctl("session", "close", "--force", code=2)
     assert json.loads(editctl("session", "close", "lost", "--force", "--json").stdout) == {}
+    assert json.loads(editctl("session", "list", "--json").stdout) == {"sessions": []}
+    opened(editctl, "another")
+    editctl("session", "close", "another")  # the owner needs no token, and no option
     assert json.loads(editctl("session", "list", "--json").stdout) == {"sessions": []}
 
 

@@ -5,8 +5,10 @@ Those are its counts of lines, and its hunks: by their names on the command line
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -403,6 +405,7 @@ def _chosen(pieces: Sequence[Piece]) -> HunkSelection:
 
 # Counts of added and removed lines, made from a diff as the daemon prints it.
 
+DELTA_HEAD_BYTES = 20  # two sizes of 64 bits, 7 bits a byte
 GRAPH_WIDTH = 40  # characters for `+++--` of the file with the most changes
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
@@ -415,6 +418,14 @@ class DiffStat:
         self.added = 0
         self.removed = 0
         self.is_binary = False
+        self.sizes: list[int] = []  # of a binary file, in bytes: the new one, then the old one
+
+    @property
+    def binary_text(self) -> str:
+        """The change of a binary file in words."""
+        if len(self.sizes) != 2:
+            return "binary"
+        return f"binary, {self.sizes[1]:,} → {self.sizes[0]:,} bytes"
 
 
 def stats_of(diff: str) -> list[DiffStat]:
@@ -424,8 +435,12 @@ def stats_of(diff: str) -> list[DiffStat]:
     """
     stats: list[DiffStat] = []
     old = new = 0  # lines of the hunk that are still to come
+    is_delta = False  # the line is the first one of a binary delta
     for line in diff.split("\n"):
-        if old > 0 or new > 0:
+        if is_delta:
+            stats[-1].sizes.append(_delta_target(line))
+            is_delta = False
+        elif old > 0 or new > 0:
             stats[-1].removed += line[:1] == "-"
             stats[-1].added += line[:1] == "+"
             old -= line[:1] in ("-", " ", "")
@@ -440,7 +455,27 @@ def stats_of(diff: str) -> list[DiffStat]:
             stats[-1].name += " => " + line.removeprefix("rename to ")
         elif line.startswith(("Binary files ", "GIT binary patch")) and stats:
             stats[-1].is_binary = True
+        elif stats and stats[-1].is_binary and line.startswith("literal "):
+            stats[-1].sizes.append(int(line.removeprefix("literal ")))
+        elif stats and stats[-1].is_binary and line.startswith("delta "):
+            is_delta = True
     return stats
+
+
+def _delta_target(line: str) -> int:
+    """Return the size of the file that a binary delta makes, by the first line of its data.
+
+    The delta is compressed, and begins with the sizes of its source and of its target.
+    """
+    head = zlib.decompressobj().decompress(base64.b85decode(line[1:]), DELTA_HEAD_BYTES)
+    sizes, shift = [0], 0
+    for byte in head:
+        sizes[-1] |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            sizes.append(0)
+            shift = 0
+    return sizes[1]
 
 
 def stat_lines(diff: str) -> Iterator[str]:
@@ -454,7 +489,7 @@ def stat_lines(diff: str) -> Iterator[str]:
     for stat in stats:
         name = output.plain(stat.name).ljust(width)
         if stat.is_binary:
-            yield f" {name} | {'Bin':>{digits}}"
+            yield f" {name} | {stat.binary_text}"
             continue
         scale = min(1.0, GRAPH_WIDTH / most) if most else 1.0
         plus, minus = (-(-int(count * scale * 1000) // 1000) for count in (stat.added, stat.removed))

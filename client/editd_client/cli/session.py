@@ -115,10 +115,12 @@ def list_sessions(invocation: Invocation) -> None:
 def close_session(invocation: Invocation, name: str | None, force: bool, withdraw: bool) -> None:
     """Close a session, and end its leases.
 
-    NAME defaults to $EDITD_SESSION. The session's work stays.
+    NAME defaults to $EDITD_SESSION. The session's work stays. In a terminal of your own, a NAME needs no
+    token.
     """
     if force and name is None:
         raise click.UsageError("--force needs the NAME of the session.")
+    force = force or (name is not None and name != os.environ.get("EDITD_SESSION"))
     with invocation.client(attach=not force) as client:
         client.session_close(name, force=force, withdraw=withdraw)
     invocation.say_json({})
