@@ -92,7 +92,7 @@ def test_no_secret_in_the_text_of_a_command_gets_into_the_history(place: Workpla
     assert not [content for content in kept if secret.encode() in content]
 
 
-EDIT_MADE = [MadeText("a.txt", "TWO", "two")]
+EDIT_MADE = [MadeText(path="a.txt", new="TWO", old="two")]
 
 
 def asked_edit(client: Client) -> None:

@@ -26,6 +26,7 @@ RESULTS: dict[str, type[messages.Message]] = {
     "document.release": messages.Empty,
     "review.revoke": messages.Empty,
     "review.unlock": messages.Empty,
+    "exec.ask": messages.Empty,
     "seen": messages.Empty,
     **dict.fromkeys(
         [f"proposal.{what}" for what in ("reject", "comment", "submit", "withdraw", "reopen", "check")],
