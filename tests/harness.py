@@ -19,10 +19,13 @@ from editd.engine.engine import Engine
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
 from editd.server.ownership import open_disk
+from editd.store.excluded import append_excluded
 from editd.store.git_repository import move_head, write_manifest
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.system.filesystem import Disk, ignore_lease_signal
+from editd.values.content import Version
+from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
@@ -64,6 +67,7 @@ class Harness:
     folder: Path
     clock: FakeClock = field(default_factory=FakeClock)
     root: Path = Path()  # (default: a folder beside the state)
+    excluded: ExcludedPaths = field(default_factory=ExcludedPaths)
 
     def __post_init__(self) -> None:
         self.root = self.root if self.root.name else self.folder / "workspace"
@@ -93,7 +97,8 @@ class Harness:
         """Write these files and record them as transaction 0, as the scanning process does."""
         self.write(files or {})
         with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):  # for the frames of its progress
-            taken = ScanWorker(str(self.root), str(self.state)).baseline(BASELINE_US)
+            taken = ScanWorker(str(self.root), str(self.state)).baseline(BASELINE_US, self.excluded)
+        append_excluded(str(self.store), {Version(one): path for one, path in taken["excluded"]})
         write_manifest(str(self.store))
         move_head(str(self.store), bytes.fromhex(taken["baseline"]))
 
@@ -120,6 +125,7 @@ class Harness:
         files = WorkspaceWriter(disk, replaced=replaced, made_folders=made_folders)
         tree = WorkspaceReader(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state))
+        history.excluded.rule = self.excluded
         return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
 
     @contextlib.contextmanager

@@ -95,9 +95,10 @@ class Ground:
         assert child.returncode == 0
         return frames
 
-    def baseline(self, under: Sequence[str] = ()) -> dict[str, Any]:
+    def baseline(self, under: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Take the baseline, and let the store's head name it, as the daemon does."""
-        *_, told = self.survey({"do": "baseline", "time": 1_700_000_000_000_000}, under=under)
+        request = {"do": "baseline", "time": 1_700_000_000_000_000, "exclude": [list(exclude), []]}
+        *_, told = self.survey(request, under=under)
         self.git_in_store("update-ref", "refs/heads/history", told["baseline"])
         return told
 

@@ -169,6 +169,10 @@ class ContentForgotten(EditdError):
     """The refusal `content_forgotten`."""
 
 
+class ContentExcluded(EditdError):
+    """The refusal `content_excluded`."""
+
+
 class UnknownSession(EditdError):
     """The refusal `unknown_session`."""
 

@@ -23,6 +23,7 @@
     ├── UnknownTransaction,
     │   NothingToUndo              the history has no such transaction
     ├── ContentForgotten           the content was removed from the history on request
+    ├── ContentExcluded            the configuration keeps the content out of the history
     ├── UnknownProposal, Decided   no such proposal waits for a decision
     ├── InvalidParams              an argument that makes no sense
     ├── InUse                      wait until the other program has finished writing
@@ -236,6 +237,12 @@ class ContentForgotten(Refused):
     """A person had this content removed from the history. `data` holds version, size, time and actor."""
 
     code = "content_forgotten"
+
+
+class ContentExcluded(Refused):
+    """The configuration excludes the file, so its content is not in the history. `data` holds the path."""
+
+    code = "content_excluded"
 
 
 class ViewChanged(Refused):

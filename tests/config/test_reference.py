@@ -19,7 +19,8 @@ def uncommented() -> str:
     """The file with each key that stands as a comment in it set."""
     lines = template().split("\n")
     return "\n".join(
-        line.removeprefix("# ") if re.match(r"# (\w+ = .+|\[[\w.]+\])$", line) else line for line in lines
+        line.removeprefix("# ") if re.match(r"# (\w+ = .+|\[[\w.]+\]|    .+|\])$", line) else line
+        for line in lines
     )
 
 

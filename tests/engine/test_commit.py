@@ -118,7 +118,7 @@ def test_two_edits_of_one_turn_leave_nothing_if_the_journal_cannot_be_written(
     place.baseline({"a": "old\n"})
     before = names_below(place.root)
 
-    def fail(_records: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     requests = [apply(write("d/e/new", "1\n")), apply(write("d/e/newer", "2\n"))]

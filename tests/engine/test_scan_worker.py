@@ -13,6 +13,7 @@ from editd.engine import scan_worker
 from editd.engine.scan_worker import ScanWorker
 from editd.store.transaction_record import parse
 from editd.system.process import pack_frame
+from editd.values.excluded_paths import ExcludedPaths
 from editd.workspace.scan import FILE_BYTES_MAX
 from scan_process import Ground, everything_below
 
@@ -90,7 +91,7 @@ def test_an_empty_workspace_has_the_empty_tree(ground: Ground) -> None:
 
 
 def test_head_is_the_daemons_to_move(ground: Ground) -> None:
-    ground.survey({"do": "baseline", "time": 0})
+    ground.survey({"do": "baseline", "time": 0, "exclude": [[], []]})
     assert not (ground.store / "refs/heads/history").exists()
 
 
@@ -352,7 +353,7 @@ def test_what_is_over_the_budget_stays_out_until_it_is_edited(
 ) -> None:
     ground.write({f"f{number}": str(number) for number in range(10)})
     monkeypatch.setattr(scan_worker, "FILES_MAX", 4)
-    told = ScanWorker(str(ground.root), str(ground.state)).baseline(0)
+    told = ScanWorker(str(ground.root), str(ground.state)).baseline(0, ExcludedPaths())
     assert told["budget_spent"]
     assert "6 files were too many" in told["uncovered"][0]
     ground.git_in_store("update-ref", "refs/heads/history", told["baseline"])
@@ -426,7 +427,7 @@ def test_progress_is_told_on_the_way(
 ) -> None:
     ground.write({f"d{number}/f": str(number) for number in range(5)})
     monkeypatch.setattr(scan_worker, "PROGRESS_SECONDS", 0.0)
-    ScanWorker(str(ground.root), str(ground.state)).baseline(0)
+    ScanWorker(str(ground.root), str(ground.state)).baseline(0, ExcludedPaths())
     assert b"progress" in capfdbinary.readouterr().out
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hosts import exchange, hosts, until
 from log_checker import objects_of
+from state_search import holders
 from workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from workplace import Workplace
 
 SECRET = "do not send this"
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
@@ -49,6 +53,20 @@ def test_no_object_of_the_server_has_a_byte_that_stays_on_its_host(tmp_path: Pat
         assert places[0].files()["build.log"] == b"theirs\n"
         for client in (one, other):
             (proposal,) = client.proposal_list().proposals
-            assert client.proposal_get(proposal.proposal).paths == (
-                ["a.txt"] if client is one else [".env", "a.txt"]
-            )
+            assert client.proposal_get(proposal.proposal).paths == ["a.txt"]
+            assert "**/.env" in client.remote_status().exclude
+        for secret in (
+            "from the beginning",
+            "a key",
+            "edited",
+            "new",
+            "by another program",
+            "of another host",
+        ):
+            for place in places:  # each file of it: packs, journal, the copy of the log, proposals
+                until(partial(is_only_kept, place, f"{SECRET}: {secret}"), f"{secret} is in {place.state}")
+
+
+def is_only_kept(place: Workplace, secret: str) -> bool:
+    """Return whether no file but the kept contents of excluded files has the text."""
+    return all(name.startswith("excluded/") for name in holders(place.state, secret.encode()))

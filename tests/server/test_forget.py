@@ -130,13 +130,13 @@ def test_of_a_path_all_but_the_present_content_goes(place: Workplace) -> None:
 def test_globs_and_versions_name_contents_too(place: Workplace) -> None:
     one, other = secrets.token_hex(20), secrets.token_hex(20)
     with place.start() as client:
-        client.apply([write("keys/a.pem", one), write("keys/b.pem", other)])
-        version = client.stat(["keys/a.pem"]).files[0].version
-        client.apply([write("keys/a.pem", "-"), write("keys/b.pem", "+")])
+        client.apply([write("keys/a.pass", one), write("keys/b.pass", other)])
+        version = client.stat(["keys/a.pass"]).files[0].version
+        client.apply([write("keys/a.pass", "-"), write("keys/b.pass", "+")])
         assert version is not None
         assert [gone.version for gone in client.forget(content=[version]).removed] == [version]
         assert (holders(place.state, one.encode()), holders(place.state, other.encode()) != []) == ([], True)
-        assert len(client.forget(matching=["**/*.pem"]).removed) == 1
+        assert len(client.forget(matching=["**/*.pass"]).removed) == 1
         assert holders(place.state, other.encode()) == []
         assert client.check().problems == []
 

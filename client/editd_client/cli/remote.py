@@ -52,7 +52,7 @@ def init(invocation: Invocation, url: str, ref: str | None, host: str | None, ye
     """Begin a log of this workspace in an empty git repository.
 
     Sends all files that the history knows, and from then on all changes. Files that match
-    `remote.exclude` in the configuration never leave this host.
+    `history.exclude` or `remote.exclude` in the configuration never leave this host.
 
     \b
     Examples:
@@ -71,7 +71,9 @@ def init(invocation: Invocation, url: str, ref: str | None, host: str | None, ye
                     hint="Confirm it with `--yes`.",
                 )  # fmt: skip
             output.echo(f"{size} and all later changes go to {output.plain(url)}.")
-            output.echo("`editctl config show remote.exclude` prints the globs of the files that stay here.")
+            output.echo(
+                "`editctl config show` has the files that stay here: `history.exclude` and `remote.exclude`."
+            )
             click.confirm("Send them?", abort=True, err=True)
         result = client.remote_init(url, ref=ref, host=host)
     invocation.say(result, output.plain(f"the log {result.ref} begins with {files} of {result.host}"))
@@ -263,5 +265,7 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
     if result.kept_back:
         yield "kept back", ", ".join(map(str, result.kept_back))
+    if result.exclude:
+        yield "stay here", ", ".join(result.exclude)
     if result.held:
         yield "held", ", ".join(result.held)

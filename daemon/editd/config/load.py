@@ -504,7 +504,7 @@ def template() -> str:
         if table:
             lines += ["", *_commented(_about(table)), f"# [{table}]"]
         for key in of_table:
-            lines += ["", *_commented(_said(key)), f"# {_own_name(key)} = {_assigned(key)}"]
+            lines += ["", *_commented(_said(key)), *_assignment(f"{_own_name(key)} = {_assigned(key)}")]
     return "\n".join(lines) + "\n"
 
 
@@ -567,6 +567,20 @@ def _assigned(key: Key) -> str:
     if key.default is None or key.default == ():
         return toml(key.example)
     return _default(key)
+
+
+def _assignment(text: str) -> Iterator[str]:
+    """Yield the lines of a key that is a comment; a long list takes several, indented."""
+    if len(text) <= WIDTH:
+        yield f"# {text}"
+        return
+    begin, _, items = text.partition("[")
+    yield f"# {begin}["
+    wrapped = textwrap.wrap(
+        items.removesuffix("]"), WIDTH - 4, break_long_words=False, break_on_hyphens=False
+    )
+    yield from (f"#     {line}" for line in wrapped)
+    yield "# ]"
 
 
 def _default(key: Key) -> str:

@@ -277,6 +277,43 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
             extra=TERM,
         ),
     ] = 10.0
+    exclude: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "Globs of files whose contents the history does not keep, in any letter case. It names each "
+                "change of such a file, without the content. Both contents of an edit can be undone for "
+                "`exclude_keep`. They reach no proposal and no other host (docs/security.md)."
+            ),
+            examples=[["**/.env", "secrets/"]],
+            extra=GLOBS,
+        ),
+    ] = (
+        "**/.env", "**/.env.*", "**/*.pem", "**/*.p12", "**/*.key", "**/id_rsa", "**/id_ed25519",
+        "**/id_ecdsa", "**/.netrc", "**/.npmrc", "**/.pypirc",
+    )  # fmt: skip
+    exclude_except: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Globs of files that are kept although `exclude` has them.",
+            examples=[["**/tests/**", "certs/public.pem"]],
+            extra=GLOBS,
+        ),
+    ] = (
+        "**/.env.example", "**/.env.sample", "**/.env.template", "**/.env.dist", "**/.env.defaults",
+        "**/tests/**",
+    )  # fmt: skip
+    exclude_keep: Annotated[
+        float,
+        Meta(
+            description=(
+                "Time for which both contents of an edit of an excluded file are kept, so that it can be "
+                "undone. Then they are deleted."
+            ),
+            examples=["1h"],
+            extra=DURATION,
+        ),
+    ] = 86_400.0
     keep: Annotated[
         Keep,
         Meta(
@@ -627,13 +664,13 @@ class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Globs of paths that never leave this host. They are in force for a log that it begins or "
-                "joins later."
+                "Globs of paths that never leave this host, beside those of `history.exclude`. They are in "
+                "force for a log that it begins or joins later."
             ),
             examples=[["secrets/"]],
             extra=GLOBS,
         ),
-    ] = (".env*", "**/.env*", "**/*.pem", "**/id_*", "**/*.key")
+    ] = ()
 
 
 class Config(ConfigSection, frozen=True, kw_only=True):

@@ -30,13 +30,23 @@ from editd.engine.undo_conflicts import blocking_by_path
 from editd.engine.undo_selection import (
     BySession,
     batches_of,
+    check_not_excluded,
     seq_at,
-    spare_forgotten,
+    spare_dropped,
     times_warning,
     without_effect,
 )
-from editd.errors import IoError, NothingToUndo, PathProtected, PermissionDenied, Stale, Unread
+from editd.errors import (
+    ContentExcluded,
+    IoError,
+    NothingToUndo,
+    PathProtected,
+    PermissionDenied,
+    Stale,
+    Unread,
+)
 from editd.values.content import Change, FileState
+from editd.values.excluded_paths import ExcludedPaths
 from editd.values.glob import Exhausted, Glob, Meter, could_both_match
 from editd.values.path import WorkspacePath
 
@@ -116,6 +126,36 @@ class EditPolicy(Struct, frozen=True):
 def policy_of(config: Config) -> EditPolicy:
     """Return the policy of the configuration."""
     return EditPolicy(tuple(map(Glob.parse, config.protect)), config.history.quota)
+
+
+def excluded_paths_of(config: Config) -> ExcludedPaths:
+    """Return the paths whose contents the history does not keep, by the configuration."""
+    return ExcludedPaths(config.history.exclude, config.history.exclude_except)
+
+
+def permit_move(source: WorkspacePath, path: WorkspacePath, rule: ExcludedPaths) -> None:
+    """Raise PathProtected if a move would make an excluded file a kept one, or the other way."""
+    is_excluded = rule.covers(source)
+    if is_excluded != rule.covers(path):
+        problem = "would bring its content into the history" if is_excluded else "would end its history"
+        raise PathProtected(
+            f"{source} must not be moved to {path}: the configuration excludes only "
+            f"{source if is_excluded else path} from the history, and the move {problem}.",
+            hint="Write the new file and delete the old one. `editctl config` shows `history.exclude`.",
+            data={"path": path.text, "from": source.text},
+        )
+
+
+def permit_proposal(changes: Sequence[Change[FileState]], rule: ExcludedPaths) -> None:
+    """Raise ContentExcluded if a proposal would keep the content of an excluded file."""
+    for change in changes:
+        if rule.covers(change.path):
+            raise ContentExcluded(
+                f"{change.path} cannot be proposed: the configuration excludes it from the history, and a "
+                "proposal keeps its content.",
+                hint="Leave the file out, or have the owner of the workspace edit it.",
+                data={"path": change.path.text},
+            )
 
 
 class Clock(Protocol):
@@ -462,8 +502,10 @@ def plan_undo(
         more, notes = spare_by_time(request.scope, candidates, past.history)
         warnings += notes
         if request.on_conflict == "skip":
-            more, notes = spare_forgotten(more, past.history)
+            more, notes = spare_dropped(more, past.history)
             warnings += notes
+        else:
+            check_not_excluded(more, past.history)
         if guard is not None:
             more, notes = guard.spare_published(request.scope, more)
             warnings += notes

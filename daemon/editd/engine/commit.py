@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
-from editd.store.transaction_record import Committed, touch_of
+from editd.store.transaction_record import Committed, content_of, touch_of
 from editd.values.content import SYMLINK, Change, FileState
 from editd.values.transaction import Base, Outcome
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import Reader
     from editd.engine.external_changes import DiskSnapshot
+    from editd.store.excluded import LeftOut
     from editd.store.history import History, TransactionDraft
+    from editd.values.content import Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, Part, Seq
     from editd.wire.messages import Kind
@@ -126,13 +128,18 @@ class Batch(Struct):
                 if step.request is not None:
                     earlier += step.outcome.changes
             self.files.check(changes, earlier, self.view.kept)
-            staging = self.files.stage(changes, self.files.token(changes), self.view.kept)
+        excluded, made = self.history.keep_excluded(changes, time_us)
         try:
+            if staging is None:
+                staging = self.files.stage(changes, self.files.token(changes), self.view.kept)
             step = self._add(
-                kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, staging.token
-            )
+                kind, authorship, time_us, outcome, staging, request, undoes, parts, notes, staging.token,
+                excluded=excluded, made=made,
+            )  # fmt: skip
         except BaseException:
-            self.files.discard(staging)
+            if staging is not None:
+                self.files.discard(staging)
+            self.history.excluded.take_back(made)
             raise
         for change in changes:
             self.view.drafted[change.path] = change.after
@@ -170,13 +177,18 @@ class Batch(Struct):
         notes: bytes = b"",
         token: str = "",
         claims: Sequence[Seq] = (),
+        excluded: LeftOut | None = None,
+        made: Sequence[Version] = (),
     ) -> PendingTransaction:
         draft = self.history.draft(
             kind, authorship, time_us, outcome.changes, undoes=undoes, parts=parts, claims=claims,
             notes=notes, token=token, boot=self.boot, published_through=self.published_through,
+            excluded=excluded, made=made,
         )  # fmt: skip
         if staging.warnings:
             outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
+        if draft.excluded:
+            outcome = replace(outcome, warnings=(*outcome.warnings, _excluded_warning(draft)))
         step = PendingTransaction(draft, outcome, staging, request)
         self.steps.append(step)
         for change in outcome.changes:
@@ -278,11 +290,21 @@ class Batch(Struct):
     def _drop(self, steps: Sequence[PendingTransaction]) -> None:
         self.history.revert([step.draft for step in steps])
         self.discard(steps)
+        for step in steps:
+            self.history.excluded.take_back(step.draft.made)
 
     def discard(self, steps: Sequence[PendingTransaction]) -> None:
         """Remove the temporary files of aborted steps, newest first. Orphans are in the history by then."""
         for step in reversed(steps):
             self.files.discard(step.staging)
+
+
+def _excluded_warning(draft: TransactionDraft) -> str:
+    named = ", ".join(sorted({path for path, _ in draft.excluded.values()}))
+    return (
+        f"Excluded from the history: {named}. An undo brings the contents back for a while only "
+        "(`history.exclude_keep`), and they reach no other host."
+    )
 
 
 # Recovery: at the start, redo the transactions of a hot journal in the files.
@@ -386,7 +408,8 @@ def _redo(
         if chain.last is None:
             return {}  # The file is gone, as intended. The scan records whatever took its place.
         is_folder = files.is_folder(path)  # `put` replaces a folder without files
-        if is_folder and files.put(path, chain.last, chain.states, secrets.token_hex(8)):
+        is_known = content_of(chain.last) is not None
+        if is_folder and is_known and files.put(path, chain.last, chain.states, secrets.token_hex(8)):
             return {}
         log.warning("%s could not be written: %s", path.text, obstacle.message)
         return {path: None}
@@ -394,6 +417,9 @@ def _redo(
         if is_rewritten and current is not None:
             _rewrite(path, current, files)
         return {}
+    if chain.last is not None and content_of(chain.last) is None:
+        log.error("%s: the history does not have its last content, so the file stays as it is", path.text)
+        return {path: current}
     expected = list(chain.states)
     if chain.is_torn_possible and _is_torn(current, chain.states):
         expected.append(current)
@@ -446,11 +472,10 @@ def _move_back(
 
 
 def _changes(record: Committed, history: History) -> Iterator[Change[FileState]]:
-    """Yield the changes of a record. The content before is empty if the history lacks it."""
+    """Yield the changes of a record. A content that the history lacks is empty (`content_of`)."""
     for change in record.changes:
-        touch = touch_of(change)
-        after = None
-        if touch.after is not None and change.after is not None and change.after.content is not None:
-            made = touch.after
-            after = FileState(change.after.content, made.mode, made.permissions, made.version)
+        touch, content = touch_of(change), None if change.after is None else change.after.content
+        after = state_of(touch.after, history) if content is None else None
+        if touch.after is not None and content is not None:
+            after = FileState(content, touch.after.mode, touch.after.permissions, touch.after.version)
         yield Change(touch.path, state_of(touch.before, history), after, touch.source)

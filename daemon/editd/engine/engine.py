@@ -21,7 +21,7 @@ from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
-from editd.engine.access import EditPolicy, StoredBytes, plan_undo
+from editd.engine.access import EditPolicy, StoredBytes, permit_move, permit_proposal, plan_undo
 from editd.engine.answers import (
     encode_notes,
     explain,
@@ -316,6 +316,8 @@ class Engine(Recorder):
             if view.strangers:
                 return None  # they are recorded first, and may change the plan
             self.files.check(changes, breathe=breathe)
+            if any(self.history.excluded.rule.covers(change.path) for change in changes):
+                return None  # their contents are kept before they are staged, and that is the turn's
             may_land = self.review.never_asks and not is_asked_for(request)
             if may_land and not request.dry_run and changes:
                 prepared.staging = self.files.stage(changes, secrets.token_hex(8), breathe=breathe)
@@ -487,7 +489,7 @@ class Engine(Recorder):
         """Return the bytes that the quota limits."""
         proposals = 0 if self.proposals is None else self.proposals.store.stored_bytes
         return StoredBytes(
-            self.history.disk_bytes, proposals, self.documents.bytes,
+            self.history.disk_bytes + self.history.excluded.bytes, proposals, self.documents.bytes,
             index=self.history.index.stored_bytes,
             marks=0 if self.guard is None else self.guard.sessions.sights.stored_bytes,
         )  # fmt: skip
@@ -496,7 +498,10 @@ class Engine(Recorder):
         """Return whether the planned changes land. Raises NeedsCommit, or Refused."""
         if not outcome.changes or (self.review.never_asks and not is_asked_for(request)):
             return LANDS
-        return judge(request, outcome.changes, self.review, self._proposals(), is_first=not batch.steps)
+        ruling = judge(request, outcome.changes, self.review, self._proposals(), is_first=not batch.steps)
+        if ruling.action == "ask":
+            permit_proposal(outcome.changes, self.history.excluded.rule)
+        return ruling
 
     def overlay(self, session: str | None) -> CollectedFiles:
         """Return the files of the proposal that collects a session's edits, as it would leave them."""
@@ -677,6 +682,8 @@ class Engine(Recorder):
             self.rules.permit([change for change in outcome.changes if change.path not in repaired])
         for change in outcome.changes:
             self.hidden.refuse(change.path)
+            if change.source is not None:
+                permit_move(change.source, change.path, self.history.excluded.rule)
         if self.guard is not None:
             self.guard.permit(request, outcome, expected)
 

@@ -309,7 +309,7 @@ def sweep(files: WorkspaceWriter, history: History, strays: Iterable[bytes]) -> 
     for stray in strays:
         try:
             state = files.stray(stray)
-            if state is not None and not history.is_known(state.version):
+            if state is not None and not history.is_safe(state.version):
                 history.quarantine(state.version, state.content)
                 log.warning("%s was left behind, and is kept as %s", os.fsdecode(stray), state.version)
             files.sweep(stray)
@@ -439,7 +439,7 @@ def find_displaced(
 def recorded_state(entry: Entry | None, history: History) -> FileState | None:
     """Return the state of an entry, with its content.
 
-    Raises HistoryDamaged if the content is missing, and ContentForgotten if it was removed on request.
+    Raises ContentForgotten or ContentExcluded if the history leaves it out, and HistoryDamaged if it is lost.
     """
     if entry is None:
         return None
@@ -450,11 +450,11 @@ def recorded_state(entry: Entry | None, history: History) -> FileState | None:
 
 
 def shown_state(entry: Entry | None, history: History) -> FileState | None:
-    """Return the state of an entry for a person to read: a sentence in place of a forgotten content.
+    """Return the state of an entry for a person to read: a sentence in place of a content that is left out.
 
     Raises HistoryDamaged if the content is missing otherwise.
     """
-    if entry is None or not history.is_forgotten(entry.version):
+    if entry is None or not history.is_dropped(entry.version):
         return recorded_state(entry, history)
     sentence = f"({history.missing(entry.version).message})\n"
     return FileState(sentence.encode(), entry.mode, entry.permissions, entry.version)

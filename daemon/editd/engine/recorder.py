@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from editd.store.git_objects import Oid
     from editd.store.history import History
     from editd.store.journal import JournalPosition
-    from editd.values.content import Change, FileState
+    from editd.values.content import Change, FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
     from editd.workspace.reader import WorkspaceReader
@@ -201,11 +201,14 @@ class Recorder:
             return is_ours
         return lambda path: self.history.index.is_touched(path) and is_ours(path)
 
-    def complete_baseline(self, scanned: Oid, scope: Callable[[], IsOurs]) -> None:
+    def complete_baseline(
+        self, scanned: Oid, scope: Callable[[], IsOurs], excluded: Mapping[Version, str]
+    ) -> None:
         """Record the files of the first scan, which end with the tree `scanned`. Raises OSError, Refused.
 
-        From then on `scope` is in force.
+        From then on `scope` is in force. The history has no content of the `excluded` versions.
         """
+        self.history.excluded.name(excluded)
         transaction = first_scan.complete(self.history, scanned, self._now_us())
         self.is_first_scan, self._scope = False, scope
         self.on_recorded(transaction)
@@ -286,7 +289,7 @@ class Recorder:
         with contextlib.closing(self.files.written(checks)) as written:
             for path, state in written:
                 if path is None:  # from before a crash: unrecorded content goes to lost and found
-                    if not self.history.is_known(state.version):
+                    if not self.history.is_safe(state.version):
                         self.history.quarantine(state.version, state.content)
                     continue
                 log.info("%s was written while it was being replaced", path.text)

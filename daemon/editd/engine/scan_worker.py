@@ -3,9 +3,10 @@
 `python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
 It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
-`{do: "baseline", time}` → `{progress, bytes}` …, `{baseline, tree, files, bytes, uncovered, linked,
-budget_spent}`, or `{failed}`. The commit is durable, and head is not moved. The history may begin meanwhile:
-see `store.first_scan`.
+`{do: "baseline", time, exclude}` → `{progress, bytes}` …,
+`{baseline, tree, files, bytes, uncovered, linked, budget_spent, excluded: [[version, path]]}`, or `{failed}`.
+The commit is durable, and head is not moved. The history may begin meanwhile: see `store.first_scan`. It has
+no content of the excluded files.
 `{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, linked,
 strays}`.
 Names and paths are text with surrogate escapes.
@@ -24,18 +25,21 @@ from msgspec import Struct, field
 
 from editd.engine.borrowed_contents import take_over
 from editd.errors import listed
-from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, tree_content
+from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, oid_of, tree_content
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.process import exit_fast, read_frame, write_frame
-from editd.values.path import PATH_BYTES_MAX
+from editd.values.excluded_paths import ExcludedPaths
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath
 from editd.values.transaction import Authorship
-from editd.workspace.scan import FILE_BYTES_MAX, Walk, load_known, save_known
+from editd.workspace.scan import FILE_BYTES_MAX, OID_BYTES, Walk, load_known, save_known
 from editd.workspace.scope import WorkspaceScope, load_uncovered, save_uncovered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from editd.values.content import Version
 
 FILES_MAX = 200_000  # read for the baseline; files that are clean in git are not counted
 BYTES_MAX = 2 * 1024 * 1024 * 1024  # of those files, which takes about ten seconds
@@ -58,17 +62,21 @@ class ScanWorker:
         self._uncovered = load_uncovered(self.folder)
         self._news = 0  # files that differ from the saved cache
 
-    def baseline(self, time_us: int) -> dict[str, Any]:
-        """Write the present workspace into the store, durably. Return the answer. Raises OSError."""
+    def baseline(self, time_us: int, rule: ExcludedPaths) -> dict[str, Any]:
+        """Write the present workspace into the store, durably. Return the answer. Raises OSError.
+
+        The contents of files that `rule` excludes are left out.
+        """
         store = os.path.join(self.folder, "store.git")
         made = os.path.join(self.folder, FIRST_SCAN)
         if not is_store(store):  # otherwise the daemon may be using it
             create_store(store)
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted baseline
-        blobs = _BlobWriter(PackWriter(made))
+        blobs = _BlobWriter(PackWriter(made), rule)
+        excluded: dict[Version, str] = {}
         walk = Walk(self.root, WorkspaceScope(self.root), {}, blobs.take, _Progress().report)
         try:
-            commit, tree = self._write_commit(walk, blobs.writer, time_us)
+            commit, tree = self._write_commit(walk, blobs, excluded, time_us)
             indexes = [index for index in walk.indexes.values() if index is not None]
             borrow(store, sorted({folder for index in indexes for folder in index.objects}))
             name = blobs.writer.finish()
@@ -91,15 +99,23 @@ class ScanWorker:
             "too_large": [os.fsdecode(path) for path in walk.too_large],
             "linked": walk.linked,
             "budget_spent": bool(blobs.left),
+            "excluded": sorted(_only_excluded(excluded, walk, rule).items()),
         }
 
-    def _write_commit(self, walk: Walk, writer: PackWriter, time_us: int) -> tuple[Oid, Oid]:
+    def _write_commit(
+        self, walk: Walk, blobs: _BlobWriter, excluded: dict[Version, str], time_us: int
+    ) -> tuple[Oid, Oid]:
         """Walk the workspace, and write its trees and the commit; return its id and its tree.
 
-        The walk writes the blobs.
+        The walk writes the blobs. `excluded` gets the versions of the excluded files.
         """
+        writer = blobs.writer
         below: dict[bytes, list[tuple[bytes, bytes]]] = {}  # by folder: git's sort key, and the tree's entry
         for folder in walk.folders():
+            prefix = folder.path + b"/" if folder.path else b""
+            for name, (_, version) in folder.files.items():
+                if blobs.is_excluded(prefix + name):
+                    excluded[version] = os.fsdecode(prefix + name)
             below[folder.path] = [
                 (name, b"%o %b\0%b" % (mode, name, bytes.fromhex(version)))
                 for name, (mode, version) in folder.files.items()
@@ -208,12 +224,18 @@ class _BlobWriter(Struct):
     """Writes the files that the walk reads into a pack, within the budget."""
 
     writer: PackWriter
+    rule: ExcludedPaths
     files: int = 0
     content_bytes: int = 0
     left: list[bytes] = field(default_factory=list)
 
+    def is_excluded(self, path: bytes) -> bool:
+        return self.rule.covers(WorkspacePath(os.fsdecode(path)))
+
     def take(self, path: bytes, content: bytes) -> bool:
-        """Write a file, and return whether the budget allows it."""
+        """Write a file, unless it is excluded, and return whether the budget allows it."""
+        if self.is_excluded(path):
+            return True
         if self.files >= FILES_MAX or self.content_bytes + len(content) > BYTES_MAX:
             self.left.append(path)
             return False
@@ -221,6 +243,21 @@ class _BlobWriter(Struct):
         self.content_bytes += len(content)
         self.writer.add("blob", content, object_id("blob", content))
         return True
+
+
+def _only_excluded(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths) -> dict[Version, str]:
+    """Return the excluded versions without those that another file has, too, perhaps in the user's git only.
+
+    The history needs these for the other file.
+    """
+    if not excluded:
+        return excluded
+    oids = {oid_of(version): version for version in excluded}
+    for path, record in walk.known.items():
+        version = oids.get(record[-OID_BYTES:])
+        if version is not None and not rule.covers(WorkspacePath(os.fsdecode(path))):
+            excluded.pop(version, None)
+    return excluded
 
 
 def _some(paths: list[bytes]) -> str:
@@ -249,7 +286,7 @@ def answer(worker: ScanWorker, request: dict[str, Any]) -> None:
         return
     try:
         if request["do"] == "baseline":
-            result = worker.baseline(request["time"])
+            result = worker.baseline(request["time"], ExcludedPaths.of(request["exclude"]))
         else:
             result = take_over(worker.root, worker.folder, request["commits"])
     except BrokenPipeError:

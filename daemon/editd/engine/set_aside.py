@@ -78,6 +78,7 @@ class SetAside:
                     recorded_state(touch.after, self._history), touch.source,
                 )
                 for touch in transaction.touches
+                if not self._history.leaves_out(touch)
             )  # fmt: skip
             arrival, author = transaction.authorship.arrival, transaction.authorship
             origin = transaction.id if arrival is None or arrival.origin is None else arrival.origin

@@ -419,7 +419,7 @@ def hunks_of(
         before = None if moved is None else moved.before
     if before is None or touch.after is None or SYMLINK in (before.mode, touch.after.mode):
         return None
-    if any(past.history.is_forgotten(side.version) for side in (before, touch.after)):
+    if any(past.history.is_dropped(side.version) for side in (before, touch.after)):
         return None
     old, new = past.state(before), past.state(touch.after)
     if old is None or new is None or b"\0" in old.content or b"\0" in new.content:

@@ -266,19 +266,19 @@ def sessions_of(scope: BySession, history: History) -> tuple[str, ...]:
     return tuple(matching) or (scope.session,)
 
 
-def spare_forgotten(targets: list[UndoTarget], history: History) -> tuple[list[UndoTarget], tuple[str, ...]]:
-    """Return the targets of an undo without files whose content was forgotten, and a warning.
+def spare_dropped(targets: list[UndoTarget], history: History) -> tuple[list[UndoTarget], tuple[str, ...]]:
+    """Return the targets of an undo without files whose content was forgotten or is excluded, and warnings.
 
-    Raises ContentForgotten if nothing else is left.
+    Raises ContentForgotten or ContentExcluded if nothing else is left.
     """
     left: list[UndoTarget] = []
     spared: dict[str, Version] = {}
-    for target in targets if history.forgotten else ():
+    for target in targets if history.has_gaps else ():
         gaps = {
             touch.path: side.version
             for touch in target.touches
             for side in (touch.before, touch.after)
-            if side is not None and history.is_forgotten(side.version)
+            if side is not None and history.is_dropped(side.version)
         }
         spared |= {f"{path} ({target.transaction.seq})": version for path, version in sorted(gaps.items())}
         kept = target.without(gaps.keys())
@@ -288,7 +288,22 @@ def spare_forgotten(targets: list[UndoTarget], history: History) -> tuple[list[U
         return targets, ()
     if not left:
         raise history.missing(next(iter(spared.values())))
-    return left, (f"Not undone, because the content was forgotten: {listed(spared)}.",)
+    excluded = [name for name, version in spared.items() if history.is_excluded(version)]
+    forgotten = [name for name in spared if name not in excluded]
+    reasons = ("the content was forgotten", forgotten), ("the file is excluded", excluded)
+    return left, tuple(f"Not undone, because {why}: {listed(names)}." for why, names in reasons if names)
+
+
+def check_not_excluded(targets: Sequence[UndoTarget], history: History) -> None:
+    """Raise ContentExcluded if a target changes a file whose content is excluded.
+
+    An undo may need no content, as when it deletes the file. But nothing could bring that file back.
+    """
+    for target in targets if history.excluded.paths else ():
+        for touch in target.touches:
+            for side in (touch.before, touch.after):
+                if side is not None and history.is_excluded(side.version):
+                    raise history.missing(side.version)
 
 
 def whole_of(transaction: Transaction, without: Container[int] = ()) -> UndoTarget:

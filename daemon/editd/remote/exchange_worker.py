@@ -19,6 +19,7 @@ from editd.remote.log_reader import LogReader
 from editd.remote.membership import begin_log, claim_name, count_files, join_log, release_name
 from editd.store.git_objects import oid_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
+from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId
 
@@ -40,9 +41,11 @@ class Worker:
         """Answer one request. A failure is `{failed, hint}`, and leaves nothing open."""
         held = tuple((path, seq) for path, seq in asked.get("held", ()))
         released = tuple(map(tuple, asked.get("released", ())))
+        excluded = tuple(map(ExcludedPaths.of, asked["excluded"]))
         place = Place(
-            asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), self._sockets, held, released
-        )
+            asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), excluded, self._sockets,
+            held, released,
+        )  # fmt: skip
         try:
             return self._do(asked, place)
         except UnknownTransaction as refusal:

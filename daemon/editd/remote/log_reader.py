@@ -131,8 +131,8 @@ class LogReader:
         except KeyError:
             return None
 
-    def is_forgotten(self, version: Version) -> bool:
-        """Return False: nothing of the log is forgotten."""
+    def is_dropped(self, version: Version) -> bool:
+        """Return False: the log has all contents that it names."""
         del version  # of the history alone
         return False
 

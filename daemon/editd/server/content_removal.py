@@ -99,6 +99,7 @@ class ContentRemoval:
                 others = await self._remove_beside(plan)
                 await self._queue.run(partial(self._record, plan, actor))
                 await self._remove()
+                others += await self._queue.run(partial(self._drop_excluded, plan))
                 self._step("proving that nothing is left")
                 remaining, searched = await self._proof(plan)
                 log.info("%d contents are forgotten, at the request of %s", len(plan.sizes), actor)
@@ -197,6 +198,11 @@ class ContentRemoval:
     def _delete_proposals(self, plan: Removal) -> None:
         if self._engine.proposals is not None and plan.proposals:
             self._engine.proposals.store.delete(plan.proposals)
+
+    def _drop_excluded(self, plan: Removal) -> int:
+        """Delete such contents of excluded files. By now, no recovery needs them."""
+        through = self._retention.durable_through()
+        return self._engine.history.excluded.drop_matching(plan.sought.is_content, through)
 
     def _record(self, plan: Removal, actor: str) -> None:
         """Record the contents as forgotten: the point of no return. Raises Refused, OSError."""

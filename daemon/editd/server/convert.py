@@ -382,14 +382,17 @@ def transaction_result(
     )
 
 
-def with_forgotten(
+def with_gaps(
     shown: messages.Transaction, given: transaction.Transaction, history: History
 ) -> messages.Transaction:
-    """Return the result of a transaction with those of its contents that were forgotten."""
+    """Return the result of a transaction with its forgotten contents, and with its excluded files."""
     sides = (side for touch in given.touches for side in (touch.before, touch.after) if side is not None)
     versions = {side.version for side in sides if history.is_forgotten(side.version)}
-    gaps = [history.forgotten[version] for version in sorted(versions)]
-    return replace(shown, forgotten=[forgotten(gap) for gap in gaps]) if gaps else shown
+    gaps = [forgotten(history.forgotten[version]) for version in sorted(versions)]
+    excluded = sorted(touch.path.text for touch in given.touches if history.leaves_out(touch))
+    if gaps:
+        shown = replace(shown, forgotten=gaps)
+    return replace(shown, excluded=excluded) if excluded else shown
 
 
 def forgotten(given: ForgottenContent) -> messages.ForgottenVersion:
@@ -478,7 +481,7 @@ def brief_transaction(
 ) -> messages.BriefTransaction:
     """Return a transaction without its files, but with their number and the first path."""
     fields = structs.asdict(given)
-    del fields["files"], fields["forgotten"]
+    del fields["files"], fields["forgotten"], fields["excluded"]
     return messages.BriefTransaction(**fields | {"files_count": count, "path": first})
 
 

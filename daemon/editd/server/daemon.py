@@ -25,7 +25,7 @@ from msgspec.structs import asdict
 import editd
 from editd.config.paths import review_socket_path
 from editd.edits.comparison import TURN, ComparisonTurn
-from editd.engine.access import RealClock
+from editd.engine.access import RealClock, excluded_paths_of
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
@@ -58,6 +58,7 @@ from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
 from editd.store import first_scan
+from editd.store.excluded import append_excluded
 from editd.store.git_repository import create_store, is_store, move_head, write_manifest
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
@@ -74,12 +75,13 @@ from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from editd.config.schema import Config
     from editd.server.connection import Answer
     from editd.server.ownership import WorkspacePaths
     from editd.store.git_objects import Oid
+    from editd.values.content import Version
     from editd.values.path import WorkspacePath
     from editd.wire.connection import Request
 
@@ -303,6 +305,7 @@ class Daemon:
         """Open the history and recover. Raises HistoryDamaged, IoError."""
         history = open_history(self._places.state)
         config = self._config
+        history.excluded.rule = excluded_paths_of(config)  # before recovery records what it finds
         replaced = os.path.join(self._places.state, "replaced")
         engine = Engine(
             history,
@@ -434,17 +437,19 @@ class Daemon:
                 create_store(store)
             await scanner.start()  # its interpreter starts while the folders are walked for the watch
             seen = await self._watched()
-            taken = await scanner.baseline(self._clock.now_us(), self._count)
+            rule = excluded_paths_of(self._config)
+            taken = await scanner.baseline(self._clock.now_us(), rule, self._count)
             services = self._services
             if self._failed is not None:
                 return
             if services is None:
+                append_excluded(store, taken["excluded"])
                 first_scan.end(self._places.state)
                 write_manifest(store)
                 move_head(store, bytes.fromhex(taken["baseline"]))
                 services = self._begin()
             else:
-                await self._complete(services, bytes.fromhex(taken["tree"]))
+                await self._complete(services, bytes.fromhex(taken["tree"]), taken["excluded"])
             self._work_on(services, None if is_resumed else seen)
         except (Refused, OSError) as error:
             self._fail(error)
@@ -475,10 +480,13 @@ class Daemon:
         if self._services is not None:
             self._services.engine.broken = self._failed
 
-    async def _complete(self, services: Services, scanned: Oid) -> None:
-        """Add the files of the scan to a history that has begun without them. Raises OSError, Refused."""
+    async def _complete(self, services: Services, scanned: Oid, excluded: Mapping[Version, str]) -> None:
+        """Add the files of the scan to a history that has begun without them. Raises OSError, Refused.
+
+        It has no content of the `excluded` versions, which are named with a path each.
+        """
         await services.background.pack()  # most of it now, while edits go on
-        complete = partial(services.engine.complete_baseline, scanned, self._scope())
+        complete = partial(services.engine.complete_baseline, scanned, self._scope(), excluded)
         async with services.background.exclusively():
             await services.queue.run_in_thread(complete)
 

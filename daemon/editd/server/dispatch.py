@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from editd.edits.comparison import TURN_COST_MAX, NeedsComparison, NeedsThread
-from editd.engine.access import policy_of
+from editd.engine.access import excluded_paths_of, policy_of
 from editd.engine.hooks import hooks_of
 from editd.engine.review_checks import review_checks_of
 from editd.engine.review_policy import review_policy_of
@@ -118,6 +118,7 @@ class Dispatch:
         """Apply the settings that an open workspace can change while it is served."""
         services = self._services
         services.engine.rules = policy_of(config)
+        services.engine.history.excluded.rule = excluded_paths_of(config)
         services.engine.hooks = hooks_of(config)
         services.engine.review = review_policy_of(config)
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
@@ -125,8 +126,9 @@ class Dispatch:
         services.checks.configure(review_checks_of(config))
         services.spans.serial_seconds = config.agents.serial or 0.0
         services.retention.review_keep = config.review.keep
+        services.retention.exclude_keep = config.history.exclude_keep
         services.retention.keep = config.history.keep
-        services.shared_log.configure(config.remote)
+        services.shared_log.configure(config.remote, excluded_paths_of(config))
         services.retention.schedule_check()
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:

@@ -17,7 +17,7 @@ from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
 from editd.server.remains import Remains
 from editd.store import compaction
-from editd.store.state_files import drop_lost, lost_bytes
+from editd.store.state_files import drop_lost, lost_bytes, read_synced
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
@@ -38,11 +38,14 @@ REST_SECONDS = 3600.0  # after an automatic run, before the next one
 MARGIN = 1.1  # the factor over a limit at which the daemon compacts by itself
 INDEX_SLICE = 200  # transactions that are removed from the index at once: some milliseconds
 COMPACTOR_NICE = 15
+EXCLUDED_LOOK_SECONDS = 1.0  # between two checks whether contents that are due are synced
+NAMED_MAX = 20  # files in one answer
 
 
 NO_HISTORY: dict[str, Any] = {
     "transactions": 0, "bytes": 0, "proposals": 0, "unsaved": 0, "oldest": 0, "quota": None,
     "is_full": False, "compacting": False, "strays": 0, "forgotten": 0, "forgetting": None,
+    "excluded": {"files": [], "count": 0, "kept": 0, "bytes": 0},
 }  # fmt: skip
 
 
@@ -65,6 +68,7 @@ class Retention:
         self.keep = keep
         self.needed: Callable[[], int | None] = _nothing  # the oldest transaction that the exchange needs
         self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
+        self.exclude_keep = 86_400.0  # seconds of the contents of excluded files: `history.exclude_keep`
         self.remains = Remains(engine, queue, background)
         self.alone = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
@@ -100,6 +104,33 @@ class Retention:
             return 0
         return self._engine.proposals.tidy(int(self.review_keep * 1_000_000))
 
+    def drop_excluded(self) -> int:
+        """Delete the contents of excluded files that were kept for long enough; return their number.
+
+        The contents of an edit stay until its files are synced, and its record is packed: a start after a
+        power cut may need them. Raises OSError.
+        """
+        if self._engine.broken is not None:
+            return 0
+        excluded = self._engine.history.excluded
+        now_us = self._engine.clock.now_us()
+        dropped = excluded.drop_old(now_us, int(self.exclude_keep * 1_000_000), self.durable_through())
+        if dropped:
+            log.info("%d contents of excluded files are deleted", dropped)
+        return dropped
+
+    def durable_through(self) -> int:
+        """Return the transaction up to which neither recovery nor packing needs a content any more."""
+        return min(int(self._engine.history.packed), read_synced(self._folder) or 0)
+
+    def _seconds_until_look(self) -> float:
+        """Return the time until the next check, at which a content of an excluded file may be due."""
+        due_us = self._engine.history.excluded.due_us(int(self.exclude_keep * 1_000_000))
+        if due_us is None:
+            return LOOK_SECONDS
+        until = (due_us - self._engine.clock.now_us()) / 1_000_000
+        return min(max(until, EXCLUDED_LOOK_SECONDS), LOOK_SECONDS)
+
     def status(self) -> dict[str, Any]:
         """Return the history's part of `status`."""
         history, quota = self._engine.history, self._engine.rules.quota
@@ -118,7 +149,17 @@ class Retention:
             "strays": lost_bytes(self._folder),
             "forgotten": len(history.forgotten),
             "forgetting": self.step_of_removal,
+            "excluded": self._status_of_excluded(),
         }
+
+    def _status_of_excluded(self) -> dict[str, Any]:
+        """Return the excluded files that the history names, and how many of their contents are kept."""
+        excluded = self._engine.history.excluded
+        files = excluded.files()
+        return {
+            "files": files[:NAMED_MAX], "count": len(files),
+            "kept": len(excluded.kept), "bytes": excluded.bytes,
+        }  # fmt: skip
 
     async def run(self, *, is_dry: bool = False) -> dict[str, int]:
         """Compact transactions beyond `keep`, and free unused space; return the report of `gc`.
@@ -142,6 +183,7 @@ class Retention:
             freed = planned["freed"] if is_dry else max(0, before - history.disk_bytes)
             if not is_dry:
                 freed += await self._queue.run(self.tidy_proposals)
+                await self._queue.run(self.drop_excluded)
                 await self.remains.clear(pages=floor > oldest or was_cut_off)
                 compaction.end(self._folder)
                 freed += drop_lost(self._folder, self._engine.clock.now_us() / 1_000_000)
@@ -241,8 +283,9 @@ class Retention:
             news = self._queue.activity.next()  # first: whatever happens from here on may make it due
             try:
                 await self._queue.run(self.tidy_proposals)
+                await self._queue.run(self.drop_excluded)
                 is_due = await self._queue.run(self._is_due)
-                is_enough = not is_due and self.keep.age is None
+                is_enough = not is_due and self.keep.age is None and not self._engine.history.excluded.kept
                 if is_due and loop.time() >= self._rests_until:
                     self._rests_until = loop.time() + REST_SECONDS
                     await self.run()
@@ -251,9 +294,9 @@ class Retention:
             except Exception:  # our bug; without this task the history would grow past its limits
                 log.exception("the history could not be compacted")
             self._wake.clear()
-            if is_enough:  # only activity or another configuration can make compaction due
+            if is_enough:  # only activity or another configuration can make anything due
                 await news.wait()
-            await wait_event(self._wake, LOOK_SECONDS)
+            await wait_event(self._wake, await self._queue.run(self._seconds_until_look))
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send one request to the compacting process, started if needed. Raises Refused if it fails."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.store.history import History
     from editd.system.fs_watch import FsEvent
+    from editd.values.excluded_paths import ExcludedPaths
     from editd.workspace.reader import FileStat
 
 log = logging.getLogger(__name__)
@@ -96,20 +97,26 @@ class Scanner:
         """Start the process, so that the next work finds it running."""
         await self._started()
 
-    async def baseline(self, time_us: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-        """Record the workspace as first seen in the store. Raises Broken if that fails."""
+    async def baseline(
+        self, time_us: int, rule: ExcludedPaths, progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
+        """Record the workspace as first seen in the store, without the contents of excluded files.
+
+        Raises Broken if that fails.
+        """
+        request = {"do": "baseline", "time": time_us, "exclude": rule.texts}
         for _ in range(TRIES):
-            frame = await self._baseline_once(time_us, progress)
+            frame = await self._baseline_once(request, progress)
             if frame is not None:
                 return frame
             log.error("the scanning process ended while it took the baseline")
         raise Broken("The scanning process ended while it took the baseline.", hint="See the log.")
 
     async def _baseline_once(
-        self, time_us: int, progress: Callable[[int, int], None]
+        self, request: dict[str, Any], progress: Callable[[int, int], None]
     ) -> dict[str, Any] | None:
         child = await self._started()
-        child.send({"do": "baseline", "time": time_us})
+        child.send(request)
         while True:
             frame = await self._frames.get()
             if frame is None:
@@ -122,7 +129,7 @@ class Scanner:
                 self._take_left_out(frame)
                 self.files = frame["files"]
                 self._idle.restart()
-                return frame
+                return frame | {"excluded": {Version(version): path for version, path in frame["excluded"]}}
             progress(frame["progress"], frame["bytes"])
 
     async def settle(self, engine: Engine, queue: EngineQueue) -> None:

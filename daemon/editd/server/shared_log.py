@@ -27,6 +27,7 @@ from editd.remote.server_address import ServerAddress, without_password
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
+from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class SharedLog:
         self._reading = asyncio.Lock()  # one question at a time
         self._place: dict[str, Any] | None = None
         self._keys: RemoteKeys | None = None
+        self._excluded = ExcludedPaths()
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
         self._wake = asyncio.Event()
         self._end = asyncio.Event()
@@ -106,13 +108,25 @@ class SharedLog:
         self._set_aside: SetAside | None = None
         self._tell: Callable[[str, dict[str, Any]], None] = tell
 
-    def configure(self, keys: RemoteKeys) -> None:
-        self._keys = keys
+    def configure(self, keys: RemoteKeys, excluded: ExcludedPaths) -> None:
+        """Use these keys, and send no file from now on that `excluded` covers."""
+        self._keys, self._excluded = keys, excluded
+        self._add_rule()
+
+    def _add_rule(self) -> None:
+        """Add the history's rule to those of this host's place in the log.
+
+        An earlier rule stays in force until the host leaves: the log lacks what it has left out.
+        """
+        rules = [] if self._place is None else self._place.get("excluded", [])
+        if self._place is not None and self._excluded.texts not in rules:
+            self._save(self._place | {"excluded": [*rules, self._excluded.texts]})
 
     def start(self) -> None:
         """Go on where the last daemon ended, if this host has joined a log."""
         with contextlib.suppress(FileNotFoundError), open(self._path, encoding="utf-8") as file:
             self._place = json.load(file)
+        self._add_rule()
         self._begin()
 
     async def close(self) -> None:
@@ -154,7 +168,12 @@ class SharedLog:
         oldest = answer.pop("oldest_us", None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
         return answer | {"url": without_password(place["url"]), "ref": place["ref"], "host": place["host"],
-                         "oldest": age}  # fmt: skip
+                         "oldest": age, "exclude": self._stay_here(place)}  # fmt: skip
+
+    def _stay_here(self, place: Mapping[str, Any]) -> list[str]:
+        """Return the globs of files that never leave this host; the history's rule has exceptions."""
+        texts = [*place["exclude"], *(text for globs, _ in place["excluded"] for text in globs)]
+        return list(dict.fromkeys(texts))
 
     # ── joining and leaving ──
 
@@ -341,7 +360,8 @@ class SharedLog:
         self._save(
             {
                 "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
-                "exclude": asked["exclude"], "taken": answer["taken"], "through": seq,
+                "exclude": asked["exclude"], "excluded": asked["excluded"], "taken": answer["taken"],
+                "through": seq,
                 "held": [[path, seq] for path in held],
             }
         )  # fmt: skip
@@ -367,6 +387,7 @@ class SharedLog:
             "ref": ref,
             "host": _as_name(host),
             "exclude": list(self._keys.exclude),
+            "excluded": [self._excluded.texts],
             "head": head,
         }
 

@@ -12,14 +12,16 @@ import contextlib
 import logging
 import os
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pygit2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import ContentForgotten, HistoryDamaged, IoError, UnknownTransaction
+from editd.errors import ContentExcluded, ContentForgotten, HistoryDamaged, IoError, UnknownTransaction
 from editd.store import transaction_record
+from editd.store.excluded import ExcludedContents, LeftOut
 from editd.store.forgotten import ForgottenContent, read_forgotten, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -40,7 +42,16 @@ from editd.store.git_repository import (
     write_history_start,
 )
 from editd.store.index import NEVER, Index
-from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, segments
+from editd.store.journal import (
+    EXCLUDING,
+    VERSION,
+    Journal,
+    JournalPosition,
+    acknowledged_seq,
+    committed,
+    frames,
+    segments,
+)
 from editd.store.state_files import (
     NOBODY,
     SyncedThrough,
@@ -52,6 +63,7 @@ from editd.store.state_files import (
     read_synced,
 )
 from editd.store.transaction_record import (
+    EMPTY,
     Aborted,
     ChangeRecord,
     Committed,
@@ -62,6 +74,7 @@ from editd.store.transaction_record import (
     commit_oid,
     content_of,
     entries_of,
+    excluded_record,
     part_records,
     touch_by,
     transaction_of,
@@ -82,6 +95,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RECORD = attrgetter("record")
+_NOTHING_LEFT_OUT: LeftOut = MappingProxyType({})
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; above it, transactions wait for packing
 
 
@@ -129,6 +143,8 @@ class TransactionDraft(Struct, frozen=True, gc=False):
     record: Committed
     transaction: Transaction
     notes: bytes
+    excluded: LeftOut
+    made: Sequence[Version]  # those of `excluded` that are kept only for this transaction
     _splice: TreeUpdate
     _head_before: Oid
 
@@ -146,6 +162,7 @@ class History:
         self.floor = HistoryStart()  # the start of the history, if not the baseline
         self.forgotten: dict[Version, ForgottenContent] = {}
         """The contents that a person had removed."""
+        self.excluded = ExcludedContents(folder, self.store)
         self.pending = PendingObjects()
         self.packed = Seq(0)
         self.hot: tuple[Committed, ...] = ()
@@ -188,6 +205,7 @@ class History:
             raise self._damaged("it has no head")
         self.floor = self._read_floor()
         self.forgotten = read_forgotten(self.store)
+        self.excluded.open()
         self._begin_at(head)
         self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
         read = list(frames(self.journal.folder, self._tail))
@@ -236,6 +254,10 @@ class History:
         oid = oid_of(version)
         if (content := self._in_memory(oid)) is not None:
             return content
+        if version in self.excluded.paths:
+            kept = self.excluded.content(version)
+            if kept is not None or not self._objects.has(oid):
+                return kept
         if self.forgotten and self.is_forgotten(version):
             return None
         try:
@@ -253,12 +275,50 @@ class History:
             return False
         return not known.is_gone or not self._objects.has(oid_of(version))
 
+    def is_excluded(self, version: Version) -> bool:
+        """Return whether this content of an excluded file was not kept, or is not kept any more."""
+        oid = oid_of(version)
+        return (
+            version in self.excluded.paths
+            and version not in self.excluded.kept
+            and self._in_memory(oid) is None
+            and not self._objects.has(oid)
+        )
+
+    def leaves_out(self, touch: Change[Entry]) -> bool:
+        """Return whether the file is excluded, or has a content that no pack has because it was."""
+        versions = {side.version for side in (touch.before, touch.after) if side is not None}
+        absent = versions & self.excluded.paths.keys()
+        return self.excluded.rule.covers(touch.path) or any(
+            version in self.excluded.kept or self.is_excluded(version) for version in absent
+        )
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether `is_dropped` may be true for any version."""
+        return bool(self.forgotten or self.excluded.paths)
+
+    def is_dropped(self, version: Version) -> bool:
+        """Return whether the history names this content, and does not have it on purpose."""
+        return self.is_forgotten(version) or self.is_excluded(version)
+
     def is_known(self, version: Version) -> bool:
-        """Return whether the history has this content, or had it until it was forgotten."""
+        """Return whether the history has this content, or names it without having it on purpose."""
+        return version in self.excluded.paths or self.is_safe(version)
+
+    def is_safe(self, version: Version) -> bool:
+        """Return whether a copy of this content may go: the history has it, or a person had it removed."""
         return version in self.forgotten or self.content(version) is not None
 
-    def missing(self, version: Version) -> ContentForgotten | HistoryDamaged:
+    def missing(self, version: Version) -> ContentForgotten | ContentExcluded | HistoryDamaged:
         """Return the refusal for a version without content."""
+        if self.is_excluded(version):
+            path = self.excluded.paths[version]
+            return ContentExcluded(
+                f"The content {version[:12]} of {path} is not in the history, because its file is excluded.",
+                hint="It cannot be brought back. Leave its file out.",
+                data={"version": version, "path": path},
+            )
         known = self.forgotten.get(version)
         if known is None:
             return HistoryDamaged(
@@ -279,6 +339,8 @@ class History:
         content = self._in_memory(oid)
         if content is not None:
             return len(content)
+        if (kept := self.excluded.kept.get(version)) is not None:
+            return kept.size
         try:
             return self._objects.size(oid)
         except (KeyError, pygit2.GitError):
@@ -397,16 +459,28 @@ class History:
         token: str = "",
         boot: bytes = b"",
         published_through: int = 0,
+        excluded: LeftOut | None = None,
+        made: Sequence[Version] = (),
     ) -> TransactionDraft:
-        """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on."""
+        """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on.
+
+        `excluded` and `made` are those of `keep_excluded`. Without them another program made the changes, and
+        the contents of excluded files are only named.
+        """
         seq = self._seq + 1
         records: list[ChangeRecord] = []
         touches: list[Change[Entry]] = []  # each equals `touch_of` of its record
         entries: list[tuple[bytes, FileState | None]] = []
+        if excluded is None:
+            excluded = self._left_out(changes, is_kept=False)
         for change in changes:
-            is_known = change.before is None or self.index.is_touched(change.path)
-            before = None if is_known else content_of(change.before)
-            record = change_record(change, before, content_of(change.after))
+            if excluded and self.excluded.rule.covers(change.path):
+                record = excluded_record(change)
+            else:
+                is_known = change.before is None or self.index.is_touched(change.path)
+                is_absent = change.before is not None and change.before.version in self.excluded.paths
+                before = None if is_known and not is_absent else content_of(change.before)
+                record = change_record(change, before, content_of(change.after))
             records.append(record)
             entries.append((record.path, change.after))
             touches.append(touch_by(change))
@@ -436,8 +510,35 @@ class History:
             parts=tuple(parts), claims=tuple(claims),
         )  # fmt: skip
         head_before, self._head, self._seq = self._head, commit[0], seq
-        self._hold(full_record, splice.trees)
-        return TransactionDraft(full_record, transaction, notes, splice, head_before)
+        self._hold(full_record, splice.trees, excluded)
+        return TransactionDraft(full_record, transaction, notes, excluded, made, splice, head_before)
+
+    def keep_excluded(
+        self, changes: Sequence[Change[FileState]], time_us: int
+    ) -> tuple[LeftOut, Sequence[Version]]:
+        """Keep both contents of each excluded file, durably, before a new content is staged.
+
+        Then a crash leaves no other copy of them that nothing knows. Return the contents that are left out of
+        the record, and those that are kept only since now. Raises IoError.
+        """
+        excluded = self._left_out(changes, is_kept=True)
+        if not excluded:
+            return excluded, ()
+        try:
+            return excluded, self.excluded.keep(excluded, time_us, self._seq + 1)
+        except OSError as error:
+            raise IoError(error, "The contents of an excluded file cannot be kept") from error
+
+    def _left_out(self, changes: Sequence[Change[FileState]], *, is_kept: bool) -> LeftOut:
+        """Return the contents of excluded files, without the empty one."""
+        excluded: dict[Version, tuple[str, bytes | None]] = {}
+        for change in changes:
+            if self.excluded.rule.covers(change.path):
+                for state in (change.before, change.after):
+                    if state is not None and state.version != EMPTY:
+                        content = content_of(state) if is_kept else None
+                        excluded[state.version] = change.path.text, content
+        return excluded
 
     def revert(self, drafts: Sequence[TransactionDraft]) -> None:
         """Discard these drafts, which must be the newest ones, in their order."""
@@ -450,7 +551,12 @@ class History:
 
         Raises OSError, after which the caller reverts the drafts, or JournalFailed if the commit is in doubt.
         """
-        self.journal.append(tuple(map(_RECORD, drafts)))
+        version = VERSION
+        for draft in drafts:
+            if draft.excluded:
+                version = EXCLUDING
+                self.excluded.name({known: path for known, (path, _) in draft.excluded.items()})
+        self.journal.append(tuple(map(_RECORD, drafts)), version)
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:
         """Abort these committed drafts, the newest ones, which no client has seen (C4, C6)."""
@@ -628,9 +734,17 @@ class History:
         self.published.close()
         self._objects.close()
 
-    def _hold(self, record: Committed, trees: Mapping[Oid, bytes]) -> None:
+    def _hold(
+        self,
+        record: Committed,
+        trees: Mapping[Oid, bytes],
+        excluded: LeftOut = _NOTHING_LEFT_OUT,
+    ) -> None:
         """Keep the contents and the trees of a transaction in memory until they are packed."""
         objects = dict(trees)
+        for version, (_, content) in excluded.items():
+            if content is not None:
+                objects[oid_of(version)] = content
         for change in record.changes:
             for side in (change.before, change.after):
                 if side is not None and side.content is not None:

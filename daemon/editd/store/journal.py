@@ -57,12 +57,14 @@ SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one tak
 SPARES_MAX = 8  # empty segments; more of them, after many edits, are deleted
 ALIGNMENT = 64
 VERSION = 1
+EXCLUDING = 2  # the version of a frame with a change whose content is not in it (`store.excluded`)
 TRIES = 5  # of reading a journal whose segments are being renamed
 
 _HEADER = struct.Struct("<8sIQI")
 _HEADER_MAGIC = b"editd-j\n"
 _FRAME = struct.Struct("<4sIQQII")
 _FRAME_MAGIC = b"fRm1"
+_VERSIONS = (VERSION, EXCLUDING)  # of frames
 
 
 class JournalFailed(OSError):
@@ -127,9 +129,10 @@ class Journal:
                 sync_path(segment_path(self.folder, number))
             self._acknowledge(last.records[-1], last.end)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Record], version: int = VERSION) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
 
+        An older editd takes a frame of another `version` for damage, and so starts no recovery from it.
         A relaxed journal only passes the frame to the disk, so that no later rename outlives it there.
         Raises OSError with nothing appended, or JournalFailed if that is in doubt.
         """
@@ -141,7 +144,7 @@ class Journal:
         if self.is_relaxed and number > self._relaxed_through:
             note_relaxed(self.folder, number)
             self._relaxed_through = number
-        head = _FRAME.pack(_FRAME_MAGIC, VERSION, number, len(payload), zlib.crc32(payload), 0)
+        head = _FRAME.pack(_FRAME_MAGIC, version, number, len(payload), zlib.crc32(payload), 0)
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:
             if self.is_relaxed:
@@ -502,7 +505,7 @@ def _frame_at(content: bytes, offset: int, number: int) -> tuple[tuple[Record, .
     if len(head) < _FRAME.size or not head.startswith(_FRAME_MAGIC):
         return None
     _, version, frame_number, length, payload_checksum, checksum = _FRAME.unpack(head)
-    if zlib.crc32(head[:-4]) != checksum or frame_number != number or version != VERSION:
+    if zlib.crc32(head[:-4]) != checksum or frame_number != number or version not in _VERSIONS:
         return None
     payload = content[offset + _FRAME.size : offset + _FRAME.size + length]
     if len(payload) != length or zlib.crc32(payload) != payload_checksum:

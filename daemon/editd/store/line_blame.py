@@ -54,7 +54,7 @@ class LineHistory(Protocol):
 
     def content(self, version: Version) -> bytes | None: ...
 
-    def is_forgotten(self, version: Version) -> bool: ...
+    def is_dropped(self, version: Version) -> bool: ...
 
 
 def divided(lines: Lines, unchanged: Sequence[UnchangedRun]) -> tuple[Lines, Lines]:
@@ -93,7 +93,7 @@ class LineBlame:
         lines = count_lines(self._content(version))
         self.seqs = [history.floor.seq] * lines  # of each line; an untouched line is the baseline's
         self.gaps: set[int] = set()
-        """The transactions after forgotten contents: lines that these had may count as theirs."""
+        """The transactions after left out contents: lines that these had may count as theirs."""
         self._suspects: dict[tuple[int, WorkspacePath], tuple[Change[Entry], Lines]] = {}
         self._order: list[tuple[int, WorkspacePath]] = []  # a heap: the newest transaction first
         searched = wanted or range(lines)
@@ -156,7 +156,7 @@ class LineBlame:
     ) -> tuple[WorkspacePath, int, Entry | None]:
         """Return a parent of transaction `seq` with its content, or the newest one before a gap."""
         entry = self._history.entry_at(path, before)
-        while entry is not None and self._history.is_forgotten(entry.version):
+        while entry is not None and self._history.is_dropped(entry.version):
             self.gaps.add(seq)
             path, before, entry = self._older(path, before)
         return path, before, entry

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged, listed
+from editd.store.excluded import EXCLUDED, absent_contents, rewrite_excluded, whole_excluded
 from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -42,7 +43,16 @@ from editd.store.git_repository import (
     write_manifest,
 )
 from editd.store.index_tables import as_recorded
-from editd.store.journal import Journal, JournalPosition, acknowledged_seq, committed, frames, whole_records
+from editd.store.journal import (
+    EXCLUDING,
+    VERSION,
+    Journal,
+    JournalPosition,
+    acknowledged_seq,
+    committed,
+    frames,
+    whole_records,
+)
 from editd.store.pack_worker import Packer
 from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
 from editd.store.salvage import RescuedObjects, Salvage
@@ -99,6 +109,7 @@ class Repair:
         self._whole: dict[Oid, Pack] = {}  # whole objects of damaged packs
         gone: AbstractSet[Oid] = frozenset()  # lost in an earlier repair
         self._forgotten = whole_lines(self._store)
+        self._excluded = whole_excluded(self._store)
         self._records: list[Committed] | None = None  # of a new journal; None keeps the old one
         self._pack_through = 0
         self._head: Oid | None = None
@@ -116,7 +127,7 @@ class Repair:
         self._by_seq = {record.seq: record for record in whole_records(self._journal)}
         self._rescued = RescuedObjects(
             self._salvage, self._by_seq, self.find, self._own, gone,
-            {oid_of(version) for version in self._forgotten}, self.done, self.lost,
+            absent_contents(self._store, is_strict=False), self.done, self.lost,
         )  # fmt: skip
         try:
             end = self._plan_chain()
@@ -133,7 +144,7 @@ class Repair:
         for damage in verify_quick(self.folder, 0):
             name = os.path.relpath(damage.file, self._store)
             self._is_floor_damaged |= name == SHALLOW
-            if name in ("HEAD", "config", MANIFEST, REF, SHALLOW, FORGOTTEN):
+            if name in ("HEAD", "config", MANIFEST, REF, SHALLOW, FORGOTTEN, EXCLUDED):
                 self._put_aside(damage.file)
                 self.done.append(f"{damage.file} is rebuilt: {damage.what}.")
 
@@ -404,6 +415,8 @@ class Repair:
             write_history_start(self._store, self._floor)
         if self._forgotten:
             write_forgotten(self._store, self._forgotten)
+        if self._excluded:
+            rewrite_excluded(self._store, self._excluded)
         gone = {os.path.basename(path) for path in self._replaced} - {made}
         write_manifest(self._store, without=gone, lost=frozenset(self._rescued.gone))
         assert self._head is not None, "without a head the history begins anew"
@@ -443,7 +456,8 @@ class Repair:
         os.makedirs(aside, 0o700, exist_ok=True)
         journal = Journal(os.path.join(aside, "journal"))
         for record in self._records:
-            journal.append([record])
+            is_excluding = any(change.is_excluded for change in record.changes)
+            journal.append([record], EXCLUDING if is_excluding else VERSION)
         position = journal.position
         journal.close()
         _put_in_place(aside, self.folder, b"journal")

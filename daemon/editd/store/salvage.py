@@ -145,6 +145,7 @@ class Salvage(History):
         with contextlib.suppress(HistoryDamaged):
             self.floor = self._read_floor()
         self.forgotten = whole_lines(self.store)
+        self.excluded.open_damaged()
         newest = self.newest()
         if newest is not None:
             self._begin_at(newest)
@@ -231,13 +232,13 @@ class RescuedObjects:
         find: Callable[[str], bytes | None],
         own: AbstractSet[Oid],
         gone: AbstractSet[Oid],
-        forgotten: AbstractSet[Oid],
+        absent: AbstractSet[Oid],
         done: list[str],
         lost: list[str],
     ) -> None:
         """`find` returns the current content of a path; `own` has the objects of the store's whole packs.
 
-        `gone` has those that an earlier repair has lost, and `forgotten` those that must not come back.
+        `gone` has those that an earlier repair has lost, and `absent` those that must not come back.
         """
         self._salvage = salvage
         self._records = records
@@ -245,7 +246,7 @@ class RescuedObjects:
         self._own = own
         self._done, self._lost = done, lost
         self.gone = set(gone)
-        self._forgotten = forgotten
+        self._absent = absent
         self.objects: dict[Oid, tuple[ObjectKind, bytes]] = {}
         """Those to write to a new pack."""
 
@@ -295,7 +296,7 @@ class RescuedObjects:
 
     def need(self, oid: Oid, path: str, where: str) -> bytes | None:
         """Recover a content from any source, so that the store will have it; None if it is lost."""
-        if oid in self._own or oid in self.objects or oid in self._forgotten:
+        if oid in self._own or oid in self.objects or oid in self._absent:
             return b""
         with contextlib.suppress(KeyError):
             return self.read(oid)
@@ -320,7 +321,7 @@ class RescuedObjects:
         return None
 
     def content(self, oid: Oid, path: str, seq: int) -> bytes | None:
-        if self.need(oid, path, f"transaction {seq}") is None or oid in self._forgotten:
+        if self.need(oid, path, f"transaction {seq}") is None or oid in self._absent:
             return None
         return self.read(oid)
 

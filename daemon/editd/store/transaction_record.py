@@ -388,6 +388,7 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     before: EntryRecord | None
     after: EntryRecord | None
     source: bytes | None = None
+    is_excluded: bool = False  # no record has its contents: `store.excluded` may have them
 
 
 class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -439,12 +440,12 @@ ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
 
 
-_EMPTY = version_of(b"")
+EMPTY = version_of(b"")
 
 
 def content_of(state: FileState | None) -> bytes | None:
     """Return the bytes; None if they are not those of the version (`external_changes.state_of`)."""
-    if state is None or (not state.content and state.version != _EMPTY):
+    if state is None or (not state.content and state.version != EMPTY):
         return None
     return state.content
 
@@ -458,6 +459,15 @@ def change_record(change: Change[State], before: bytes | None, after: bytes | No
         None if new is None else EntryRecord(new.mode, oid_of(new.version), new.permissions, after),
         None if change.source is None else change.source.raw,
     )
+
+
+def excluded_record(change: Change[FileState]) -> ChangeRecord:
+    """Convert `change` to a record that names its contents, and has none but an empty one."""
+    before, after = (
+        b"" if state is not None and state.version == EMPTY else None
+        for state in (change.before, change.after)
+    )
+    return replace(change_record(change, before, after), is_excluded=True)
 
 
 def entry_of(record: EntryRecord | None) -> Entry | None:

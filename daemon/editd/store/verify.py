@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged, Refused, listed
 from editd.store import transaction_record
+from editd.store.excluded import absent_contents, read_excluded
 from editd.store.forgotten import read_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -109,10 +110,11 @@ def verify_quick(folder: str, bytes_max: int | None = START_BYTES) -> list[Damag
     of_packs = list(_of_packs(store, listed, bytes_max))
     damages += of_packs
     own = _listed_soundly(store) if of_packs else None
-    try:
-        read_forgotten(store)
-    except HistoryDamaged as damage:
-        damages.append(_of(damage))
+    for read in (read_forgotten, read_excluded):
+        try:
+            read(store)
+        except HistoryDamaged as damage:
+            damages.append(_of(damage))
     damages += _of_floor(store, None if manifest is None else manifest.floor, own)
     damages += _of_head(store, folder, own)
     journal = os.path.join(folder, "journal")
@@ -294,8 +296,8 @@ class _Walk:
         manifest = read_manifest(self._store)
         self._gone: list[str] = []
         lost = frozenset[bytes]() if manifest is None else manifest.lost
-        # Contents that nobody expects in the packs: lost in a repair, or forgotten.
-        self._lost = lost | {oid_of(version) for version in read_forgotten(self._store)}
+        # Contents that nobody expects in the packs: lost in a repair, forgotten, or excluded.
+        self._lost = lost | absent_contents(self._store)
         self._floor = read_history_start(self._store)  # the start of a compacted history
 
     def problems(self) -> list[str]:

@@ -1079,6 +1079,7 @@ class ForgottenVersion(Result):
 class Transaction(BriefTransaction):
     files: list[Change] = []
     forgotten: list[ForgottenVersion] | UnsetType = UNSET  # in `log` and `show`: contents of these files
+    excluded: list[str] | UnsetType = UNSET  # in `log` and `show`: files whose contents are not kept
 
 
 class ProposedResult(Result):
@@ -1591,6 +1592,7 @@ class RemoteResult(Result):
     aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
     kept_back: list[int] = []  # transactions that the server refuses; the others go on
     held: list[str] = []  # paths that are kept out of the exchange, as long as this host cannot have them
+    exclude: list[str] = []  # globs of the files that stay on this host, by both keys `exclude`
     hosts: dict[str, int] = {}  # the last entry of each
     files: int | UnsetType = UNSET  # of a dry run: the number of files that would be sent, and their bytes
     bytes: int | UnsetType = UNSET
@@ -1655,6 +1657,7 @@ ERROR_CODES: dict[str, int] = {
     "decided": 31,
     "unsaved": 32,
     "content_forgotten": 33,
+    "content_excluded": 34,
 }
 
 

@@ -38,7 +38,7 @@ RACY_NS = 50_000_000  # a younger file may change within a clock tick, with the 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _IDENTITY = struct.Struct("<QQQqqI")  # device, inode, size, mtime and ctime in ns, mode
-_OID_BYTES = 20
+OID_BYTES = 20
 CACHE_VERSION = 2
 
 Known = dict[bytes, bytes]
@@ -279,7 +279,7 @@ def save_known(path: str, known: Known) -> None:
     os.rename(temporary, path)
 
 
-_RECORD_BYTES = _IDENTITY.size + _OID_BYTES
+_RECORD_BYTES = _IDENTITY.size + OID_BYTES
 
 
 def _identity(status: os.stat_result) -> bytes:

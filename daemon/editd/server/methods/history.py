@@ -27,7 +27,16 @@ from editd.engine.undo_selection import (
     Scope,
     times_warning,
 )
-from editd.errors import ContentForgotten, FileMissing, InvalidParams, NotText, PathIgnored, Timeout, TooLarge
+from editd.errors import (
+    ContentExcluded,
+    ContentForgotten,
+    FileMissing,
+    InvalidParams,
+    NotText,
+    PathIgnored,
+    Timeout,
+    TooLarge,
+)
 from editd.server import convert
 from editd.server.methods.oversight import know_marks
 from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
@@ -57,7 +66,7 @@ BLAME_LINES_MAX = 200_000  # of a file: all of them are in one answer
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
 LOT = 200  # transactions that are counted at once, so that other requests come in between
 LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
-UNCOUNTED = (ContentForgotten, Timeout, TooLarge)  # no content, or too much: the answer has no count
+UNCOUNTED = (ContentExcluded, ContentForgotten, Timeout, TooLarge)  # no content, or too much: no count
 STAT_TRANSACTIONS_MAX = 200  # whose lines one `log` counts
 
 
@@ -80,9 +89,9 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
         convert.transaction_result(one, published.get(seq), landed.get(seq), marked.get(seq))
         for seq, one in zip(seqs, found, strict=True)
     ]
-    if services.engine.history.forgotten:
+    if services.engine.history.has_gaps:
         pairs = zip(shown, found, strict=True)
-        shown = [convert.with_forgotten(*pair, services.engine.history) for pair in pairs]
+        shown = [convert.with_gaps(*pair, services.engine.history) for pair in pairs]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
     answer = partial(_log, files=files, more=more, warnings=_times_warning(services, params))
     return _with_lines(services, found, shown, answer) if params.stat else answer(shown)
@@ -160,7 +169,7 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
         found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
         registry.marked([seq]).get(seq),
     )  # fmt: skip
-    shown = convert.with_forgotten(shown, found, services.engine.history)
+    shown = convert.with_gaps(shown, found, services.engine.history)
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (

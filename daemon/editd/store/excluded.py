@@ -1,0 +1,321 @@
+"""The contents of excluded files: named in the store for good, and kept beside it for a short time.
+
+A transaction names a version of an excluded file (`values.excluded_paths`), and neither the journal nor a
+pack has its content. Two records make up for that:
+
+    store.git/excluded          a line for each such version, only appended: CRC-32, version, path as JSON
+    excluded/VERSION-TIME-SEQ   a content of an edit, kept so that the edit can be finished and undone
+
+TIME is that of the newest edit with the content, in microseconds, and SEQ its transaction. A change by
+another program has its line, and its content is never written. Both are durable before the journal has the
+transaction (C1), so that recovery finds the content. Packing and the exchange never read the folder.
+
+The line distinguishes a content that was not kept from damage. It stays, because the trees name the version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from editd.errors import HistoryDamaged
+from editd.store.forgotten import read_forgotten, whole_lines
+from editd.store.git_objects import oid_of
+from editd.system.files import replace_file, sync_path
+from editd.system.filesystem import write_at
+from editd.values.content import Version, version_of
+from editd.values.excluded_paths import ExcludedPaths
+from editd.values.path import WorkspacePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from editd.store.git_objects import Oid
+
+log = logging.getLogger(__name__)
+
+EXCLUDED = "excluded"  # the name of the record in the store, and of the folder beside it
+_LINE = re.compile(rb'[0-9a-f]{8} ([0-9a-f]{40}) (".*")')
+_NAME = re.compile(r"([0-9a-f]{40})-(\d+)-(\d+)")
+_CHECKSUM_CHARACTERS = 8
+_UNFINISHED = ".new"
+
+
+class KeptContent(Struct, frozen=True):
+    """A kept content: the time of the newest edit with it, the transaction of that edit, and its size."""
+
+    time_us: int
+    seq: int
+    size: int
+
+
+LeftOut = Mapping[Version, tuple[str, bytes | None]]
+"""Versions that no record has, each with a path, and with its content if that is known."""
+
+
+class ExcludedContents:
+    """The excluded versions of one history. Used by the engine's thread."""
+
+    rule = ExcludedPaths()
+    """The paths that are excluded from now on."""
+
+    def __init__(self, folder: str, store: str) -> None:
+        """Touch nothing. `folder` is the state folder, and `store` the repository in it."""
+        self._folder = os.path.join(folder, EXCLUDED)
+        self._store = store
+        self._end = 0  # of the whole lines of the record
+        self.paths: dict[Version, str] = {}
+        """Each version that a transaction names without its content, with a path that had it."""
+        self.kept: dict[Version, KeptContent] = {}
+        self.bytes = 0  # of the kept contents
+
+    def open(self) -> None:
+        """Read the record, and the names of the kept contents. Raises HistoryDamaged, OSError."""
+        self.paths, self._end = _read(self._store)
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                if name.endswith(_UNFINISHED):  # of an edit that was cut off before its commit point
+                    os.unlink(os.path.join(self._folder, name))
+        self._list()
+
+    def open_damaged(self) -> None:
+        """Read the whole lines of a record that may be damaged, and the names of the kept contents."""
+        self.paths = whole_excluded(self._store)
+        with contextlib.suppress(OSError):
+            self._list()
+
+    def _list(self) -> None:
+        self.kept = dict(_listed(self._folder))
+        self.bytes = sum(kept.size for kept in self.kept.values())
+
+    def files(self) -> list[str]:
+        """Return the excluded files that transactions name. For any thread."""
+        named = list(self.paths.values())  # in one step, because the engine may add to them
+        return sorted(path for path in set(named) if self.rule.covers(WorkspacePath(path)))
+
+    def content(self, version: Version) -> bytes | None:
+        """Return a kept content; None for another version, or a damaged file. Raises OSError."""
+        kept = self.kept.get(version)
+        if kept is None:
+            return None
+        with open(self._path(version, kept), "rb") as file:
+            content = file.read()
+        if version_of(content) != version:
+            log.error("the kept content %s is damaged", version)
+            return None
+        return content
+
+    def keep(self, contents: LeftOut, time_us: int, seq: int) -> list[Version]:
+        """Record versions, and keep their contents; return those that were not kept before.
+
+        Durable on return. Raises OSError with nothing kept that was not kept before.
+        """
+        self.name({version: path for version, (path, _) in contents.items()})
+        if not os.path.isdir(self._folder):
+            os.mkdir(self._folder, 0o700)
+            sync_path(os.path.dirname(self._folder))
+        made: list[Version] = []
+        try:
+            for version, (_, content) in contents.items():
+                if content is not None:
+                    if version not in self.kept:
+                        made.append(version)
+                    self._keep(version, content, KeptContent(time_us, seq, len(content)))
+            sync_path(self._folder)
+        except OSError:
+            self.take_back(made)
+            raise
+        return made
+
+    def take_back(self, versions: Iterable[Version]) -> None:
+        """Delete contents that were kept for an edit that is refused; log a failure."""
+        try:
+            self.drop(versions)
+        except OSError as error:
+            log.warning("contents of a refused edit of an excluded file stay for a while: %s", error)
+
+    def name(self, paths: Mapping[Version, str]) -> None:
+        """Record versions with a path of each, durably. Raises OSError."""
+        new = {version: path for version, path in paths.items() if version not in self.paths}
+        if new:
+            self._end = append_excluded(self._store, new, self._end)
+            self.paths |= new
+
+    def drop(self, versions: Iterable[Version]) -> int:
+        """Delete kept contents; return their number. Raises OSError."""
+        dropped = 0
+        for version in list(versions):
+            kept = self.kept.pop(version, None)
+            if kept is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path(version, kept))
+                self.bytes -= kept.size
+                dropped += 1
+        if dropped:
+            sync_path(self._folder)
+        return dropped
+
+    def drop_old(self, now_us: int, keep_us: int, through: int) -> int:
+        """Delete the contents older than `keep_us`, of transactions up to `through`; return their number.
+
+        A content from the future counts as old after the same time: the clock was set back. Raises OSError.
+        """
+        return self.drop(
+            version
+            for version, kept in self.kept.items()
+            if kept.seq <= through and abs(now_us - kept.time_us) >= keep_us
+        )
+
+    def drop_matching(self, is_dropped: Callable[[bytes], bool], through: int) -> int:
+        """Delete the contents that `is_dropped` accepts, of transactions up to `through`. Raises OSError."""
+        return self.drop(
+            version
+            for version, kept in self.kept.items()
+            if kept.seq <= through and is_dropped(self.content(version) or b"")
+        )
+
+    def due_us(self, keep_us: int) -> int | None:
+        """Return the time at which the next content is old; None without a kept content."""
+        return min((kept.time_us + keep_us for kept in self.kept.values()), default=None)
+
+    def _keep(self, version: Version, content: bytes, kept: KeptContent) -> None:
+        """Write a content, or give the file that has it the new time."""
+        path, known = self._path(version, kept), self.kept.get(version)
+        if known is not None:
+            os.rename(self._path(version, known), path)
+        else:
+            try:
+                replace_file(path, content, temporary=_UNFINISHED)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(path + _UNFINISHED)
+                raise
+            self.bytes += kept.size
+        self.kept[version] = kept
+
+    def _path(self, version: Version, kept: KeptContent) -> str:
+        return os.path.join(self._folder, f"{version}-{kept.time_us}-{kept.seq}")
+
+
+def read_excluded(store: str) -> dict[Version, str]:
+    """Return the excluded versions of a store, each with a path. Raises HistoryDamaged, OSError."""
+    return _read(store)[0]
+
+
+def whole_excluded(store: str) -> dict[Version, str]:
+    """Return the excluded versions that whole lines name, despite damage around them."""
+    lines = (_parsed(line) for line in _content(store).split(b"\n"))
+    return dict(line for line in lines if line is not None)
+
+
+def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = None) -> int:
+    """Append versions to the record, from `end` on, durably; return the new end. Raises OSError.
+
+    Without `end`, those that it lacks come after the last whole line. Raises HistoryDamaged then, too.
+    """
+    at = 0 if end is None else end
+    if end is None:
+        known, at = _read(store)
+        paths = {version: path for version, path in paths.items() if version not in known}
+    if not paths:
+        return at
+    lines = b"".join(_line(version, path) for version, path in paths.items())
+    path = os.path.join(store, EXCLUDED)
+    is_new = not os.path.exists(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, at)  # a torn line of an append that was cut off
+        write_at(descriptor, lines, at)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if is_new:
+        sync_path(store)
+    return at + len(lines)
+
+
+def rewrite_excluded(store: str, paths: Mapping[Version, str]) -> None:
+    """Write the record anew from its whole lines, in a repair. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(store, EXCLUDED))
+    append_excluded(store, paths, 0)
+
+
+def absent_contents(store: str, *, is_strict: bool = True) -> frozenset[Oid]:
+    """Return the contents that no verification and no repair expects: the forgotten and the excluded ones.
+
+    Raises HistoryDamaged if a record of them is damaged, unless not `is_strict`: then whole lines count.
+    """
+    if is_strict:
+        versions = read_forgotten(store).keys() | read_excluded(store).keys()
+    else:
+        versions = whole_lines(store).keys() | whole_excluded(store).keys()
+    return frozenset(map(oid_of, versions))
+
+
+def _content(store: str) -> bytes:
+    try:
+        with open(os.path.join(store, EXCLUDED), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _read(store: str) -> tuple[dict[Version, str], int]:
+    """Return the versions of the record, and the end of its whole lines.
+
+    Raises HistoryDamaged for a bad line, but for a torn one at the end: no transaction names its version.
+    """
+    content = _content(store)
+    paths: dict[Version, str] = {}
+    at = 0
+    for line in content.splitlines(keepends=True):
+        parsed = _parsed(line.removesuffix(b"\n"))
+        is_torn = not line.endswith(b"\n")
+        if parsed is None and not is_torn:
+            path = os.path.join(store, EXCLUDED)
+            raise HistoryDamaged(
+                f"The history is damaged: {path}: byte {at} begins a wrong line, so a gap looks like damage.",
+                hint="No transaction is lost by this. `editctl check --repair` keeps its whole lines.",
+                data={"file": path, "offset": at},
+            )
+        if parsed is None or is_torn:
+            break
+        paths[parsed[0]] = parsed[1]
+        at += len(line)
+    return paths, at
+
+
+def _parsed(line: bytes) -> tuple[Version, str] | None:
+    """Return the version and the path of a line; None for a damaged one."""
+    match = _LINE.fullmatch(line)
+    body = line[_CHECKSUM_CHARACTERS + 1 :]
+    if match is None or line[:_CHECKSUM_CHARACTERS] != b"%08x" % zlib.crc32(body):
+        return None
+    return Version(match[1].decode()), str(json.loads(match[2]))
+
+
+def _line(version: Version, path: str) -> bytes:
+    body = f"{version} {json.dumps(path)}".encode()
+    return b"%08x %b\n" % (zlib.crc32(body), body)
+
+
+def _listed(folder: str) -> Iterator[tuple[Version, KeptContent]]:
+    """Yield the kept contents by their files' names; of two files with one content, the later one is last."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            size = os.stat(os.path.join(folder, name)).st_size
+            yield Version(match[1]), KeptContent(int(match[2]), int(match[3]), size)

@@ -1,0 +1,63 @@
+"""The rule for paths whose contents the history does not keep: globs, and exceptions from them.
+
+The rule is `[history] exclude` without `exclude_except`. Letter case is ignored in it on every file system,
+because a secret in `.ENV` is as secret. A person's configuration makes one rule, and everything that leaves
+a content out asks the rule: the history, the first scan, proposals, and the exchange with other hosts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from editd.values.glob import Glob
+from editd.values.name_key import is_folding, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from editd.values.path import WorkspacePath
+
+_NOTHING = "(?!)"  # an expression that matches no path
+_FOLDERS = "(?:[^/]+/)*"  # the beginning of the expression of a glob with `**/` in front
+
+
+class ExcludedPaths:
+    """The excluded paths. Two rules are equal if their texts are."""
+
+    def __init__(self, globs: Iterable[str] = (), exceptions: Iterable[str] = ()) -> None:
+        """Raises InvalidParams for a text that is no glob."""
+        self.globs, self.exceptions = tuple(globs), tuple(exceptions)
+        self._included, self._excepted = _united(self.globs), _united(self.exceptions)
+        self._is_folding = is_folding()
+
+    @classmethod
+    def of(cls, texts: Sequence[Iterable[str]]) -> ExcludedPaths:
+        """Return the rule with these `texts`. Raises InvalidParams."""
+        return cls(*texts)
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The rule in a form for other processes and for files."""
+        return [list(self.globs), list(self.exceptions)]
+
+    def covers(self, path: WorkspacePath) -> bool:
+        """Return whether the path is excluded."""
+        text = (key_of(path.text) if self._is_folding else path.text).casefold()
+        return self._included.fullmatch(text) is not None and self._excepted.fullmatch(text) is None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExcludedPaths) and self.texts == other.texts
+
+    def __hash__(self) -> int:
+        return hash((self.globs, self.exceptions))
+
+
+def _united(globs: Sequence[str]) -> re.Pattern[str]:
+    """Return one expression that matches what any of the globs matches, so that a path is one comparison."""
+    parsed = [Glob.parse(text.casefold()).pattern.pattern for text in globs]
+    anywhere = [one.removeprefix(_FOLDERS) for one in parsed if one.startswith(_FOLDERS)]
+    forms = [one for one in parsed if not one.startswith(_FOLDERS)]
+    if anywhere:  # the folders above are compared once for all of them
+        forms.append(f"{_FOLDERS}(?:{'|'.join(anywhere)})")
+    return re.compile("|".join(f"(?:{one})" for one in forms) or _NOTHING, re.DOTALL)

@@ -1,0 +1,172 @@
+"""Excluded files: no content of them is in the history, and an edit of one can be undone for a while."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crash_checks import wait_until
+from editd.wire.messages import Move
+from editd_client.errors import EditdError
+from state_search import holders
+from workplace import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workplace import Workplace
+
+
+def refused(call: Callable[[], object]) -> EditdError:
+    with pytest.raises(EditdError) as caught:
+        call()
+    return caught.value
+
+
+def check_only_kept(place: Workplace, *searched: str) -> None:
+    """Check that only the kept contents have each secret, once the files that were replaced are emptied."""
+    for secret in searched:
+        wait_until(partial(is_only_kept, place, secret), f"the secret is in {found(place, secret)}")
+        assert found(place, secret) != []
+
+
+def is_only_kept(place: Workplace, secret: str) -> bool:
+    return all(name.startswith("excluded/") for name in found(place, secret))
+
+
+def found(place: Workplace, secret: str) -> list[str]:
+    return holders(place.state, secret.encode())
+
+
+def is_nowhere(place: Workplace, secret: str) -> bool:
+    return not found(place, secret)
+
+
+def configure(place: Workplace, text: str) -> None:
+    """Write the configuration that the next daemon reads."""
+    folder = place.folder / "config/editd"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text)
+
+
+def test_an_edit_can_be_undone_and_its_contents_are_only_beside_the_history(place: Workplace) -> None:
+    first, second = secrets.token_hex(20), secrets.token_hex(20)
+    place.write({".env": f"KEY={first}\n"})
+    with place.start() as client:
+        client.settle()
+        assert holders(place.state, first.encode()) == []
+        client.apply([write(".env", f"KEY={second}\n"), write("a.txt", "a\n")])
+        check_only_kept(place, first, second)
+        assert second in (client.show(1).diff or "")
+        assert client.read(".env", at=1).content == f"KEY={second}\n"
+        assert client.undo().transaction is not None
+        assert place.files() == {".env": f"KEY={first}\n".encode()}
+        client.gc()
+        check_only_kept(place, first, second)
+        client.redo()
+        assert place.files()[".env"] == f"KEY={second}\n".encode()
+        assert client.check().problems == []
+        place.stop()
+    check_only_kept(place, first, second)
+    with place.start() as client:
+        assert client.undo().transaction is not None
+        assert client.check().problems == []
+
+
+def test_after_its_time_a_content_is_nowhere_and_an_undo_says_so(place: Workplace) -> None:
+    first, second = secrets.token_hex(20), secrets.token_hex(20)
+    configure(place, '[history]\nexclude_keep = "2s"\n')
+    place.write({".env": f"KEY={first}\n", "a.txt": "a\n"})
+    with place.start() as client:
+        client.settle()
+        done = client.apply([write(".env", f"KEY={second}\n"), write("a.txt", "b\n")])
+        assert any(warning.startswith("Excluded from the history: .env.") for warning in done.warnings)
+        for secret in (first, second):
+            wait_until(partial(is_nowhere, place, secret), "it is still there")
+        for call in (
+            lambda: client.undo(1),
+            lambda: client.read(".env", at=1),
+            partial(client.undo, 1, paths=[".env"], on_conflict="skip"),
+        ):
+            refusal = refused(call)
+            assert (refusal.name, refusal.data["path"]) == ("content_excluded", ".env")
+            assert "is excluded" in refusal.message
+        assert "is excluded" in (client.show(1).diff or "")
+        assert client.show(1).transaction.excluded == [".env"]
+        assert [one.excluded for one in client.log(limit=1).transactions] == [[".env"]]
+        assert client.undo(1, on_conflict="skip").warnings == [
+            "Not undone, because the file is excluded: .env (1)."
+        ]
+        assert place.files() == {".env": f"KEY={second}\n".encode(), "a.txt": b"a\n"}
+        assert client.check().problems == []
+        client.gc()
+        assert client.check().problems == []
+        excluded = client.status().history["excluded"]
+        assert excluded == {"files": [".env"], "count": 1, "kept": 0, "bytes": 0}
+        place.stop()
+    with place.start() as client:
+        assert refused(lambda: client.undo(1)).name == "content_excluded"
+        assert client.check().problems == []
+    for secret in (first, second):
+        assert holders(place.state, secret.encode()) == []
+
+
+def test_a_change_by_another_program_is_recorded_without_its_content(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    with place.start() as client:
+        client.settle()
+        place.write({".env": f"KEY={secret}\n", "app/tls.KEY": secret, "tests/a.pem": "kept\n"})
+        client.settle()
+        assert holders(place.state, secret.encode()) == []
+        shown = client.show(client.status().head or 0)
+        assert {file.path for file in shown.transaction.files} == {".env", "app/tls.KEY", "tests/a.pem"}
+        assert shown.transaction.excluded == [".env", "app/tls.KEY"]
+        assert (shown.transaction.kind, shown.transaction.actor) == ("outside", "outside")
+        assert secret not in (shown.diff or "")
+        assert client.read("tests/a.pem", at=1).content == "kept\n"
+        assert client.read(".env").content == f"KEY={secret}\n"
+        assert refused(lambda: client.undo(1)).name == "content_excluded"
+        assert client.undo(1, on_conflict="skip").transaction is not None
+        assert client.check().problems == []
+        assert holders(place.state, secret.encode()) == []
+
+
+def test_a_move_over_the_border_is_refused_and_one_within_is_not(place: Workplace) -> None:
+    place.write({".env": "KEY=1\n", "a.txt": "a\n", "conf/x.pem": "p\n"})
+    with place.start() as client:
+        for source, target in ((".env", "env.txt"), ("a.txt", "a.key"), ("conf/x.pem", "tests/x.pem")):
+            refusal = refused(partial(client.apply, [Move(path=source, to=target)]))
+            assert refusal.name == "path_protected"
+            assert "history.exclude" in refusal.message
+        assert client.apply([Move(path=".env", to=".env.local")]).transaction is not None
+        assert client.undo().transaction is not None
+        assert place.files() == {".env": b"KEY=1\n", "a.txt": b"a\n", "conf/x.pem": b"p\n"}
+
+
+def test_an_excluded_file_cannot_be_proposed(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    configure(place, '[review]\ndefault = "ask"\n')
+    with place.start() as client:
+        for propose in (True, None):  # on request, and by the rule
+            edits = [write(".env", secret), write("a", "b")]
+            refusal = refused(partial(client.apply, edits, propose=propose))
+            assert refusal.name == "content_excluded"
+        assert client.apply([write("a", "b")]).proposal is not None
+        assert len(client.proposal_list().proposals) == 1
+        assert holders(place.state, secret.encode()) == []
+        assert place.files() == {}
+
+
+def test_forget_removes_a_kept_content_too(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    with place.start() as client:
+        client.apply([write(".env", f"KEY={secret}\n")])
+        client.apply([write(".env", "KEY=\n")])
+        done = client.forget(text=secret)
+        assert (done.others, done.remaining) == (1, [])
+        assert holders(place.state, secret.encode()) == []
+        assert refused(lambda: client.undo(2)).name == "content_excluded"
+        assert client.check().problems == []
