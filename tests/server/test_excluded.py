@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workplace import Workplace
+
+
+AUTHOR = "Ana <ana@example.com>"
 
 
 def refused(call: Callable[[], object]) -> EditdError:
@@ -170,3 +174,118 @@ def test_forget_removes_a_kept_content_too(place: Workplace) -> None:
         assert holders(place.state, secret.encode()) == []
         assert refused(lambda: client.undo(2)).name == "content_excluded"
         assert client.check().problems == []
+
+
+def test_the_first_scan_borrows_no_content_of_an_excluded_file(place: Workplace) -> None:
+    """The user's git has it, and the history serves it to nobody all the same."""
+    secret, key = secrets.token_hex(20), "the same in both\n"
+    place.git("init", "-q")
+    place.write({".env": f"KEY={secret}\n", "a.txt": "a\n", "x.pem": key, "tests/x.pem": key})
+    place.git("add", "-f", ".")
+    place.git("commit", "-qm", "with secrets")
+    _age(place)
+    with place.start() as client:
+        client.settle()
+        assert client.read("a.txt", at=0).content == "a\n"
+        assert refused(lambda: client.read(".env", at=0)).name == "content_excluded"
+        assert client.read("tests/x.pem", at=0).content == key, "the history needs it for the other file"
+        assert client.status().history["excluded"]["files"] == [".env"]
+        client.apply([write(".env", "KEY=\n")])
+        assert client.undo().transaction is not None
+        assert place.files()[".env"] == f"KEY={secret}\n".encode()
+        assert client.check().problems == []
+        check_only_kept(place, secret)
+
+
+def _age(place: Workplace) -> None:
+    """Make the files older than git's index, so that git and the first scan trust that."""
+    for path in place.root.rglob("*"):
+        if path.is_file() and ".git" not in path.parts:
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+    place.git("update-index", "-q", "--refresh")
+
+
+def test_the_next_start_deletes_what_no_daemon_has_deleted(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    with place.start() as client:
+        client.apply([write(".env", f"KEY={secret}\n")])
+        place.stop()
+    check_only_kept(place, secret)
+    configure(place, '[history]\nexclude_keep = "1s"\n')
+    with place.start() as client:
+        wait_until(partial(is_nowhere, place, secret), "it is still there")
+        assert refused(lambda: client.read(".env", at=1)).name == "content_excluded"
+
+
+def test_publish_leaves_an_excluded_file_out(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    place.git("init", "-q")
+    place.write({".env": "KEY=\n", "a.txt": "a\n"})
+    place.git("add", "-f", ".")
+    place.git("commit", "-qm", "first")
+    with place.start() as client:
+        client.settle()
+        client.session_open("work")
+        client.apply([write(".env", f"KEY={secret}\n"), write("a.txt", "b\n")], session="work")
+        done = client.publish("second", session="work", author=AUTHOR)
+        assert (done.left_out, [file.path for file in done.files]) == ([".env"], ["a.txt"])
+        assert place.git("show", "HEAD:.env") == "KEY=\n"
+        client.apply([write(".env", "KEY=other\n")], session="work")
+        refusal = refused(lambda: client.publish("third", session="work", author=AUTHOR))
+        assert (refusal.name, refusal.data["left_out"]) == ("no_change", [".env"])
+        assert "history.exclude" in refusal.message
+
+
+def test_an_unsaved_text_and_a_refused_edit_leave_no_content(place: Workplace) -> None:
+    unsaved, stale = secrets.token_hex(20), secrets.token_hex(20)
+    place.write({".env": "KEY=\n"})
+    with place.start() as client, place.client() as other:
+        client.settle()
+        base = client.read(".env").version
+        client.document_hold(".env", base, f"KEY={unsaved}\n")
+        assert refused(lambda: other.apply([write(".env", "KEY=theirs\n")])).name == "unsaved"
+        client.document_release(".env")
+        other.apply([write(".env", "KEY=2\n", base=base)])
+        edit = write(".env", f"KEY={stale}\n", base=base)
+        assert refused(lambda: client.apply([edit])).name == "stale"
+        assert refused(lambda: client.apply([edit], on_stale="merge")).name == "conflict"
+        assert client.log_refusals().refusals != []
+        for secret in (unsaved, stale):
+            assert is_nowhere(place, secret)
+        place.stop()
+    for secret in (unsaved, stale):
+        assert is_nowhere(place, secret)
+
+
+def test_a_damaged_record_is_named_and_a_repair_keeps_its_lines(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    place.write({".env": f"KEY={secret}\n"})
+    with place.start() as client:
+        client.settle()
+        client.apply([write(".env", "KEY=2\n")])
+        client.apply([write(".env", "KEY=3\n"), write("a.txt", "a\n")])
+        client.check()
+        place.stop()
+    record = place.store / "excluded"
+    record.write_bytes(b"damage\n" + record.read_bytes())
+    with place.start() as client:
+        assert any("excluded" in problem for problem in client.check().problems)
+        assert refused(lambda: client.apply([write("a.txt", "b\n")])).name == "history_damaged"
+        repaired = client.check(repair=True)
+        assert repaired.lost == []
+        assert any("excluded is rebuilt" in sentence for sentence in repaired.repaired)
+    assert place.process is not None
+    place.process.wait(30)
+    with place.start() as client:
+        assert client.check().problems == []
+        assert client.undo(2).transaction is not None
+        check_only_kept(place, secret)
+
+
+def test_status_and_log_name_the_file_on_a_terminal_too(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write(".env", "KEY=1\n")])
+        assert "excluded    .env: their contents are not in the history" in place.editctl("status").stdout
+        assert "contents not kept (history.exclude): .env" in place.editctl("log").stdout
+        done = place.editctl("write", ".env", "--force", stdin="KEY=2\n")
+        assert "Excluded from the history: .env." in done.stdout

@@ -131,12 +131,11 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         yield "clients", str(status.clients)
         yield "watcher", _pairs(status.watcher)
         yield "journal", _pairs(status.journal)
-        yield "history", _pairs(status.history)
+        yield "history", _pairs({name: fact for name, fact in status.history.items() if name != "excluded"})
         yield from inside.items()
     elif status.watcher.get("state") in TROUBLED:
         yield "watcher", str(status.watcher["state"])
-    if not inside and status.history.get("is_full"):
-        yield "history", "full, edits and proposals are refused: `editctl gc` frees space"
+    yield from _history_rows(status.history, is_full=not inside and bool(status.history.get("is_full")))
     if status.config["problem"]:
         yield "config", f"invalid, the previous one stays in force: {status.config['problem']}"
     if status.config["restart"]:
@@ -158,6 +157,22 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         ("weaker", status.weaker), ("not covered", status.uncovered), ("notice", status.notices),
     ):  # fmt: skip
         yield from ((name, sentence) for sentence in sentences)
+
+
+def _history_rows(history: dict[str, Any], *, is_full: bool) -> Iterator[tuple[str, str]]:
+    """Yield the rows about the history that are worth a look: it is full, or leaves files out."""
+    if is_full:
+        yield "history", "full, edits and proposals are refused: `editctl gc` frees space"
+    if (excluded := history.get("excluded", {})).get("count"):
+        yield "excluded", _excluded(excluded)
+
+
+def _excluded(facts: dict[str, Any]) -> str:
+    """Return the files whose contents the history does not keep, with the contents that an undo still has."""
+    more = facts["count"] - len(facts["files"])
+    named = ", ".join(facts["files"]) + (f" and {more} more" if more else "")
+    kept = f"; {facts['kept']} contents are kept for an undo" if facts["kept"] else ""
+    return f"{named}: their contents are not in the history, and reach no other host{kept}"
 
 
 def _pairs(facts: dict[str, Any]) -> str:

@@ -262,6 +262,8 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
     if transaction.files and files:
         yield ""
         yield from _touched_lines(transaction)
+    if transaction.excluded:
+        yield plain(f" contents not kept (history.exclude): {', '.join(transaction.excluded)}")
     for gap in transaction.forgotten or ():
         yield plain(f" {gap.version[:12]} ({gap.size:,} bytes) was forgotten at {gap.time} by {gap.actor}")
 

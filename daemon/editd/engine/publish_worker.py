@@ -88,6 +88,7 @@ class Publication(Struct, frozen=True):
     dry_run: bool = False
     trials: tuple[tuple[PathChanges, ...], ...] = ()  # runs to try: the answer has which of them merge
     lives: Mapping[WorkspacePath, Life] = MappingProxyType({})
+    excluded: tuple[str, ...] = ()  # paths whose contents the history does not keep
 
 
 def request_of(publication: Publication) -> Frame:
@@ -100,6 +101,7 @@ def request_of(publication: Publication) -> Frame:
         "message": publication.message, "branch": publication.branch,
         "author": publication.author, "actors": list(publication.actors), "login": publication.login,
         "reviewers": list(publication.reviewers), "trailers": list(publication.trailers),
+        "excluded": list(publication.excluded),
     }  # fmt: skip
 
 
@@ -126,6 +128,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
         seqs = sorted({seq for run in runs for seq in run.seqs})
         store = open_store(os.path.join(folder, "store.git"))
         merge = BranchMerge(branch, store, prefix, commits_naming(commits, seqs), commits, wanted.lives)
+        merge.left_out.update(run.path.text for run in runs if run.path.text in wanted.excluded)
         for run in runs:
             merge.carry_out(run)
         return merge
@@ -167,7 +170,7 @@ class BranchMerge:
     lives: Mapping[WorkspacePath, Life]
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
-    left_out: set[str] = field(default_factory=set)  # paths in the workspace that `git add` would not add
+    left_out: set[str] = field(default_factory=set)  # excluded paths, and those that `git add` would not add
     seqs: set[int] = field(default_factory=set)  # the transactions that changed something here
 
     def __post_init__(self) -> None:
@@ -374,13 +377,14 @@ class BranchMerge:
 def _nothing_new(wanted: Publication, branch: Branch, left_out: set[str]) -> NoChange:
     paths = sorted(left_out)
     shown = listed(paths)
+    ignores = "git ignores, or `history.exclude` leaves out," if wanted.excluded else "git ignores"
     if all(run.path.text in left_out for run in wanted.runs):
         return NoChange(
-            f"git ignores all changed files: {shown}.",
+            f"{ignores} all changed files: {shown}.",
             hint="Add an ignored file with `git add -f`. Commit the files of a nested repository there.",
             data={"left_out": paths},
         )
-    reason = f"already has all other changes, and git ignores {shown}" if paths else "already has all changes"
+    reason = f"already has all other changes, and {ignores} {shown}" if paths else "already has all changes"
     return NoChange(f"Nothing to publish: {branch.name} {reason}.", data={"left_out": paths})
 
 
@@ -523,8 +527,16 @@ def _publication(frame: Frame) -> Publication:
         WorkspacePath(path): [(seq, _entry(state)) for seq, state in life]
         for path, life in frame.pop("lives")
     }
+    excluded = tuple(frame.pop("excluded"))
     return Publication(
-        runs, lives=lives, actors=actors, reviewers=reviewers, trailers=trailers, trials=trials, **frame
+        runs,
+        lives=lives,
+        actors=actors,
+        reviewers=reviewers,
+        trailers=trailers,
+        trials=trials,
+        excluded=excluded,
+        **frame,
     )
 
 

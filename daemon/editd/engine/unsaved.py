@@ -175,7 +175,7 @@ def _tried(
     colliding: list[HeldDocument] = []
     lines: set[int] = set()
     for document in documents:
-        base = b"" if document.base is None else content_of(document.base)
+        base = _base_of(document, change, content_of)
         if document.content is None or base is None:
             warnings.append(
                 f"{change.path} has unsaved changes in {document.client}. "
@@ -187,6 +187,17 @@ def _tried(
             colliding.append(document)
             lines |= found
     return refusal_of(change.path, colliding, sorted(lines)) if colliding else None
+
+
+def _base_of(
+    document: HeldDocument, change: Change[FileState], content_of: Callable[[Version], bytes | None]
+) -> bytes | None:
+    """Return the content on which a text is based: the file may have it, although the history does not."""
+    if document.base is None:
+        return b""
+    if change.before is not None and change.before.version == document.base:
+        return change.before.content
+    return content_of(document.base)
 
 
 def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Sequence[int] = ()) -> Unsaved:

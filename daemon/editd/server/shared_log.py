@@ -118,9 +118,15 @@ class SharedLog:
 
         An earlier rule stays in force until the host leaves: the log lacks what it has left out.
         """
-        rules = [] if self._place is None else self._place.get("excluded", [])
-        if self._place is not None and self._excluded.texts not in rules:
-            self._save(self._place | {"excluded": [*rules, self._excluded.texts]})
+        if self._place is None:
+            return
+        rules = self._place.get("excluded", [])
+        if self._excluded.texts not in rules:
+            self._place = self._place | {"excluded": [*rules, self._excluded.texts]}
+            try:
+                self._save(self._place)
+            except IoError as refusal:  # the rule is in force, and the next start adds it again
+                log.error("%s", refusal.text())
 
     def start(self) -> None:
         """Go on where the last daemon ended, if this host has joined a log."""

@@ -1246,7 +1246,7 @@ class PublishedFile(Result):
 class PublishResult(Result):
     commit: str  # empty for a dry run
     branch: str
-    left_out: list[str]  # paths that `git add` would not take
+    left_out: list[str]  # paths that `git add` would not take, and excluded files
     transactions: list[int] = []  # that the commit holds
     files: list[PublishedFile] = []
     message: str = ""  # with its trailers

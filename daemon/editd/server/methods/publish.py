@@ -65,6 +65,7 @@ def publish(
     if chosen is None:
         chosen = _of_sessions(services, sessions)
     publication = _publication(params, chosen, sessions if params.from_ is params.to is None else [])
+    publication = replace(publication, excluded=_excluded(services, chosen))
     return _published(services, publication, chosen)
 
 
@@ -252,6 +253,13 @@ def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction])
     refusal.data["needs"] = [
         {"seq": int(tx.seq), "session": tx.authorship.session, "actor": tx.authorship.actor} for tx in needed
     ]
+
+
+def _excluded(services: Services, chosen: list[Transaction]) -> tuple[str, ...]:
+    """Return the paths that cannot be published, because the history does not keep their contents."""
+    history = services.engine.history
+    touches = (touch for transaction in chosen for touch in transaction.touches)
+    return tuple(sorted({touch.path.text for touch in touches if history.leaves_out(touch)}))
 
 
 def _publication(params: messages.Publish, chosen: list[Transaction], sessions: list[str]) -> Publication:
