@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hosts import exchange, hosts, until
+from hosts import exchange, hosts, name_host, until
 from log_checker import objects_of
 from state_search import holders
 from workplace import replace, write
@@ -70,3 +71,36 @@ def test_no_object_of_the_server_has_a_byte_that_stays_on_its_host(tmp_path: Pat
 def is_only_kept(place: Workplace, secret: str) -> bool:
     """Return whether no file but the kept contents of excluded files has the text."""
     return all(name.startswith("excluded/") for name in holders(place.state, secret.encode()))
+
+
+def test_a_host_that_joined_before_the_rule_sends_nothing_of_it_from_then_on(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, {"a.txt": LINES}) as (places, (one, other), server):
+        one.close()
+        places[0].stop()
+        configured = places[0].folder / "config/editd/config.toml"
+        name_host(places[0], "host0", "[history]\nexclude = []\n")
+        joined = places[0].state / "remote.json"
+        as_before = json.loads(joined.read_text()) | {"exclude": ["local/"]}
+        del as_before["excluded"]  # as an earlier editd wrote it
+        joined.write_text(json.dumps(as_before))
+        with places[0].start() as client:
+            client.apply([write(".npmrc", "token = old\n")])
+            assert client.apply([write("local/b.txt", f"{SECRET}: local\n")]).warnings == [
+                "Stays on this host, because `remote.exclude` names it: local/b.txt."
+            ]
+            assert client.show(client.status().head or 0).transaction.stays == ["local/b.txt"]
+            exchange(client)
+            name_host(places[0], "host0")
+            client.config_reload()
+            client.apply([write(".npmrc", f"{SECRET}: token\n"), write("a.txt", "sent\n")])
+            exchange(client, other)
+            assert places[1].files()["a.txt"] == b"sent\n"
+            assert SECRET.encode() not in objects_of(server)
+            configured.write_text(configured.read_text() + "[history]\nexclude = []\n")
+            client.config_reload()
+            client.apply([write(".npmrc", f"{SECRET}: still\n"), write("a.txt", "again\n")])
+            exchange(client, other)
+            assert places[1].files()["a.txt"] == b"again\n"
+            assert SECRET.encode() not in objects_of(server), "a removed rule holds until the host leaves"
+            assert client.remote_status().exclude[0] == "local/"
+            assert client.check().problems == []

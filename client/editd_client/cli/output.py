@@ -264,6 +264,8 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
         yield from _touched_lines(transaction)
     if transaction.excluded:
         yield plain(f" contents not kept (history.exclude): {', '.join(transaction.excluded)}")
+    if transaction.stays:
+        yield plain(f" not sent to other hosts: {', '.join(transaction.stays)}")
     for gap in transaction.forgotten or ():
         yield plain(f" {gap.version[:12]} ({gap.size:,} bytes) was forgotten at {gap.time} by {gap.actor}")
 

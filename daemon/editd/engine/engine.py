@@ -160,6 +160,8 @@ class Engine(Recorder):
     review: ReviewPolicy = NEVER_ASKS
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
+    stays_here: Callable[[WorkspacePath], bool] | None = None
+    """Whether a path never leaves this host; None if it has joined no log of several hosts."""
     _prepared: Preparation | None = None
     _is_between_slices = False  # of a large request
 
@@ -872,11 +874,23 @@ class Engine(Recorder):
         landing = self._landings.pop(step.draft.transaction.seq, None) if self._landings else None
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
-        results[step.request] = replace(step.outcome, transaction=step.draft.transaction)
+        outcome = step.outcome if self.stays_here is None else self._with_staying(step.outcome)
+        results[step.request] = replace(outcome, transaction=step.draft.transaction)
         request = taken[step.request]
         self.seen.note_outcome(request.reader, step.outcome)
         if self.documents.by_path:
             self.documents.saved(step.outcome.changes, request.unsaved.owner)
+
+    def _with_staying(self, outcome: Outcome) -> Outcome:
+        """Add a warning that names the files that do not reach other hosts, but for excluded ones."""
+        assert self.stays_here is not None, "the caller has asked"
+        is_excluded = self.history.excluded.rule.covers
+        paths = (change.path for change in outcome.changes if not is_excluded(change.path))
+        named = ", ".join(sorted(path.text for path in filter(self.stays_here, paths)))
+        if not named:
+            return outcome
+        warning = f"Stays on this host, because `remote.exclude` names it: {named}."
+        return replace(outcome, warnings=(*outcome.warnings, warning))
 
     # ── asking ──
 

@@ -45,7 +45,7 @@ from editd.store.git_objects import CommitObject, oid_of
 from editd.store.history import store_of
 from editd.store.transaction_record import parse, transaction_of_commit
 from editd.system.files import replace_file_durably
-from editd.values.glob import Glob, is_among
+from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath
 from editd.values.transaction import CommitId
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from editd.remote.entries import Outcome
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
-    from editd.values.excluded_paths import ExcludedPaths
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 LANDED_MAX = 1000  # transactions of one push
@@ -112,12 +111,8 @@ class Place(Struct, frozen=True):
 
     def chooser(self) -> Callable[[WorkspacePath], bool]:
         """Return a predicate: whether a path may leave this host (L9)."""
-        globs, rules = [Glob.parse(text) for text in self.exclude], self.excluded
-
-        def is_shared(path: WorkspacePath) -> bool:
-            return not (is_among(path, globs) or any(rule.covers(path) for rule in rules))
-
-        return is_shared
+        stays = staying_paths(self.exclude, self.excluded)
+        return lambda path: not stays(path)
 
 
 class Exchange:

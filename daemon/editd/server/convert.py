@@ -31,7 +31,7 @@ from editd.wire import messages
 from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from editd.engine.removal import Removal
@@ -382,6 +382,14 @@ def transaction_result(
     )
 
 
+def with_staying(
+    shown: messages.Transaction, given: transaction.Transaction, stays_here: Callable[[WorkspacePath], bool]
+) -> messages.Transaction:
+    """Return the result of a transaction with its files that do not reach other hosts."""
+    staying = sorted(touch.path.text for touch in given.touches if stays_here(touch.path))
+    return replace(shown, stays=staying) if staying else shown
+
+
 def with_gaps(
     shown: messages.Transaction, given: transaction.Transaction, history: History
 ) -> messages.Transaction:
@@ -389,7 +397,7 @@ def with_gaps(
     sides = (side for touch in given.touches for side in (touch.before, touch.after) if side is not None)
     versions = {side.version for side in sides if history.is_forgotten(side.version)}
     gaps = [forgotten(history.forgotten[version]) for version in sorted(versions)]
-    excluded = sorted(touch.path.text for touch in given.touches if history.leaves_out(touch))
+    excluded = sorted(touch.path.text for touch in given.touches if history.lacks_content_of(touch))
     if gaps:
         shown = replace(shown, forgotten=gaps)
     return replace(shown, excluded=excluded) if excluded else shown
@@ -481,7 +489,7 @@ def brief_transaction(
 ) -> messages.BriefTransaction:
     """Return a transaction without its files, but with their number and the first path."""
     fields = structs.asdict(given)
-    del fields["files"], fields["forgotten"], fields["excluded"]
+    del fields["files"], fields["forgotten"], fields["excluded"], fields["stays"]
     return messages.BriefTransaction(**fields | {"files_count": count, "path": first})
 
 

@@ -27,7 +27,7 @@ from editd.remote.server_address import ServerAddress, without_password
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
-from editd.values.excluded_paths import ExcludedPaths
+from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SharedLog:
             return
         rules = self._place.get("excluded", [])
         if self._excluded.texts not in rules:
-            self._place = self._place | {"excluded": [*rules, self._excluded.texts]}
+            self._take_place(self._place | {"excluded": [*rules, self._excluded.texts]})
             try:
                 self._save(self._place)
             except IoError as refusal:  # the rule is in force, and the next start adds it again
@@ -131,7 +131,7 @@ class SharedLog:
     def start(self) -> None:
         """Go on where the last daemon ended, if this host has joined a log."""
         with contextlib.suppress(FileNotFoundError), open(self._path, encoding="utf-8") as file:
-            self._place = json.load(file)
+            self._take_place(json.load(file))
         self._add_rule()
         self._begin()
 
@@ -278,7 +278,8 @@ class SharedLog:
         async with self._changing:
             self._check_joined()
             await self._stop()
-            self._place, self._answer = None, {"state": "behind", "error": None}
+            self._take_place(None)
+            self._answer = {"state": "behind", "error": None}
             os.unlink(self._path)
             shutil.rmtree(os.path.join(self._folder, "remote"), ignore_errors=True)
             await self._queue.run(self._engine.history.index.forget_landed)
@@ -382,7 +383,13 @@ class SharedLog:
             replace_file_durably(self._path, json.dumps(place).encode())
         except OSError as error:
             raise IoError(error, "The place in the log cannot be written") from error
+        self._take_place(place)
+
+    def _take_place(self, place: dict[str, Any] | None) -> None:
+        """Use this place from now on, also for the warnings of edits."""
         self._place = place
+        rules = () if place is None else map(ExcludedPaths.of, place.get("excluded", ()))
+        self._engine.stays_here = None if place is None else staying_paths(place["exclude"], rules)
 
     def _asked(self, url: str, ref: str, host: str | None, head: str) -> dict[str, Any]:
         """Return the frame of a request to the child, for a host that has not joined."""

@@ -285,13 +285,18 @@ class History:
             and not self._objects.has(oid)
         )
 
-    def leaves_out(self, touch: Change[Entry]) -> bool:
-        """Return whether the file is excluded, or has a content that no pack has because it was."""
+    def lacks_content_of(self, touch: Change[Entry]) -> bool:
+        """Return whether no pack has a content of this change, because its file is or was excluded."""
         versions = {side.version for side in (touch.before, touch.after) if side is not None}
         absent = versions & self.excluded.paths.keys()
-        return self.excluded.rule.covers(touch.path) or any(
-            version in self.excluded.kept or self.is_excluded(version) for version in absent
+        return bool(absent) and (
+            self.excluded.rule.covers(touch.path)
+            or any(version in self.excluded.kept or self.is_excluded(version) for version in absent)
         )
+
+    def leaves_out(self, touch: Change[Entry]) -> bool:
+        """Return whether this change must not go to a place that keeps its contents."""
+        return self.excluded.rule.covers(touch.path) or self.lacks_content_of(touch)
 
     @property
     def has_gaps(self) -> bool:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from editd.values.glob import Glob
+from editd.values.glob import Glob, is_among
 from editd.values.name_key import is_folding, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from editd.values.path import WorkspacePath
 
@@ -51,6 +51,15 @@ class ExcludedPaths:
 
     def __hash__(self) -> int:
         return hash((self.globs, self.exceptions))
+
+
+def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Callable[[WorkspacePath], bool]:
+    """Return a predicate: whether a path never leaves its host (L9).
+
+    `globs` are those of `remote.exclude`, and `rules` those of the history. Raises InvalidParams.
+    """
+    parsed, known = tuple(map(Glob.parse, globs)), tuple(rules)
+    return lambda path: is_among(path, parsed) or any(rule.covers(path) for rule in known)
 
 
 def _united(globs: Sequence[str]) -> re.Pattern[str]:

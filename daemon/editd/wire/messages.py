@@ -1080,6 +1080,7 @@ class Transaction(BriefTransaction):
     files: list[Change] = []
     forgotten: list[ForgottenVersion] | UnsetType = UNSET  # in `log` and `show`: contents of these files
     excluded: list[str] | UnsetType = UNSET  # in `log` and `show`: files whose contents are not kept
+    stays: list[str] | UnsetType = UNSET  # in `log` and `show`: files that do not reach other hosts
 
 
 class ProposedResult(Result):

@@ -89,9 +89,7 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
         convert.transaction_result(one, published.get(seq), landed.get(seq), marked.get(seq))
         for seq, one in zip(seqs, found, strict=True)
     ]
-    if services.engine.history.has_gaps:
-        pairs = zip(shown, found, strict=True)
-        shown = [convert.with_gaps(*pair, services.engine.history) for pair in pairs]
+    shown = [_with_notes(services, *pair) for pair in zip(shown, found, strict=True)]
     files = services.engine.history.index.file_counts(seqs) if params.brief else None
     answer = partial(_log, files=files, more=more, warnings=_times_warning(services, params))
     return _with_lines(services, found, shown, answer) if params.stat else answer(shown)
@@ -99,6 +97,14 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
 
 def _times_warning(services: Services, params: messages.LogFilter) -> list[str] | UnsetType:
     return [*times_warning(params.since, params.until, services.engine.history)] or UNSET
+
+
+def _with_notes(services: Services, shown: messages.Transaction, found: Transaction) -> messages.Transaction:
+    """Return a transaction with the contents that the history lacks, and the files that stay on this host."""
+    engine = services.engine
+    if engine.history.has_gaps:
+        shown = convert.with_gaps(shown, found, engine.history)
+    return shown if engine.stays_here is None else convert.with_staying(shown, found, engine.stays_here)
 
 
 def _log(
@@ -169,7 +175,7 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
         found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
         registry.marked([seq]).get(seq),
     )  # fmt: skip
-    shown = convert.with_gaps(shown, found, services.engine.history)
+    shown = _with_notes(services, shown, found)
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (
