@@ -289,3 +289,24 @@ def test_status_and_log_name_the_file_on_a_terminal_too(place: Workplace) -> Non
         assert "contents not kept (history.exclude): .env" in place.editctl("log").stdout
         done = place.editctl("write", ".env", "--force", stdin="KEY=2\n")
         assert "Excluded from the history: .env." in done.stdout
+
+
+def test_a_compacted_history_with_such_files_is_whole(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    place.write({"keep.pem": "as first seen\n"})
+    configure(place, "[history.keep]\ncount = 1\n")
+    with place.start() as client:
+        client.settle()
+        client.apply([write(".env", f"KEY={secret}\n")])
+        client.apply([write("a.txt", "1\n")])
+        client.apply([write("a.txt", "2\n")])
+        assert client.gc().compacted > 0
+        assert client.check().problems == []
+        place.stop()
+    with place.start() as client:
+        assert client.check().problems == []
+        client.apply([write(".env", "KEY=\n"), write("keep.pem", "changed\n")])
+        assert client.undo().transaction is not None
+        assert place.files()[".env"] == f"KEY={secret}\n".encode()
+        check_only_kept(place, secret)
+        assert client.check().problems == []

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING
+import zlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from editd.errors import HistoryDamaged
 from editd.store import excluded
@@ -22,9 +27,6 @@ from editd.store.git_objects import oid_of
 from editd.system.files import replace_file
 from editd.values.content import Version, version_of
 from editd.values.excluded_paths import ExcludedPaths
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -129,6 +131,9 @@ def test_an_unfinished_file_goes_at_the_start_and_a_damaged_one_is_no_content(st
     again = opened(state)
     assert again.content(ONE) is None
     assert kept_files(state) == sorted([ONE, "note"])
+    kept.unlink()
+    assert again.content(ONE) is None
+    assert (again.kept, again.bytes) == ({}, 0)
 
 
 def test_files_are_those_that_the_present_rule_covers(state: Path) -> None:
@@ -140,3 +145,30 @@ def test_files_are_those_that_the_present_rule_covers(state: Path) -> None:
     contents.keep({Version(version_of(b"x")): ("x.key", b"x")}, 1, 10)
     assert contents.drop_matching(lambda content: content == b"x", 9) == 0
     assert contents.drop_matching(lambda content: content == b"x", 10) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=6)), max_size=4), st.booleans())
+def test_whatever_the_record_holds_it_is_read_or_named_as_damage(
+    changes: list[tuple[int, bytes]], is_cut: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        store = Path(folder)
+        append_excluded(folder, {ONE: ".env", TWO: 'b\\u"\udcff', THREE: ""})
+        content = (store / "excluded").read_bytes()
+        for at, put in changes:
+            content = content[:at] + (b"" if is_cut else put) + content[at + len(put) :]
+        (store / "excluded").write_bytes(content)
+        whole = whole_excluded(folder)
+        assert whole.keys() <= {ONE, TWO, THREE}
+        with contextlib.suppress(HistoryDamaged):
+            assert read_excluded(folder).keys() <= whole.keys()
+
+
+def test_a_line_with_a_right_checksum_and_no_path_is_wrong() -> None:
+    body = f'{ONE} "a" "b"'.encode()
+    line = b"%08x %b\n" % (zlib.crc32(body), body)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "excluded").write_bytes(line)
+        assert whole_excluded(folder) == {}
+        with pytest.raises(HistoryDamaged):
+            read_excluded(folder)

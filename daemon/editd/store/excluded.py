@@ -102,12 +102,17 @@ class ExcludedContents:
         return sorted(path for path in set(named) if self.rule.covers(WorkspacePath(path)))
 
     def content(self, version: Version) -> bytes | None:
-        """Return a kept content; None for another version, or a damaged file. Raises OSError."""
+        """Return a kept content; None for another version, or a damaged or missing file. Raises OSError."""
         kept = self.kept.get(version)
         if kept is None:
             return None
-        with open(self._path(version, kept), "rb") as file:
-            content = file.read()
+        try:
+            with open(self._path(version, kept), "rb") as file:
+                content = file.read()
+        except FileNotFoundError:
+            log.error("the kept content %s was deleted by another program", version)
+            self.drop([version])
+            return None
         if version_of(content) != version:
             log.error("the kept content %s is damaged", version)
             return None
@@ -178,7 +183,7 @@ class ExcludedContents:
         """Delete the contents that `is_dropped` accepts, of transactions up to `through`. Raises OSError."""
         return self.drop(
             version
-            for version, kept in self.kept.items()
+            for version, kept in list(self.kept.items())
             if kept.seq <= through and is_dropped(self.content(version) or b"")
         )
 
@@ -300,7 +305,10 @@ def _parsed(line: bytes) -> tuple[Version, str] | None:
     body = line[_CHECKSUM_CHARACTERS + 1 :]
     if match is None or line[:_CHECKSUM_CHARACTERS] != b"%08x" % zlib.crc32(body):
         return None
-    return Version(match[1].decode()), str(json.loads(match[2]))
+    try:
+        return Version(match[1].decode()), str(json.loads(match[2]))
+    except ValueError:
+        return None
 
 
 def _line(version: Version, path: str) -> bytes:
