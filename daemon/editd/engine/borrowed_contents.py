@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pygit2
 
-from editd.store.forgotten import read_forgotten
+from editd.store.excluded import absent_contents
 from editd.store.git_objects import EMPTY_TREE, CommitObject, GitTree, object_id, oid_of
 from editd.store.git_repository import add_pack, borrowed_from, open_store, own_objects
 from editd.store.packfile import PackWriter
@@ -76,8 +76,8 @@ def take_over(root: str, state: str, commits: Sequence[str]) -> dict[str, Any]:
 
 
 def _missing(store: str, commits: Sequence[str]) -> Iterator[tuple[bytes, Entry]]:
-    """Yield the files of these commits whose content cannot be read any more, and was not forgotten."""
-    repository, own, forgotten = open_store(store), own_objects(store), read_forgotten(store)
+    """Yield the files of these commits whose content cannot be read any more, though it should be kept."""
+    repository, own, absent = open_store(store), own_objects(store), absent_contents(store)
 
     def read(oid: Oid) -> bytes:
         return bytes(own.read(pygit2.Oid(raw=oid))[1])
@@ -87,7 +87,8 @@ def _missing(store: str, commits: Sequence[str]) -> Iterator[tuple[bytes, Entry]
         prefix, oid = waiting.pop()
         folder = GitTree.decode(read(oid) if oid != EMPTY_TREE else b"")
         for name, entry in folder.files().items():
-            if entry.version not in forgotten and pygit2.Oid(hex=entry.version) not in repository.odb:
+            content = oid_of(entry.version)
+            if content not in absent and pygit2.Oid(raw=content) not in repository.odb:
                 yield prefix + name, entry
         waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
 
