@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json, transaction_named
@@ -143,6 +142,8 @@ def blame_verb(invocation: Invocation, *, path: str, lines: str | None) -> None:
       editctl blame -L 10,20 src/app.py
       editctl blame --json src/app.py | jq '.lines[] | select(.actor == "claude") | .line'
     """
+    from msgspec.structs import replace
+
     first, last = (1, None) if lines is None else _range_of(lines)
     with invocation.client() as client:
         if invocation.json:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd_client.web.visitor import Visitor
 
 ROWS = 100  # transactions of a page
-PROPOSALS = 200  # proposals of a page
+PROPOSALS = 100  # proposals of a page
 LIST_MAX = 1000  # proposals in one answer of the daemon
 NOTHING: Mapping[str, str] = {}
 
