@@ -95,6 +95,8 @@ def test_the_screen_in_a_real_terminal(place: Workplace) -> None:
         )  # fmt: skip
         try:
             press("editctl review; echo status $?\n")
+            shown("[2 Timeline]")
+            press("1")
             shown("Nothing waits")
             author.session_open("agent", actor="claude")
             author.apply([write("a.txt", "1\n")], propose=True, message="From an agent")

@@ -81,6 +81,8 @@ def test_any_other_name_goes_there_and_back(place: Workplace) -> None:
         client.settle()
         before = names_in(place.root)
         for name in ODD:
+            if "\\" in name:  # refused for a new file: see tests/server/test_new_names.py
+                continue
             made = client.apply([write(name, "1\n"), write(f"d{name}"[:40] + f"/{name}", "2\n")])
             assert made.transaction is not None
             assert (place.root / name).read_bytes() == b"1\n"
@@ -113,6 +115,8 @@ def names_in(root: Path) -> list[str]:
 
 def test_editctl_lets_no_name_do_anything_to_a_terminal(place: Workplace) -> None:
     with place.start() as client:
+        for name in ODD:
+            (place.root / name).write_bytes(b"outside\n")
         client.settle()
         client.apply([write(name, "1\n") for name in ODD], message="\x1b]0;title\x07")
         for argv in (["log"], ["log", "--oneline"], ["show", "1"], ["diff", "0"], ["undo", "--dry-run"]):

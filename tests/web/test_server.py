@@ -72,7 +72,7 @@ def test_a_refusal_and_a_mark_are_seen_at_once(page: WebPage, author: Client, pl
     with page.opened("GET", events_at(page, "/timeline")) as stream:
         with pytest.raises(EditdError):
             author.apply([replace("a", "nowhere", "x")])
-        while "refused: no_match" not in (html := next_event(stream)[1]["html"]):
+        while "was refused" not in (html := next_event(stream)[1]["html"]):
             continue
         assert "unreviewed" in html
         with reviewer_of(place) as reviewer:

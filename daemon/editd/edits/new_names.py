@@ -42,11 +42,17 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
         return
     meant = _meant(text, names, root, home)
     is_outside = meant.startswith("/")
-    hint = f"{meant} is outside of this workspace." if is_outside else f"Did you mean {meant}?"
+    hint = (
+        f"{meant} is outside of this workspace. "
+        if is_outside
+        else f"Did you mean {meant}? "
+        if meant
+        else ""
+    )
     raise InvalidParams(
         f"{text} would be made, and {reason}.",
-        hint=f"{hint} To make a file of this very name, make its folder first.",
-        data={"path": text} | ({} if is_outside else {"similar": [meant]}),
+        hint=f"{hint}To make a file of this very name, make its folder first.",
+        data={"path": text} | ({"similar": [meant]} if meant and not is_outside else {}),
     )
 
 
