@@ -29,7 +29,7 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store.forgotten import read_forgotten, whole_lines
 from editd.store.git_objects import oid_of
-from editd.system.files import replace_file, sync_path
+from editd.system.files import read_or_empty, replace_file, sync_path
 from editd.system.filesystem import write_at
 from editd.values.content import Version, version_of
 from editd.values.excluded_paths import ExcludedPaths
@@ -217,7 +217,7 @@ def read_excluded(store: str) -> dict[Version, str]:
 
 def whole_excluded(store: str) -> dict[Version, str]:
     """Return the excluded versions that whole lines name, despite damage around them."""
-    lines = (_parsed(line) for line in _content(store).split(b"\n"))
+    lines = (_parsed(line) for line in read_or_empty(os.path.join(store, EXCLUDED)).split(b"\n"))
     return dict(line for line in lines if line is not None)
 
 
@@ -266,20 +266,12 @@ def absent_contents(store: str, *, is_strict: bool = True) -> frozenset[Oid]:
     return frozenset(map(oid_of, versions))
 
 
-def _content(store: str) -> bytes:
-    try:
-        with open(os.path.join(store, EXCLUDED), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
-
-
 def _read(store: str) -> tuple[dict[Version, str], int]:
     """Return the versions of the record, and the end of its whole lines.
 
     Raises HistoryDamaged for a bad line, but for a torn one at the end: no transaction names its version.
     """
-    content = _content(store)
+    content = read_or_empty(os.path.join(store, EXCLUDED))
     paths: dict[Version, str] = {}
     at = 0
     for line in content.splitlines(keepends=True):

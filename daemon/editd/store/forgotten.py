@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged
-from editd.system.files import replace_file_durably
+from editd.system.files import read_or_empty, replace_file_durably
 from editd.values.content import Version
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ForgottenContent(Struct, frozen=True):
 
 def read_forgotten(store: str) -> dict[Version, ForgottenContent]:
     """Return the forgotten contents of a store by their versions. Raises HistoryDamaged."""
-    content = _content(store)
+    content = read_or_empty(os.path.join(store, FORGOTTEN))
     body, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
     is_whole = hashlib.sha1(body).hexdigest().encode() + b"\n" == checksum and body.startswith(_HEAD)
     if content and not is_whole:
@@ -64,7 +64,7 @@ def read_forgotten(store: str) -> dict[Version, ForgottenContent]:
 def whole_lines(store: str) -> dict[Version, ForgottenContent]:
     """Return the forgotten contents that whole lines name, despite damage around them."""
     with contextlib.suppress(OSError):
-        return _parsed(_content(store))
+        return _parsed(read_or_empty(os.path.join(store, FORGOTTEN)))
     return {}
 
 
@@ -74,14 +74,6 @@ def write_forgotten(store: str, contents: Mapping[Version, ForgottenContent]) ->
     replace_file_durably(
         os.path.join(store, FORGOTTEN), body + hashlib.sha1(body).hexdigest().encode() + b"\n"
     )
-
-
-def _content(store: str) -> bytes:
-    try:
-        with open(os.path.join(store, FORGOTTEN), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
 
 
 def _parsed(body: bytes) -> dict[Version, ForgottenContent]:

@@ -40,6 +40,15 @@ def replace_file(path: str, content: bytes, *, temporary: str = ".new") -> None:
     os.rename(path + temporary, path)
 
 
+def read_or_empty(path: str) -> bytes:
+    """Return the content of the file at `path`, or nothing if there is no file. Raises OSError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
 def sync_path(path: str) -> None:
     """Make the bytes of a file, or the names in a folder, durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
