@@ -61,6 +61,16 @@ def test_a_pause_ends_the_count(rates: ChangeRates, clock: Clock) -> None:
     assert rates.rest([b"a"]) == set()
 
 
+def test_an_edit_through_the_daemon_begins_the_count_anew(rates: ChangeRates) -> None:
+    for _ in range(AT_ONCE):
+        rates.note(b"a", 1, is_new=False)
+    rates.edited(b"a")
+    rates.edited(b"never recorded")
+    assert rates.rest([b"a"]) == set()
+    rates.note(b"a", 1, is_new=False)
+    assert rates.rest([b"a"]) == set()
+
+
 def test_a_settle_takes_all_and_an_interval_of_0_is_no_rest(rates: ChangeRates) -> None:
     for _ in range(AT_ONCE):
         rates.note(b"db", 1, is_new=False)

@@ -3,7 +3,8 @@
 A database or a log can change with each second, and each version that is recorded takes room for ever. So a
 path that was recorded several times without a pause rests between two records. Its versions in between are
 not recorded, as if they had come and gone between two notices. `settle`, an edit of the path and a scan do
-not wait for the rest.
+not wait for the rest, and an edit through the daemon begins the count anew: the change behind it is a
+formatter's.
 
 `notices` has sentences for a person: the path that makes most of the growth, and folders with thousands of
 new files that git does not ignore. All numbers begin with the daemon.
@@ -41,7 +42,7 @@ class PathRate(Struct):
 
 
 class ChangeRates:
-    """The outside changes since the start of the daemon. Used by the loop's thread."""
+    """The outside changes since the start of the daemon. Used by the loop's thread, but for `edited`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.interval_seconds = 10.0  # `history.record_interval`; 0 is no rest
@@ -79,6 +80,11 @@ class ChangeRates:
         for path in rested:
             del self._resting[path]
         return rested
+
+    def edited(self, path: bytes) -> None:
+        """Begin the count of a path anew, because the daemon wrote it. May be called from any thread."""
+        if (rate := self._paths.get(path)) is not None:
+            rate.times = 0
 
     # ── numbers ──
 
