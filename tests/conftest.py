@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -58,6 +58,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("needs"):
             if not NEEDED[mark.args[0]]:
                 item.add_marker(pytest.mark.skip(reason=f"the {NATIVE.system} system has no {mark.args[0]}"))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Keep the seconds that each file of tests took, for `python -m tests`."""
+    if config.cache is None or config.getoption("--long"):
+        return
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                name = report.nodeid.partition("::")[0]
+                seconds[name] = seconds.get(name, 0.0) + report.duration
+    config.cache.set("editd/seconds", config.cache.get("editd/seconds", {}) | seconds)
 
 
 @pytest.fixture
