@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 TOP = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.toml")
@@ -78,10 +78,16 @@ def load() -> list[Mutant]:
     return [Mutant(**{**table, "tests": tuple(table["tests"])}) for table in tables]
 
 
-def places(mutant: Mutant, top: Path) -> list[Path]:
+def sources(top: Path) -> dict[Path, str]:
+    """Return the texts that mistakes are made in."""
+    return {file: file.read_text() for folder, name in SOURCES for file in sorted((top / folder).rglob(name))}
+
+
+def places(mutant: Mutant, texts: Mapping[Path, str]) -> list[Path]:
     """Return the file of each place that the mistake fits; there should be exactly one."""
-    files = [file for folder, pattern in SOURCES for file in sorted((top / folder).rglob(pattern))]
-    return [file for file in files for _ in mutant.pattern.finditer(file.read_text())]
+    first = mutant.old.partition("\n")[0]
+    near = [file for file, text in texts.items() if first in text]
+    return [file for file in near for _ in mutant.pattern.finditer(texts[file])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ def mistaken_copy(mutant: Mutant) -> Iterator[tuple[Path, Path, dict[str, str]]]
                 shutil.copytree(source, copy / name)  # with bytecode, which is valid for unchanged files
             else:
                 shutil.copy(source, copy / name)
-        (file,) = places(mutant, copy)
+        (file,) = places(mutant, sources(copy))
         file.write_text(mutant.apply(file.read_text()))
         paths = os.pathsep.join([str(copy / "daemon"), str(copy / "client")])
         yield copy, file, {**os.environ, "PYTHONPATH": paths}
