@@ -77,6 +77,18 @@ def test_git_status_shows_only_what_else_is_in_the_working_tree(place: Workplace
     sound(place)
 
 
+def test_a_move_without_a_change_is_named_in_the_commit_and_left_alone_by_a_rollback(place: Workplace) -> None:
+    with place.start() as client:
+        moved = edit(client, "bot", Move(path="b.txt", to="moved.txt"))
+        assert client.publish("x", session="bot").transactions == [moved]
+        trailers = place.git("log", "-1", "--format=%(trailers:key=Editd-Transactions,valueonly)")
+        assert trailers.strip() == str(moved)
+        assert client.show(moved).transaction.published is not UNSET
+        assert refused(client.rollback, "bot").name == "nothing_to_undo"
+    assert "moved.txt" in place.files()
+    sound(place)
+
+
 def test_a_new_branch_begins_at_head_and_touches_neither_head_nor_index(place: Workplace) -> None:
     place.write({"b.txt": "staged\n"})
     place.git("add", "b.txt")

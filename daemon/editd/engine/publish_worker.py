@@ -192,6 +192,7 @@ class BranchMerge:
         if made != ours or at != path:
             self.seqs |= set(run.seqs[begun + start :])
         if at != path:
+            self.seqs.add(run.seqs[0])  # the move, even if the content is the same after it
             if self._now(path) is not None:
                 raise _collision(run.path, f"{run.path} already exists on {self.branch.name}.")
             self.files[at] = None
