@@ -77,7 +77,9 @@ def test_git_status_shows_only_what_else_is_in_the_working_tree(place: Workplace
     sound(place)
 
 
-def test_a_move_without_a_change_is_named_in_the_commit_and_left_alone_by_a_rollback(place: Workplace) -> None:
+def test_a_move_without_a_change_is_named_in_the_commit_and_left_alone_by_a_rollback(
+    place: Workplace,
+) -> None:
     with place.start() as client:
         moved = edit(client, "bot", Move(path="b.txt", to="moved.txt"))
         assert client.publish("x", session="bot").transactions == [moved]

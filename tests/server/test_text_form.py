@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.wire.messages import Delete, Tool, Write
+from editd_client.errors import NotText
 from reviewers import configure
 
 if TYPE_CHECKING:
@@ -106,3 +107,27 @@ def test_bytes_that_are_no_text_are_never_converted(place: Workplace, client: Cl
     content = "\udcff\udcfe\x00new"
     client.apply([Write(path="wide.txt", content=content, force=True, keep_form=True)])
     assert place.files()["wide.txt"] == b"\xff\xfe\x00new"
+
+
+@pytest.fixture
+def strange(place: Workplace) -> Iterator[Client]:
+    place.write({"strange.txt": b"caf\xe9\n", "wider.txt": "\ufeffwide\n".encode("utf-32-le")})
+    with place.start() as found:
+        yield found
+    place.stop()
+
+
+@pytest.mark.parametrize("path", ["strange.txt", "wider.txt"])
+def test_a_form_that_no_known_encoding_fits_cannot_be_kept(
+    place: Workplace, strange: Client, path: str
+) -> None:
+    before = place.files()[path]
+    assert strange.read(path).encoding is None
+    with pytest.raises(NotText) as refusal:
+        strange.apply([Write(path=path, content=NEW, force=True, keep_form=True)])
+    assert "`encoding`" in str(refusal.value)
+    assert place.files()[path] == before
+    (warning,) = warnings(strange.apply([Write(path=path, content=NEW, force=True)]))
+    assert "no known encoding fitted it before, and it is utf-8 now" in warning
+    (warning,) = warnings(strange.apply([Write(path=path, content="\udce9", force=True)]))
+    assert "its encoding was utf-8, and no known encoding fits it now" in warning

@@ -22,7 +22,7 @@ from editd.edits.new_names import refuse_foreign, refuse_twin
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
-from editd.edits.text_form import form_changes, in_form_of
+from editd.edits.text_form import check_form, form_changes, in_form_of
 from editd.errors import (
     BaseRequired,
     FileExists,
@@ -253,6 +253,7 @@ class PlanBuilder:
         replaced = self.replaced(path, state)
         content = encoded(edit.content)
         if edit.keep_form and _is_unicode(edit.content):
+            check_form(replaced, self.fallback_encoding, path=path.text)
             content = self.whole(path, edit.content, replaced)
         if isinstance(edit.mode, UnsetType):
             mode = FILE if replaced is None else replaced.mode

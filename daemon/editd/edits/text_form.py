@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from editd.edits.search import with_plain_line_ends
+from editd.errors import NotText
 from editd.values.content import Text, line_end_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ def in_form_of(old: Text, new: str, *, path: str = "") -> bytes:
     return old.encode(text, path=path)
 
 
+def check_form(old: FileState | None, fallback: str | None, *, path: str) -> None:
+    """Raise NotText if a new text cannot keep the form of the file, because no known encoding fits it."""
+    if old is None or old.is_symlink or Text.decode_if_text(old.content, fallback) is not None:
+        return
+    raise NotText(
+        f"{path} is not text in any known encoding, so a new text cannot keep its form.",
+        hint="If it is text, ask the user to set the key `encoding` of the configuration. "
+        "Otherwise delete the file first, in a request of its own.",
+        data={"path": path},
+    )
+
+
 def form_changes(before: FileState | None, after: FileState | None, fallback: str | None) -> Iterator[str]:
     """Yield a phrase for each part of a file's form that a write of the whole file changes."""
     if before is None or after is None or before.is_symlink or after.is_symlink:
@@ -45,7 +58,13 @@ def form_changes(before: FileState | None, after: FileState | None, fallback: st
     if before.content == after.content:
         return
     old, new = (Text.decode_if_text(state.content, fallback) for state in (before, after))
-    if old is None or new is None or not old.text or not new.text:
+    if old is None or new is None:
+        if old is not None:
+            yield f"its encoding was {old.encoding}, and no known encoding fits it now"
+        elif new is not None and not new.text.isascii():
+            yield f"no known encoding fitted it before, and it is {new.encoding} now"
+        return
+    if not old.text or not new.text:
         return
     if old.encoding != new.encoding and not (old.text.isascii() or new.text.isascii()):
         yield f"its encoding was {old.encoding} and is {new.encoding}"

@@ -159,7 +159,7 @@ class Text(Struct, frozen=True, gc=False):
     @classmethod
     def decode(cls, content: bytes, *, path: str = "", fallback: str | None = None) -> Text:
         """Decode by byte-order mark, then as UTF-8, then by `fallback`. Raises NotText if all fail."""
-        for bom, encoding in _MARKS:
+        for bom, encoding in () if content.startswith(codecs.BOM_UTF32_LE) else _MARKS:
             if content.startswith(bom):
                 return cls._strictly(content, bom, encoding, path)
         nuls = content.count(0)
