@@ -155,6 +155,9 @@ def test_a_usable_tree_has_only_gits_modes_and_no_submodule() -> None:
     raw = b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name, _ in odd)
     expected = [(mode, name) for _, name, mode in odd if mode is not None]
     assert usable_tree(raw) == b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in expected)
+    names = [(b"100644", b"b"), (b"100644", b"a"), (b"40000", b"a"), (b"100644", b"c/d"), (b"100644", b"b")]
+    once = b"100644 a\0%b100644 b\0%b" % (oid, oid)
+    assert usable_tree(b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in names)) == once
     for broken in (b"x", good[:-1], good + b"100644 z"):
         with pytest.raises(ValueError, match="not a tree"):
             usable_tree(broken)

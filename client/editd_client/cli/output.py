@@ -266,6 +266,8 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
         yield plain(f" contents not kept (history.exclude): {', '.join(transaction.excluded)}")
     if transaction.stays:
         yield plain(f" not sent to other hosts: {', '.join(transaction.stays)}")
+    if transaction.kept_back:
+        yield plain(f" not sent to other hosts: {transaction.kept_back}")
     for gap in transaction.forgotten or ():
         yield plain(f" {gap.version[:12]} ({gap.size:,} bytes) was forgotten at {gap.time} by {gap.actor}")
 

@@ -263,8 +263,8 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "tentative", f"{result.tentative} not in the log yet{age}"
     if result.aside:
         yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
-    if result.kept_back:
-        yield "kept back", ", ".join(map(str, result.kept_back))
+    for seq in result.kept_back:
+        yield "kept back", f"{seq}: {result.reasons.get(str(seq), '')}"
     if result.exclude:
         yield "stay here", ", ".join(result.exclude)
     if result.held:

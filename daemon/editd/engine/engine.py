@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from editd.engine.proposals import Proposals
     from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.engine.undo_selection import UndoTarget
+    from editd.engine.unshared import Unshared
     from editd.store.history import History
     from editd.values.content import Version
     from editd.values.transaction import ConflictReport
@@ -160,8 +161,8 @@ class Engine(Recorder):
     review: ReviewPolicy = NEVER_ASKS
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
-    stays_here: Callable[[WorkspacePath], bool] | None = None
-    """Whether a path never leaves this host; None if it has joined no log of several hosts."""
+    unshared: Unshared | None = None
+    """What other hosts do not get from this one; None if it has joined no log of several hosts."""
     _prepared: Preparation | None = None
     _is_between_slices = False  # of a large request
 
@@ -874,23 +875,22 @@ class Engine(Recorder):
         landing = self._landings.pop(step.draft.transaction.seq, None) if self._landings else None
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
-        outcome = step.outcome if self.stays_here is None else self._with_staying(step.outcome)
-        results[step.request] = replace(outcome, transaction=step.draft.transaction)
-        request = taken[step.request]
+        transaction, request = step.draft.transaction, taken[step.request]
+        outcome = step.outcome if self.unshared is None else self._with_unshared(step.outcome, transaction)
+        results[step.request] = replace(outcome, transaction=transaction)
         self.seen.note_outcome(request.reader, step.outcome)
         if self.documents.by_path:
             self.documents.saved(step.outcome.changes, request.unsaved.owner)
 
-    def _with_staying(self, outcome: Outcome) -> Outcome:
-        """Add a warning that names the files that do not reach other hosts, but for excluded ones."""
-        assert self.stays_here is not None, "the caller has asked"
-        is_excluded = self.history.excluded.rule.covers
-        paths = (change.path for change in outcome.changes if not is_excluded(change.path))
-        named = ", ".join(sorted(path.text for path in filter(self.stays_here, paths)))
-        if not named:
+    def _with_unshared(self, outcome: Outcome, transaction: Transaction) -> Outcome:
+        """Add warnings about what other hosts do not get, but for excluded files, which have one already."""
+        assert self.unshared is not None, "the caller has asked"
+        is_excluded, author = self.history.excluded.rule.covers, transaction.authorship
+        if author.arrival is not None:
             return outcome
-        warning = f"Stays on this host, because `remote.exclude` names it: {named}."
-        return replace(outcome, warnings=(*outcome.warnings, warning))
+        paths = [change.path for change in outcome.changes if not is_excluded(change.path)]
+        warnings = tuple(self.unshared.warnings(author.actor, author.session, paths))
+        return replace(outcome, warnings=(*outcome.warnings, *warnings)) if warnings else outcome
 
     # ── asking ──
 

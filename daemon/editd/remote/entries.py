@@ -243,6 +243,15 @@ def _read_waiting(objects: LogObjects, decoded: CommitObject) -> Tentative:
     )  # fmt: skip
 
 
+def flaw_of(waiting: Tentative) -> str | None:
+    """Return the reason for which no host could read an entry of this transaction; None without one."""
+    try:
+        _parsed(_message(waiting, 1, "applied"))
+    except ValueError as error:
+        return f"No host could read it: {error}."
+    return None
+
+
 def _message(waiting: Tentative, number: int, outcome: Outcome) -> str:
     arrival = Arrival(number, waiting.host, waiting.origin, waiting.time_us)
     positions = range(1, len(waiting.undone) + 1)

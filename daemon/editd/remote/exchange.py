@@ -27,6 +27,7 @@ from editd.remote.entries import (
     LogEntry,
     SettledAside,
     Tentative,
+    flaw_of,
     hold_trees,
     read_aside,
     read_entry,
@@ -141,6 +142,9 @@ class Exchange:
         self._batch = LANDED_MAX  # transactions of the next push
         self._kept_back: dict[CommitId, str] = {}  # that the server refused alone, with its words
         self._suspect: CommitId | None = None  # refused alone, by the last push
+        self._is_searching = False  # for the one that the server refuses: the next push has fewer
+        self._flaws: dict[CommitId, str] = {}  # of own transactions, as other hosts would read them
+        self._checked = 0  # the last transaction whose flaws are known
         self._kept_at = 0.0  # the time of the last of these refusals
         self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
@@ -195,8 +199,13 @@ class Exchange:
 
     # ── one round ──
 
-    def round(self, head: Oid, known: Known, *, may_land: bool) -> Frame:
-        """Follow this host's history to `head`, then take in new entries, or land waiting transactions."""
+    def round(self, head: Oid, known: Known, *, may_land: bool, is_retry: bool = False) -> Frame:
+        """Follow this host's history to `head`, then take in new entries, or land waiting transactions.
+
+        A retry sends again what the server has refused.
+        """
+        if is_retry:
+            self._kept_back.clear()
         answer: Frame = {"state": "current", "error": None, "again": False, "push": None}
         steps: list[Step] = []
         try:
@@ -220,11 +229,11 @@ class Exchange:
         except Forked as refusal:
             answer |= {"state": "forked", "error": refusal.message}
         except NotLanded as refusal:
-            answer |= {"state": "refused", "error": refusal.message}
+            answer |= {"state": "refused", "error": refusal.message, "again": self._is_searching}
         except Offline as refusal:
             answer |= {"state": "offline", "error": refusal.message}
-        if self._kept_back and answer["state"] == "current":
-            answer |= {"state": "refused", "error": next(iter(self._kept_back.values()))}
+        if (reasons := self._reasons()) and answer["state"] == "current":
+            answer |= {"state": "refused", "error": next(iter(reasons.values()))}
         answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
         answer |= self._news(known)
         answer["again"] = bool(answer["again"] or steps or len(answer["asides"]) == ASIDE_MAX)
@@ -288,7 +297,7 @@ class Exchange:
         self.replica.plan(1)  # takes in the entries of this host's own transactions
 
     def _status(self) -> Frame:
-        waiting, oldest = self.replica.waiting, self.replica.waiting.first
+        waiting, oldest, reasons = self.replica.waiting, self.replica.waiting.first, self._reasons()
         return {
             "number": self.replica.taken.number,
             "head": self._head.number,
@@ -297,7 +306,17 @@ class Exchange:
             "oldest_us": None if oldest is None else oldest.time_us,
             "needed": self._seen if oldest is None else oldest.seq,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
-            "kept_back": [one.seq for one in waiting if one.origin in self._kept_back],
+            "kept_back": [
+                [
+                    one.seq,
+                    reasons[one.origin],
+                    one.authorship.actor,
+                    one.authorship.session,
+                    sorted(change.path.text for change in one.changes),
+                ]
+                for one in waiting
+                if one.origin in reasons
+            ],
             "held": sorted(path.text for path in self.replica.held),
             "held_since": {path.text: seq for path, seq in self.replica.held.items()},
             "hosts": self._hosts,
@@ -496,18 +515,28 @@ class Exchange:
         waiting = self.replica.waiting
         if self._kept_back and time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
             self._kept_back.clear()
-        if not self._kept_back:
+        for one in waiting:
+            if one.seq > self._checked and (flaw := flaw_of(one)) is not None:
+                self._flaws[one.origin] = flaw
+            self._checked = max(self._checked, one.seq)
+        reasons = self._reasons()
+        if not reasons:
             return list(waiting)
-        kept = (one for one in waiting if one.origin in self._kept_back)
+        kept = (one for one in waiting if one.origin in reasons)
         _, dependent = waiting.connected(change.path for one in kept for change in one.changes)
         left_out = set(dependent)
         return [one for one in waiting if one not in left_out]
+
+    def _reasons(self) -> dict[CommitId, str]:
+        """Return the reasons for which transactions are kept back, those of the server first."""
+        return self._kept_back | self._flaws
 
     def _note_refused(self, batch: Sequence[Tentative], words: str) -> None:
         """Push half as many next, to find the one that the server refuses; keep back one refused twice alone.
 
         Once could be a connection that broke, and then later work of this host would land before it.
         """
+        self._is_searching = len(batch) > 1
         if len(batch) > 1:
             self._batch = len(batch) // 2
         elif batch and batch[0].origin != self._suspect:
@@ -549,6 +578,7 @@ class Exchange:
         tree = MergedTree(self.objects, self._head.tree)
         head, number = self._head.commit, self._head.number
         batch = [*queued, *self._ready()][: self._batch]
+        self._is_searching = False
         for one in batch:
             number += 1
             is_applied = not one.is_aside and tree.merge(one.changes)

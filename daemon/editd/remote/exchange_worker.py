@@ -79,7 +79,8 @@ class Worker:
                 answer = self._read(place, asked).changes_between(asked["start"], asked["end"])
             case _:
                 known = _known(asked, place.host)
-                answer = self._opened(place, asked).round(head, known, may_land=asked["may_land"])
+                is_retry, may_land = asked.get("retry", False), asked["may_land"]
+                answer = self._opened(place, asked).round(head, known, may_land=may_land, is_retry=is_retry)
         return answer
 
     def _opened(self, place: Place, asked: Frame) -> Exchange:

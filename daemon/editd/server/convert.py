@@ -31,10 +31,11 @@ from editd.wire import messages
 from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from editd.engine.removal import Removal
+    from editd.engine.unshared import Unshared
     from editd.store.forgotten import ForgottenContent
     from editd.store.history import History
     from editd.store.session_store import Pause, ReviewNote
@@ -382,12 +383,15 @@ def transaction_result(
     )
 
 
-def with_staying(
-    shown: messages.Transaction, given: transaction.Transaction, stays_here: Callable[[WorkspacePath], bool]
+def with_unshared(
+    shown: messages.Transaction, given: transaction.Transaction, unshared: Unshared
 ) -> messages.Transaction:
-    """Return the result of a transaction with its files that do not reach other hosts."""
-    staying = sorted(touch.path.text for touch in given.touches if stays_here(touch.path))
-    return replace(shown, stays=staying) if staying else shown
+    """Return the result of a transaction with what does not reach other hosts: files, or all of it."""
+    staying = unshared.staying(touch.path for touch in given.touches)
+    kept_back = unshared.kept_back.get(int(given.seq))
+    if staying:
+        shown = replace(shown, stays=staying)
+    return shown if kept_back is None else replace(shown, kept_back=kept_back.reason)
 
 
 def with_gaps(
@@ -489,7 +493,8 @@ def brief_transaction(
 ) -> messages.BriefTransaction:
     """Return a transaction without its files, but with their number and the first path."""
     fields = structs.asdict(given)
-    del fields["files"], fields["forgotten"], fields["excluded"], fields["stays"]
+    for name in ("files", "forgotten", "excluded", "stays"):
+        del fields[name]
     return messages.BriefTransaction(**fields | {"files_count": count, "path": first})
 
 

@@ -22,6 +22,7 @@ from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, kept, log_author, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
+from editd.engine.unshared import KeptBack, Unshared
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction, listed
 from editd.remote.server_address import ServerAddress, without_password
 from editd.server.child_process import PYTHON, RequestProcess
@@ -100,6 +101,7 @@ class SharedLog:
         self._active_until = 0.0
         self._may_push_at = 0.0
         self._push_retry = RETRY_SECONDS  # after a push that the server refused
+        self._is_retry = False  # the next push is to send again what the server has refused
         self._in_the_way: tuple[list[str], int, int] = [], 0, 0  # paths of a refused arrival, head, how often
         self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
         self._is_reached = False  # the last round has read the server
@@ -169,6 +171,9 @@ class SharedLog:
             answer["tentative"] += max(0, int(self._engine.history.head) - seen)  # edits since the last round
         for internal in INTERNAL:
             answer.pop(internal, None)
+        kept_back = answer.pop("kept_back", ())
+        answer["kept_back"] = [seq for seq, *_ in kept_back]
+        answer["reasons"] = {str(seq): reason for seq, reason, *_ in kept_back}
         if place["paused"]:
             answer["state"] = "paused"
         oldest = answer.pop("oldest_us", None)
@@ -347,7 +352,7 @@ class SharedLog:
         head = self._engine.history.head
         self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
         if self._answer["state"] == "refused":
-            self._may_push_at = 0.0
+            self._may_push_at, self._is_retry = 0.0, True
         while loop.time() < until and self._place is not None and not self._place["paused"]:
             begun = self._rounds
             while self._rounds < begun + 2 and loop.time() < until:  # one of them began now
@@ -388,8 +393,13 @@ class SharedLog:
     def _take_place(self, place: dict[str, Any] | None) -> None:
         """Use this place from now on, also for the warnings of edits."""
         self._place = place
-        rules = () if place is None else map(ExcludedPaths.of, place.get("excluded", ()))
-        self._engine.stays_here = None if place is None else staying_paths(place["exclude"], rules)
+        if place is None:
+            self._engine.unshared = None
+            return
+        stays = staying_paths(place["exclude"], map(ExcludedPaths.of, place.get("excluded", ())))
+        if self._engine.unshared is None:
+            self._engine.unshared = Unshared(stays)
+        self._engine.unshared.stays_here = stays
 
     def _asked(self, url: str, ref: str, host: str | None, head: str) -> dict[str, Any]:
         """Return the frame of a request to the child, for a host that has not joined."""
@@ -570,7 +580,9 @@ class SharedLog:
         before = self._answer.get("number")
         may_land = loop.time() >= self._may_push_at
         known = await self._queue.run(self._known)
-        answer = await self._ask({**self._place, "do": "round", "head": head, "may_land": may_land, **known})
+        is_retry, self._is_retry = self._is_retry, False
+        asked = {"do": "round", "head": head, "may_land": may_land, "retry": is_retry}
+        answer = await self._ask({**self._place, **asked, **known})
         self._is_reached = answer["state"] in ("current", "refused")
         self._plan_push(answer)
         if answer["number"] != before or answer["steps"]:
@@ -579,8 +591,18 @@ class SharedLog:
         if answer["state"] != self._answer["state"]:
             self._say_state(answer["state"], answer["error"])
         self._answer = answer
+        self._note_kept_back(answer["kept_back"])
         await self._queue.run(partial(self._note, answer))
         await self._arrive(steps, seq)
+
+    def _note_kept_back(self, kept_back: Sequence[Sequence[Any]]) -> None:
+        """Have the authors of transactions that are kept back get a warning."""
+        if self._engine.unshared is None:
+            return
+        self._engine.unshared.kept_back = {
+            seq: KeptBack(reason, actor, session, frozenset(map(WorkspacePath.parse, paths)))
+            for seq, reason, actor, session, paths in kept_back
+        }
 
     async def _arrive(self, steps: Sequence[Mapping[str, Any]], seq: int) -> None:
         """Record the steps of a round, up to one whose files have changed: that is planned again.

@@ -335,13 +335,27 @@ def tree_changes(
 def usable_tree(raw: bytes) -> bytes:
     """Return a tree object's bytes with only the modes that editd writes, by git's own rule for others.
 
-    An entry of another kind, such as a submodule, is left out. Raises ValueError if `raw` is no tree.
+    An entry of another kind, such as a submodule, is left out. So is a name with a slash, and a name that
+    is there already. Raises ValueError if `raw` is no tree.
     """
     parsed = _parse_entries(raw)
-    if all(entry[: entry.index(b" ")] in _USABLE_MODES for entry, _, _ in parsed):
+    is_usual = all(entry[: entry.index(b" ")] in _USABLE_MODES for entry, _, _ in parsed)
+    if is_usual and _has_usual_names(parsed):
         return raw
-    usable = [(_usable_mode(entry), entry[entry.index(b" ") :]) for entry, _, _ in parsed]
-    return b"".join(mode + rest for mode, rest in usable if mode is not None)
+    usable: dict[bytes, tuple[bytes, bytes]] = {}
+    for entry, _, name in parsed:
+        mode = _usable_mode(entry)
+        if mode is not None and b"/" not in name:
+            key = name + b"/" if mode == b"40000" else name
+            usable.setdefault(name, (key, mode + entry[entry.index(b" ") :]))
+    return tree_content(usable.values())
+
+
+def _has_usual_names(parsed: Sequence[_ParsedEntry]) -> bool:
+    """Return whether the names of a tree are in git's order, each once and without a slash."""
+    names = [name for _, _, name in parsed]
+    keys = [name + b"/" if is_folder else name for _, is_folder, name in parsed]
+    return len(set(names)) == len(names) and sorted(keys) == keys and b"/" not in b"".join(names)
 
 
 def _usable_mode(entry: bytes) -> bytes | None:

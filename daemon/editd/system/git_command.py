@@ -20,7 +20,7 @@ import subprocess
 from typing import NamedTuple
 
 GIT_SECONDS_MAX = 120.0  # of one call
-WORDS_MAX = 400  # characters of git's own words in a failure
+WORDS_MAX = 1000  # characters of git's own words in a failure
 NO_FOLDER = os.devnull  # as a folder of hooks: nothing can be in it
 
 VERBS = frozenset({"check-ignore", "config", "fetch", "ls-files", "ls-remote", "push", "repack"})

@@ -1061,6 +1061,7 @@ class BriefTransaction(Result):
     number: int | UnsetType = UNSET  # of its entry in the log of several hosts, once it has landed
     host: str | UnsetType = UNSET  # this and the next if it came from another host
     made: str | UnsetType = UNSET  # the time by the clock of that host
+    kept_back: str | UnsetType = UNSET  # in `log` and `show`: the reason, if it is not sent to other hosts
     files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
     path: str | UnsetType | None = UNSET  # the first of its files
     added: int | UnsetType | None = UNSET  # lines, if the request has `stat`; null if counting took too long
@@ -1591,7 +1592,8 @@ class RemoteResult(Result):
     tentative: int = 0  # transactions of this host that are not in the log yet
     oldest: float | None = None  # age of the first of these, in seconds
     aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
-    kept_back: list[int] = []  # transactions that the server refuses; the others go on
+    kept_back: list[int] = []  # transactions that are not sent; the others go on
+    reasons: dict[str, str] = {}  # for each of these, by its number
     held: list[str] = []  # paths that are kept out of the exchange, as long as this host cannot have them
     exclude: list[str] = []  # globs of the files that stay on this host, by both keys `exclude`
     hosts: dict[str, int] = {}  # the last entry of each

@@ -100,11 +100,11 @@ def _times_warning(services: Services, params: messages.LogFilter) -> list[str] 
 
 
 def _with_notes(services: Services, shown: messages.Transaction, found: Transaction) -> messages.Transaction:
-    """Return a transaction with the contents that the history lacks, and the files that stay on this host."""
+    """Return a transaction with the contents that the history lacks, and what stays on this host."""
     engine = services.engine
     if engine.history.has_gaps:
         shown = convert.with_gaps(shown, found, engine.history)
-    return shown if engine.stays_here is None else convert.with_staying(shown, found, engine.stays_here)
+    return shown if engine.unshared is None else convert.with_unshared(shown, found, engine.unshared)
 
 
 def _log(

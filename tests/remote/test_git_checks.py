@@ -1,0 +1,164 @@
+"""Files that git's own checks refuse, such as a `.gitmodules`: they are plain files here, on all hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from editd.wire.messages import Symlink
+from hosts import exchange, hosts, name_host, until
+from log_checker import log_of
+from test_hostile_log import HostileLog
+from workplace import replace, workplace, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILES = {"a.txt": "a\n"}
+MODULE = '[submodule "{name}"]\n\tpath = sub\n\turl = {url}\n'
+REFUSED_BY_GIT: Mapping[str, tuple[str, str]] = {
+    "a long line of attributes": (".gitattributes", f"*.txt {'x' * 3000}\n"),
+    "a command": (".gitmodules", MODULE.format(name="m", url="./m") + "\tupdate = !touch /nowhere/x\n"),
+    "an odd name": ("sub/.gitmodules", MODULE.format(name="../../m", url="./m")),
+    "an option for a URL": (".gitmodules", MODULE.format(name="m", url="-u./m")),
+    "an odd path": (".gitmodules", MODULE.format(name="m", url="./m").replace("= sub", "= -sub")),
+    "a folder": (".gitmodules/x", "x\n"),
+    "a folder of attributes": ("sub/.gitattributes/x", "x\n"),
+    "another case": (".GitModules", MODULE.format(name="../m", url="./m")),
+}
+LINKS = (".gitmodules", "sub/.gitmodules", "sub/.gitattributes", ".gitignore", ".mailmap")
+
+
+def check_objects(server: Path) -> None:
+    """Have the server check what is pushed to it, as forges do."""
+    subprocess.run(["git", "--git-dir", server, "config", "receive.fsckObjects", "true"], check=True)
+
+
+@pytest.mark.parametrize("reason", REFUSED_BY_GIT)
+def test_a_file_that_git_would_refuse_is_exchanged_as_any_other(tmp_path: Path, reason: str) -> None:
+    path, content = REFUSED_BY_GIT[reason]
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        for place in places:  # a user's own choice concerns the user's own repositories
+            (place.folder / "home/.gitconfig").write_text("[fetch]\nfsckObjects = true\n")
+        made = one.apply([write(path, content)]).transaction
+        assert made is not None
+        other.apply([write("b.txt", "b\n")])
+        exchange(one, other)
+        expected = {"a.txt": b"a\n", "b.txt": b"b\n", path: content.encode()}
+        assert [place.files() for place in places] == [expected, expected]
+        with workplace(tmp_path / "third") as third:
+            name_host(third, "third")
+            with third.start() as client:
+                client.remote_join(str(server))
+                assert third.files() == expected
+                one.undo(made.seq)
+                exchange(client, one, other)
+                assert path not in places[0].files()
+                assert third.files() == places[1].files() == {"a.txt": b"a\n", "b.txt": b"b\n"}
+
+
+@pytest.mark.parametrize("path", LINKS)
+def test_a_symlink_that_git_would_refuse_is_exchanged_as_any_other(tmp_path: Path, path: str) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
+        one.apply([Symlink(path=path, target="a.txt")])
+        other.apply([write("b.txt", "b\n")])
+        exchange(one, other)
+        assert os.readlink(places[1].root / path) == "a.txt"
+        assert places[0].files().keys() == places[1].files().keys()
+
+
+@pytest.mark.parametrize("names", [b"c/d", b"b.txt b.txt", b"z.txt c.txt", b".. .git .", b"a.txt=tree a.txt"])
+def test_an_odd_name_in_the_log_is_as_if_it_were_not_there(tmp_path: Path, names: bytes) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        log = HostileLog(server)
+        (usual,) = log.names().values()
+        tree = bytes.fromhex(log.git("rev-parse", f"{log.head}^{{tree}}"))
+        raw = b"100644 a.txt\0" + bytes.fromhex(usual[1])
+        for name, _, kind in (word.partition(b"=") for word in names.split()):
+            raw += (
+                b"40000 %b\0%b" % (name, tree) if kind else b"100644 %b\0%b" % (name, bytes.fromhex(usual[1]))
+            )
+        log.add_tree(log.object("tree", raw))
+        exchange(one, other)
+        one.apply([replace("a.txt", "a\n", "A\n")])
+        other.apply([write("e.txt", "e\n")])
+        exchange(one, other)
+        files = places[0].files()
+        assert files == places[1].files()
+        assert (files["a.txt"], files["e.txt"]) == (b"A\n", b"e\n")
+        assert set(files) - {"a.txt", "e.txt"} <= {"b.txt", "c.txt", "z.txt"}
+        assert len(log_of(server)) == 4
+
+
+def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        check_objects(server)
+        one.remote_pause()
+        made = []
+        for number in range(20):
+            path, content = f"{number}.txt", f"{number}\n"
+            if number in (3, 11, 12):
+                path, content = f"{number}/.gitmodules", MODULE.format(name=f"../{number}", url="./m")
+            applied = one.apply([write(path, content)], actor="ann", session="work").transaction
+            assert applied is not None
+            made.append(applied.seq)
+        one.remote_resume()
+        bad = [made[number] for number in (3, 11, 12)]
+        until(lambda: one.remote_status().kept_back == bad, "it does not keep these back")
+        until(lambda: one.remote_status().tentative == 3, "the rest does not go on")
+        exchange(other)
+        assert set(places[1].files()) == {"a.txt", *(f"{n}.txt" for n in range(20) if n not in (3, 11, 12))}
+        status = one.remote_status()
+        assert status.state == "refused"
+        assert status.reasons.keys() == set(map(str, bad))
+        assert all("gitmodulesName" in reason for reason in status.reasons.values()), status.reasons
+        assert one.status().remote["kept_back"] == bad  # type: ignore[index]
+        assert [made.seq for made in reversed(one.log(limit=50).transactions) if made.kept_back] == bad
+        shown = places[0].editctl("remote", "status").stdout
+        assert f"kept back   {bad[0]}: git push failed" in shown
+        assert "not sent to other hosts: git push failed" in places[0].editctl("log").stdout
+        warned = one.apply([write("20.txt", "20\n")], actor="ann", session="work").warnings
+        assert [text.partition(":")[0] for text in warned] == [
+            f"Transaction {seq} does not reach other hosts" for seq in bad
+        ]
+        assert one.apply([write("21.txt", "21\n")], actor="ann", session="work").warnings == []
+        (waits,) = one.apply([write("3/.gitmodules", "\n")], actor="bob").warnings
+        assert waits.startswith(f"Waits behind transaction {bad[0]}, which does not reach other hosts: ")
+        until(lambda: "21.txt" in places[1].files(), "the rest does not go on")
+        for number in (11, 12):
+            one.undo(made[number])
+        subprocess.run(["git", "--git-dir", server, "config", "receive.fsckObjects", "false"], check=True)
+        exchange(one, other)
+        assert places[0].files() == places[1].files()
+        assert one.remote_status().reasons == {}
+
+
+def test_an_entry_that_no_host_could_read_is_kept_back_by_its_author(tmp_path: Path) -> None:
+    clock, launcher = tmp_path / "clock", Path(__file__).resolve().parent.parent / "wrong_clock_daemon.py"
+    clock.write_text("0")
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        one.close()
+        places[0].stop()
+        places[0].launcher, places[0].is_forked = (sys.executable, str(launcher), str(clock)), False
+        with places[0].start() as client:
+            client.apply([write("b.txt", "b\n")])
+            exchange(client)
+            clock.write_text(str(-80 * 366 * 86400))
+            early = client.apply([write("c.txt", "c\n")]).transaction
+            assert early is not None
+            clock.write_text("0")
+            client.apply([write("d.txt", "d\n")])
+            until(lambda: client.remote_status().kept_back == [early.seq], "it is not kept back")
+            assert (
+                "No host could read it: it has a time before 1970"
+                in client.remote_status().reasons[str(early.seq)]
+            )
+            until(lambda: client.remote_status().tentative == 1, "the rest does not go on")
+            exchange(other)
+            assert sorted(places[1].files()) == ["a.txt", "b.txt", "d.txt"]
+            assert [entry.number for entry in log_of(server)] == [0, 1, 2]
