@@ -390,14 +390,16 @@ class ExecMethods:
         )
 
     def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
-        """Return the spans that a request ends. Raises InvalidParams."""
+        """Return the spans that a request ends. Raises InvalidParams, PermissionDenied."""
         if (params.exec is not None) + (params.key is not None) + params.all != 1:
             raise InvalidParams("`exec.end` needs one of `exec`, `key` and `all`.")
         if params.exec is not None:
             session = caller.session_of(params.session)
             span = self._spans.open.get(params.exec)
-            is_own = span is not None and span.key is not None and span.session == session
-            return [span if span is not None and is_own else self._spans.get(params.exec, caller.number)]
+            if span is None or span.key is None or span.session != session:
+                return [self._spans.get(params.exec, caller.number)]
+            self._own_session(params, caller)
+            return [span]
         session = self._own_session(params, caller)
         return [span for span in self._spans.kept_of(session) if params.all or span.key == params.key]
 

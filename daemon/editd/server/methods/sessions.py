@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
+from editd.engine.permissions import PERMISSIONS
 from editd.engine.sessions import PATHS_MAX, Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.server import convert
@@ -35,14 +36,13 @@ log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 0.5  # between two times that reads are written down and idle sessions ended
 
-# Requests that act in a session's name. Requests that only name a session (`log`, `undo`) need no token.
+# Requests that act in the name of the session that they name. To name one in `log` or `undo` needs no token.
 ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
     messages.ExecBegin, messages.ExecAsk, messages.ExecEnd, messages.Claim, messages.Seen,
 )  # fmt: skip
-IN_OWN_NAME = (
-    messages.Undo, messages.Rollback, messages.Commit, messages.Stage, messages.DocumentHold,
-)  # fmt: skip
+# Requests that only end something of the connection itself, in nobody's name.
+OF_CONNECTION = (messages.Abort, messages.DocumentRelease)
 
 
 def open_guard(state: str, engine: Engine) -> AccessControl:
@@ -86,10 +86,14 @@ class SessionMethods:
         caller.session = name
 
     def admit(self, params: messages.Params, caller: ClientState) -> None:
-        """Raise UnknownSession if the request would act in the name of another client's session."""
+        """Raise UnknownSession if the request would act in the name of another client's session.
+
+        A connection may have stated the name before that client opened it. All that it does then, but for
+        reading, would be in that name.
+        """
         if isinstance(params, ACTING):
             self.admit_as(caller.session_of(params.session), caller)
-        elif isinstance(params, IN_OWN_NAME):
+        elif not isinstance(params, OF_CONNECTION) and PERMISSIONS[type(params)].needs_of(params) != "anyone":
             self.admit_as(caller.session, caller)
 
     def admit_as(self, name: str | None, caller: ClientState) -> None:
