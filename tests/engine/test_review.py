@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from editd.engine.engine import Engine
 
-SECOND = ProposalNumber(2)
+SECOND, THIRD = ProposalNumber(2), ProposalNumber(3)
 AUTHOR = Authorship("somebody", "claude-1", "better")
 DAY_US = 86_400_000_000
 START_US = 1_800_000_000_000_000
@@ -190,6 +190,34 @@ def test_a_settled_proposal_is_reopened_as_another(harness: Harness, end: str) -
             proposals(engine).reopen(SECOND, AUTHOR, ANN)
 
 
+def test_a_reopened_proposal_waits_on_its_first_base_also_if_others_moved_the_file(harness: Harness) -> None:
+    with opened(harness) as engine:
+        propose(engine)
+        proposals(engine).reject(FIRST, ANN)
+        done(engine, apply(messages.Move(path="f", to="moved")))
+        again = proposals(engine).reopen(FIRST, AUTHOR, ANN)
+        assert again.at == proposals(engine).get(FIRST).at == 0
+        (fitted,) = view(engine, SECOND).files
+        assert (fitted.path, [one.state for one in fitted.hunks]) == (path_of("moved"), ["fits"] * 3)
+        done(engine, replace(land(token=view(engine, SECOND).token), proposal=SECOND))
+        assert harness.files()["moved"] == PROPOSED
+
+
+@pytest.mark.parametrize(("state", "verdict"), [("rejected", "rejected"), ("landed", "landed"), ("moot", None)])
+def test_a_decision_of_another_host_is_about_all_undecided_hunks(
+    harness: Harness, state: str, verdict: str | None
+) -> None:
+    with opened(harness) as engine:
+        propose(engine)
+        first, *_ = ids(engine)
+        done(engine, land(first))
+        settled = proposals(engine).settle_elsewhere(FIRST, state, ANN, "there")
+        assert settled.state == state
+    with opened(harness) as engine:
+        (file,) = proposals(engine).store.files(FIRST, 1)
+        assert [hunk.verdict for hunk in file.hunks] == ["landed", verdict, verdict]
+
+
 def test_the_rejected_hunks_of_a_partly_landed_proposal_are_reopened(harness: Harness) -> None:
     with opened(harness) as engine:
         propose(engine)
@@ -273,6 +301,9 @@ def test_a_rule_counts_the_edits_of_the_last_hour_in_one_turn_and_after_a_restar
         assert isinstance(third, Outcome)
         assert isinstance(fourth, Outcome)
         assert (third.proposal, fourth.proposal) == (None, 1)
+        for seconds in (1_801, 3_599):
+            harness.clock.us = START_US + seconds * 1_000_000
+            assert outcome_of(engine, apply(write(f"d{seconds}", "1\n"))).transaction is None
         harness.clock.us = START_US + 3_600_000_000 + 10
         done(engine, apply(write("e", "1\n")))
 
@@ -607,19 +638,25 @@ def test_a_file_that_others_deleted_is_a_conflict(harness: Harness) -> None:
 def test_settled_proposals_are_forgotten_and_those_whose_time_is_over_expire(harness: Harness) -> None:
     with opened(harness) as engine:
         retention = Retention(engine, nothing(), nothing(), nothing(), str(harness.state), Keep())
+        draft = replace(apply(write("other", "y\n"), session="drafts"), is_collected=True, is_draft=True)
+        draft_number = outcome_of(engine, draft).proposal
+        assert draft_number is not None
         proposals(engine).lifetime_us = 2 * DAY_US
         propose(engine)
-        proposals(engine).reject(FIRST, ANN)
+        proposals(engine).reject(SECOND, ANN)
         propose(engine, write("g", PROPOSED))
         retention.review_keep = 86_400.0
         harness.clock.us = START_US + DAY_US
         retention.tidy_proposals()
-        assert proposals(engine).get(FIRST).state == "rejected"
+        assert proposals(engine).get(SECOND).state == "rejected"
         harness.clock.us = START_US + 2 * DAY_US
         retention.tidy_proposals()
-        assert proposals(engine).get(SECOND).state == "expired"
+        assert proposals(engine).get(THIRD).state == "expired"
         with pytest.raises(UnknownProposal):
-            proposals(engine).get(FIRST)
+            proposals(engine).get(SECOND)
+        assert proposals(engine).get(ProposalNumber(draft_number)).state == "draft", "it is not settled"
+    with opened(harness) as engine:
+        assert proposals(engine).store.files(FIRST, 1)[0].path == path_of("other")
 
 
 def nothing() -> Any:

@@ -64,6 +64,9 @@ def test_a_rejection_on_any_host_is_that_of_all(three: Hosts) -> None:
     (decision,) = clients[0].proposal_get(shown[0].proposal).decisions
     assert decision.by.via == "log"
     assert str(decision.comment).startswith("not that loud (entry ")
+    for client, one in zip(clients, shown, strict=True):
+        hunks = [hunk.state for file in client.proposal_get(one.proposal).files for hunk in file.hunks]
+        assert hunks == ["rejected"]
     assert [entry.trailers.get("Decides") for entry in log_of(server)].count(made.id) == 1
     assert {place.files()["rejected.txt"] for place in places} == {LINES.replace("line 5", "five").encode()}
 

@@ -227,6 +227,17 @@ def test_a_read_tells_who_holds_the_file_and_shows_the_text_on_request(agent: Cl
     assert refused(lambda: agent.read("a.txt", unsaved=True, at=1)).name == "invalid_params"
 
 
+def test_of_several_unsaved_texts_the_newest_is_read(place: Workplace, agent: Client, editor: Client) -> None:
+    with place.client() as another:
+        another.hello("emacs")
+        for client, name, line in ((editor, "vscode", 12), (another, "emacs", 20), (editor, "vscode", 25)):
+            version = held(client, line).version
+            text = agent.read("a.txt", unsaved=True)
+            assert (text.content, text.version) == (edited(line), version)
+            assert isinstance(text.unsaved_of, messages.HeldBy)
+            assert (text.unsaved_of.client, text.unsaved_of.version) == (name, version)
+
+
 def test_a_reading_tool_tells_the_model_of_unsaved_lines(
     place: Workplace, agent: Client, editor: Client
 ) -> None:

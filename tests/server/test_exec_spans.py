@@ -394,6 +394,10 @@ def test_a_version_that_was_seen_may_be_an_older_one(place: Workplace, client: C
     place.write({"a.txt": "newer\n"})
     client.seen([SeenFile(path="a.txt", version=version)], session="codex")
     assert refused(lambda: begin(place, "codex", "a.txt", whole=["a.txt"])).name == "stale"
+    client.seen([SeenFile(path="b.txt")], session="codex")
+    (place.root / "b.txt").unlink()
+    gone = refused(lambda: begin(place, "codex", "b.txt", whole=["b.txt"]))
+    assert (gone.name, gone.data["current"]) == ("stale", None), "a tool would make it again"
 
 
 def test_leases_and_the_scope_hold_for_an_agents_own_tools(

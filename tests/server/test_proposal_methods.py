@@ -326,12 +326,16 @@ def test_comments_and_checks_are_kept_with_the_proposal(author: Client, reviewer
 
 
 def test_several_are_decided_at_once_and_others_are_left(author: Client, reviewer: Client) -> None:
-    numbers = [propose(author, write(f"n{at}", "1\n")) for at in range(3)]
-    views = [messages.ProposalView(proposal=one, view=reviewer.proposal_get(one).view) for one in numbers]
-    views[1] = messages.ProposalView(proposal=numbers[1], view="0-0")
-    result = reviewer.proposal_decide(views, "approve")
-    assert [one.proposal for one in result.done] == [numbers[0], numbers[2]]
-    assert [(one.proposal, one.error.name) for one in result.left] == [(numbers[1], "stale")]
+    verdicts: list[tuple[messages.Verdict, str]] = [("approve", "landed"), ("reject", "rejected")]
+    for verdict, state in verdicts:
+        numbers = [propose(author, write(f"{verdict}{at}", "1\n")) for at in range(3)]
+        views = [messages.ProposalView(proposal=one, view=reviewer.proposal_get(one).view) for one in numbers]
+        author.apply([write(f"{verdict}1", "2\n")], proposal=numbers[1])  # since it was shown
+        result = reviewer.proposal_decide(views, verdict)
+        assert [one.proposal for one in result.done] == [numbers[0], numbers[2]]
+        assert [(one.proposal, one.error.name) for one in result.left] == [(numbers[1], "stale")]
+        now = [reviewer.proposal_get(one) for one in numbers]
+        assert [(one.state, len(one.decisions)) for one in now] == [(state, 1), ("open", 0), (state, 1)]
 
 
 # ── waiting and events ──

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
-FILES = {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n"}
+FILES = {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n", "mixed": "one\r\ntwo\n", "cr": "one\rtwo\r"}
 
 
 def propose(author: Client) -> None:
@@ -188,6 +188,14 @@ def test_the_reviewers_own_text_lands_with_the_line_ends_of_the_file(
     assert place.files()["crlf"] == b"one\r\nfour\r\n"
     assert place.files()["a"] == b"x\n"
     assert author.proposal_get(1).decisions[0].modified
+
+
+def test_no_own_text_is_offered_for_line_ends_that_a_browser_would_change(
+    page: WebPage, author: Client
+) -> None:
+    author.apply([replace(name, "two", "three") for name in ("crlf", "mixed", "cr")], propose=True)
+    offered = [name for name in FILES if f'id="own:{name}"' in page.get(f"/proposals/1?path={name}").body]
+    assert offered == ["crlf"]
 
 
 def test_the_question_for_the_pin_keeps_the_reviewers_own_text(page: WebPage, author: Client) -> None:
