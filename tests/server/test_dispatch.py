@@ -508,6 +508,16 @@ def test_what_is_written_outside_makes_stale_and_is_named(here: Here) -> None:
     assert here.holds("a") == "two\n"
 
 
+def test_a_whole_write_over_a_file_that_was_deleted_since_it_was_read_is_stale(here: Here) -> None:
+    path = here.put("a", "one\n")
+    base = here.client.read(path).version
+    (here.place.root / path).unlink()
+    for edit in (Write(path=path, content="mine\n"), Write(path=path, content="mine\n", base=base)):
+        refused = refusal(here.apply, edit)
+        assert (refused.name, refused.data["base"], refused.data["current"]) == ("stale", base, None)
+    assert here.names() == [], "it is not made again"
+
+
 def test_a_session_never_makes_itself_stale(here: Here) -> None:
     path = here.put("a", "one\n")
     here.client.read(path)
