@@ -1,7 +1,6 @@
 """Attacks with messages that take long to decode, plan or encode: `status` of others is answered meanwhile.
 
-Each is about the largest of its kind that the limits of the wire allow, but for bytes that are no text: these
-are as many as the largest file that a scan takes in. They are lines of JSON, which take
+Each is about the largest of its kind that the limits of the wire allow. They are lines of JSON, which take
 the longest to decode.
 """
 
@@ -29,6 +28,7 @@ VALUES = 900_000
 EDITS = 100_000
 LINES = 120_000
 FAT = 60_000_000
+RAW = 40_000_000  # bytes that are no text
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_no_message_holds_the_status_of_others_up(place: Workplace) -> None:
             {"op": "move", "path": f"m{n}" if n else "one", "to": f"m{n + 1}"} for n in range(EDITS // 10)
         ]
         seen = [{"path": f"q/{n}", "version": None} for n in range(EDITS)]
-        raw = {"base64": base64.b64encode(b"\x00\xff" * 8_000_000).decode()}
+        raw = {"base64": base64.b64encode(b"\x00\xff" * (RAW // 2)).decode()}
         binary = [{"op": "write", "path": "r", "content": raw}]
         calls: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
             "text edits": (ask(place, "apply", edits=text_edits(client, EDITS), dry_run=True), "result"),
@@ -85,6 +85,72 @@ def test_no_message_holds_the_status_of_others_up(place: Workplace) -> None:
         }  # fmt: skip
         for name, (call, member) in calls.items():
             check_answered(place, name, partial(check_member, call, member))
+
+
+def test_no_request_on_a_very_large_file_holds_the_status_of_others_up(place: Workplace) -> None:
+    """libgit2 kept Python's lock while it read the content, and each line was counted at once."""
+    lines = "".join(f"line {number}\n" for number in range(FAT // 24))
+    raw = {"base64": base64.b64encode(b"\x00\xff" * (RAW // 2)).decode()}
+    with place.start() as client:
+        for path, content in {"fat": "y" * FAT, "lines": lines}.items():
+            client.apply([write(path, content)])
+            client.apply([write(path, content.replace("y" * 9, "z", 1) + "more\n", force=True)])
+        ask(place, "apply", edits=[{"op": "write", "path": "raw", "content": raw}])()
+        head = client.status().head
+        calls: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
+            "a read of raw bytes": (ask(place, "read", path="raw"), "result"),
+            "a read of raw bytes in the history": (ask(place, "read", path="raw", at=head), "result"),
+            "a diff of raw bytes": (ask(place, "diff", **{"from": head - 1, "paths": ["raw"]}), "result"),
+            "a read of lines": (ask(place, "read", path="lines", start_line=9, end_line=10), "result"),
+            "diff": (ask(place, "diff", **{"from": 1, "paths": ["fat"]}), "error"),
+            "show with diff": (ask(place, "show", tx=4, diff=True), "result"),
+            "log with lines": (ask(place, "log", limit=5, stat=True), "result"),
+            "a trial of restore": (ask(place, "restore", to=1, paths=["fat"], dry_run=True), "error"),
+            "restore": (ask(place, "restore", to=3, paths=["lines"]), "result"),
+        }
+        for name, (call, member) in calls.items():
+            check_answered(place, name, partial(check_member, call, member))
+
+
+def test_no_list_of_a_large_history_holds_the_status_of_others_up(place: Workplace, *, is_long: bool) -> None:
+    """Sessions without number, and transactions of many files: one answer read all of them at once."""
+    number, wide = (20_000, 20) if is_long else (600, 2)
+    requests = [
+        {
+            "edits": [{"op": "write", "path": f"d{n % 7}/f{n % 999}", "content": f"{n}\n", "force": True}],
+            "session": f"s{n % (number // 5)}",
+        }
+        for n in range(number)
+    ]
+    with place.start() as client:
+        apply_all(place, requests)
+        for turn in range(wide):
+            client.apply([write(f"w/{n}", f"{turn}\n", force=True) for n in range(5_000)])
+        calls = {
+            "sessions": ask(place, "session.list", all=True),
+            "sessions with counts": ask(place, "session.list", all=True, stat=True, activity=True),
+            "log": ask(place, "log", limit=10_000),
+            "a brief log": ask(place, "log", limit=10_000, brief=True),
+            "log with lines": ask(place, "log", limit=200, stat=True),
+            "a short log": ask(place, "log", limit=20),
+            "show": ask(place, "show", tx=number + 2),
+        }
+        for name, call in calls.items():
+            check_answered(place, name, partial(check_member, call, "result"))
+
+
+def apply_all(place: Workplace, requests: list[dict[str, Any]]) -> None:
+    """Send requests without waiting for the answers in between."""
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(place.socket)
+        answers = stream.makefile("rb")
+        for start in range(0, len(requests), 200):
+            few = requests[start : start + 200]
+            for number, params in enumerate(few):
+                line = json.dumps({"id": number, "method": "apply", "params": params})
+                stream.sendall(line.encode() + b"\n")
+            for _ in few:
+                assert "result" in json.loads(answers.readline())
 
 
 def check_member(call: Callable[[], dict[str, Any]], member: str) -> None:

@@ -64,6 +64,9 @@ def test_what_is_sent_is_answered_in_order_however_large() -> None:
         for frame in frames:
             owner.child.send(frame)
         assert [await owner.frames.get() for _ in frames] == [{"heard": frame} for frame in frames]
+        for frame in frames:
+            await owner.child.send_in_parts(frame)
+        assert [await owner.frames.get() for _ in frames] == [{"heard": frame} for frame in frames]
         await owner.child.close()
         assert not owner.death.done()
         with pytest.raises(ProcessLookupError):
@@ -90,6 +93,20 @@ def test_a_death_is_told_with_its_status_after_the_last_frame_and_sending_then_d
         await leaving.child.start()
         assert await leaving.death == 7
         assert leaving.frames.get_nowait() == {}
+
+    run(test)
+
+
+def test_the_death_of_a_child_that_does_not_read_wakes_its_sender() -> None:
+    async def test() -> None:
+        owner = Owner("import time; time.sleep(60)")
+        await owner.child.start()
+        sending = asyncio.create_task(owner.child.send_in_parts({"content": b"x" * 30_000_000}))
+        await asyncio.sleep(0)
+        assert not sending.done()
+        owner.child.kill()
+        await sending
+        await owner.death
 
     run(test)
 

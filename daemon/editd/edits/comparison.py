@@ -82,7 +82,7 @@ class ComparisonTurn(Struct):
 
     def result(self, comparison: Comparison) -> Any:
         """Return the result if it is known or cheap. Raises NeedsComparison, or the worker's refusal."""
-        if comparison in self.results:
+        if self.results and comparison in self.results:  # to hash large texts takes long
             known = self.results[comparison]
             if isinstance(known, Refused):
                 raise known
@@ -175,9 +175,12 @@ def cost_of(comparison: Comparison) -> int:
     Bytes are hashed, lines are sorted into classes, and the lines between the equal beginnings and ends are
     compared. Only the last of these takes long, and more so if few lines are distinct.
     """
+    cost = CALL_COST + comparison.bytes // 200
+    if cost > DIRECT_COST_MAX:
+        return cost  # to count the lines of large texts takes long
     base, *others = (text for text in comparison.arguments if isinstance(text, bytes))
     lines = base.count(b"\n") + sum(other.count(b"\n") for other in others)
-    cost, changed = CALL_COST + comparison.bytes // 200 + lines // 2, 0
+    cost, changed = cost + lines // 2, 0
     for other in others if cost <= DIRECT_COST_MAX else ():
         start = _common(base, other)
         end = _common(base[start:][::-1], other[start:][::-1])

@@ -52,6 +52,8 @@ class ChildProcess:
         self._transport: asyncio.SubprocessTransport | None = None
         self._ended: asyncio.Future[None] | None = None
         self._closing = False
+        self._has_room = asyncio.Event()  # in the buffer of its input
+        self._has_room.set()
 
     async def start(self) -> None:
         """Start it, once. Raises OSError if that fails."""
@@ -74,6 +76,19 @@ class ChildProcess:
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
         if stream is not None and not stream.is_closing():
             stream.write(process.pack_frame(frame))
+
+    async def send_in_parts(self, frame: process.Frame) -> None:
+        """Send a frame as `send` does, each part after the child has read the one before.
+
+        If the caller is cancelled, the child cannot read another frame, and the caller kills it.
+        """
+        assert self._transport is not None, "not started"
+        stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
+        for part in process.frame_parts(frame):
+            await self._has_room.wait()
+            if stream is None or stream.is_closing():
+                return
+            stream.write(part)
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Close its input, wait `seconds` for its end, then kill it. Returns when it has ended.
@@ -244,6 +259,17 @@ class _Pipes(asyncio.SubprocessProtocol):
         except ValueError as error:
             self._buffer.clear()
             self._child._garbled(error)
+
+    def pause_writing(self) -> None:
+        self._child._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._child._has_room.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Wake up the sender, if the process has closed its input."""
+        if fd == _INPUT:
+            self._child._has_room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the process, when all its output has been read."""

@@ -23,7 +23,7 @@ from editd.errors import InvalidParams, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
-from editd.values.content import NO_FALLBACK, FileState, Text, encoded, line_end_of, version_of
+from editd.values.content import NO_FALLBACK, FileState, Text, encoded, line_end_of, lines_between, version_of
 from editd.values.glob import Bounds, Glob, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
@@ -559,8 +559,7 @@ def read_result(
     content = state.content
     total: int | UnsetType = UNSET
     if lines is not None:
-        every = content.splitlines(keepends=True) if text is None else text.encoded_lines()
-        content, total = b"".join(every[lines[0] - 1 : lines[1]]), len(every)
+        content, total = lines_between(content, *lines) if text is None else text.lines_between(*lines)
     return messages.ReadResult(
         path=path.text,
         content=text_of(content),

@@ -63,6 +63,7 @@ from editd.store.git_repository import create_store, is_store, move_head, write_
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
+from editd.system.mounts import mounts
 from editd.system.process import release_free_memory
 from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
@@ -624,7 +625,7 @@ class Daemon:
             caller.session = params.session
 
     def _status(self) -> messages.StatusResult:
-        watcher = self._watching.status()
+        watcher, known = self._watching.status(), mounts()
         alone = messages.StatusResult(
             root=self._places.root,
             head=0,
@@ -642,13 +643,13 @@ class Daemon:
             hooks=told(hooks_of(self._config)),
             clients=len(self._clients),
             weaker=[
-                *self._shortfalls.weaker(),
+                *self._shortfalls.weaker(known),
                 *self._configuration.weaker(),
                 *self._gate.weaker(),
                 *self._notifier.weaker(),
             ],
-            uncovered=self._shortfalls.uncovered(),
-            system=self._shortfalls.facts(),
+            uncovered=self._shortfalls.uncovered(known),
+            system=self._shortfalls.facts(known),
             pid=os.getpid(),
             id=self._places.name,
             review_socket=self._review_socket,

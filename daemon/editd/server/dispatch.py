@@ -14,7 +14,16 @@ from editd.engine.review_checks import review_checks_of
 from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
 from editd.server.connection import PendingAnswer
-from editd.server.methods import check, files, history, oversight, publish, remote
+from editd.server.methods import (
+    check,
+    files,
+    history,
+    oversight,
+    publish,
+    remote,
+    session_list,
+    transaction_log,
+)
 from editd.wire import messages
 
 if TYPE_CHECKING:
@@ -43,12 +52,12 @@ METHODS: dict[type[messages.Params], Function] = {
     messages.Redo: history.redo,
     messages.Rollback: history.rollback,
     messages.Restore: history.restore,
-    messages.Log: history.log,
-    messages.LogCount: history.log_count,
+    messages.Log: transaction_log.log,
+    messages.LogCount: transaction_log.log_count,
     messages.LogRefusals: lambda services, params, _caller: services.refusals.latest(params),
     messages.Show: history.show,
     messages.Blame: history.blame,
-    messages.SessionList: history.session_list,
+    messages.SessionList: session_list.session_list,
     messages.SessionPause: oversight.pause,
     messages.SessionResume: oversight.resume,
     messages.ReviewMark: oversight.mark,

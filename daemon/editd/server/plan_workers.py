@@ -433,13 +433,17 @@ class _RegexProcess:
 
     async def run(self, job: _Job) -> None:
         """Have a job done, which gets the result. Raises the process's refusal, or _Died."""
-        try:
-            self._child.send(job.request())
-        except ValueError as error:  # UnicodeEncodeError is one
-            raise job.unsendable(error) from None
         self.is_busy = True
         self._job = job
         self._answer = asyncio.get_running_loop().create_future()
+        try:
+            await self._child.send_in_parts(job.request())
+        except ValueError as error:  # UnicodeEncodeError is one
+            self.is_busy = False
+            raise job.unsendable(error) from None
+        except asyncio.CancelledError:
+            self._answer.cancel()
+            raise
         if self.is_dead:
             self._fail()
         await self._answer

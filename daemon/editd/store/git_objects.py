@@ -38,7 +38,9 @@ FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hu
 
 def object_id(kind: ObjectKind, content: bytes) -> Oid:
     """Return git's id of an object, a SHA-1."""
-    return hashlib.sha1(b"%b %d\0%b" % (kind.encode(), len(content), content)).digest()
+    digest = hashlib.sha1(b"%b %d\0" % (kind.encode(), len(content)))
+    digest.update(content)  # without a copy of it
+    return digest.digest()
 
 
 class ObjectSource(Protocol):

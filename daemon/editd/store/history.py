@@ -52,6 +52,7 @@ from editd.store.journal import (
     frames,
     segments,
 )
+from editd.store.large_objects import LARGE_BYTES, read_large
 from editd.store.state_files import (
     NOBODY,
     SyncedThrough,
@@ -115,6 +116,8 @@ class StoredObjects:
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         try:
+            if self.size(oid) >= LARGE_BYTES and (large := read_large(self._store, oid)) is not None:
+                return large
             return self._repository.odb.read(pygit2.Oid(raw=oid))
         except (KeyError, pygit2.GitError):
             # libgit2 reports unreadable packs as missing objects, and hides the disk's error.

@@ -355,6 +355,11 @@ class Index:
         matching, values = matching_log(wanted, self._times(wanted.since_us, wanted.until_us))
         return cast("int", self._all(f"select count(*) from {matching}", values)[0][0])  # noqa: S608  # no user input
 
+    def is_wide(self, seqs: Sequence[int], touches_max: int) -> bool:
+        """Return whether these transactions have more touches together."""
+        count = f"select count(*) from (select 1 from touch where seq in ({marks(seqs)}) limit ?)"  # noqa: S608  # ours
+        return cast("int", self._all(count, (*seqs, touches_max + 1))[0][0]) > touches_max
+
     def file_counts(self, seqs: Sequence[int]) -> dict[int, tuple[int, str]]:
         """Return of each transaction with files their number and the first path. A move is one file."""
         counts: dict[int, tuple[int, str]] = {}

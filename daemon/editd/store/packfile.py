@@ -347,6 +347,29 @@ def offsets_in(path: str) -> dict[Oid, int]:
     }
 
 
+def find_offset(index: bytes | mmap.mmap, oid: Oid) -> int | None:
+    """Return the offset of an object by the index of its pack, of version 2; None if it has none."""
+    if len(index) < 1072 or index[:8] != b"\xfftOc\0\0\0\2":
+        return None
+    low = 0 if oid[0] == 0 else _number(index, 8 + 4 * (oid[0] - 1))
+    high, count = _number(index, 8 + 4 * oid[0]), _number(index, 1028)
+    while low < high:
+        middle = (low + high) // 2
+        known = index[1032 + 20 * middle : 1052 + 20 * middle]
+        if known == oid:
+            places = 1032 + 24 * count  # after the ids and their checksums
+            offset = _number(index, places + 4 * middle)
+            if not offset & _LARGE:
+                return offset
+            return _number(index, places + 4 * count + 8 * (offset & ~_LARGE), 8)
+        low, high = (middle + 1, high) if known < oid else (low, middle)
+    return None
+
+
+def _number(index: bytes | mmap.mmap, at: int, size: int = 4) -> int:
+    return int.from_bytes(index[at : at + size], "big")
+
+
 class Pack:
     """The whole objects of one pack, despite damage in it or in its index."""
 
@@ -415,7 +438,7 @@ class Pack:
         deltas: list[tuple[int, bytes]] = []  # from the object back to its last base
         place: int | None = offset
         while place is not None and place not in self._kept:
-            entry = self._entry(place)
+            entry = read_entry(self._data, place)
             if entry is None:
                 return None
             if entry.base is None:
@@ -450,7 +473,7 @@ class Pack:
         at, end = _HEADER_BYTES, len(self._data) - _TRAILER_BYTES
         hole: int | None = None
         while at < end:
-            entry = self._entry(at)
+            entry = read_entry(self._data, at)
             if entry is None:
                 hole = at if hole is None else hole
                 at += 1
@@ -463,60 +486,63 @@ class Pack:
         if hole is not None:
             self.holes.append((hole, end))
 
-    def _entry(self, at: int) -> PackEntry | None:
-        head = self._head(at)
-        if head is None:
-            return None
-        kind, size, base, start = head
-        decoder = zlib.decompressobj()
-        parts: list[bytes] = []
-        place, length = start, 0
-        try:
-            while not decoder.eof:
-                chunk = self._data[place : place + _CHUNK]
-                if not chunk:
-                    return None
-                place += len(chunk)
-                part = decoder.decompress(chunk, size - length + 1)  # no more than was announced
-                length += len(part)
-                if length > size:
-                    return None
-                parts.append(part)
-        except zlib.error:
-            return None
-        if length != size:
-            return None
-        return PackEntry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
 
-    def _head(self, at: int) -> tuple[int, int, int | Oid | None, int] | None:
-        """Parse an entry's kind, size and base, and the offset of its content."""
-        head = self._data[at : at + 64]
-        try:
-            byte = head[0]
-            kind, size, shift, here = byte >> 4 & 7, byte & 15, 4, 1
+def read_entry(pack: bytes | mmap.mmap, at: int) -> PackEntry | None:
+    """Read the entry at an offset; None if it is damaged."""
+    head = _head(pack, at)
+    if head is None:
+        return None
+    kind, size, base, start = head
+    decoder = zlib.decompressobj()
+    parts: list[bytes] = []
+    place, length = start, 0
+    try:
+        while not decoder.eof:
+            chunk = pack[place : place + _CHUNK]
+            if not chunk:
+                return None
+            place += len(chunk)
+            part = decoder.decompress(chunk, size - length + 1)  # no more than was announced
+            length += len(part)
+            if length > size:
+                return None
+            parts.append(part)
+    except zlib.error:
+        return None
+    if length != size:
+        return None
+    return PackEntry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
+
+
+def _head(pack: bytes | mmap.mmap, at: int) -> tuple[int, int, int | Oid | None, int] | None:
+    """Parse an entry's kind, size and base, and the offset of its content."""
+    head = pack[at : at + 64]
+    try:
+        byte = head[0]
+        kind, size, shift, here = byte >> 4 & 7, byte & 15, 4, 1
+        while byte & 0x80:
+            byte = head[here]
+            size |= (byte & 0x7F) << shift
+            shift, here = shift + 7, here + 1
+        if size > _OBJECT_BYTES_MAX:
+            return None
+        base: int | Oid | None = None
+        if kind == _BY_NAME:
+            base, here = bytes(head[here : here + 20]), here + 20
+        elif kind == _BY_OFFSET:
+            byte = head[here]
+            back, here = byte & 0x7F, here + 1
             while byte & 0x80:
                 byte = head[here]
-                size |= (byte & 0x7F) << shift
-                shift, here = shift + 7, here + 1
-            if size > _OBJECT_BYTES_MAX:
+                back, here = (back + 1) << 7 | byte & 0x7F, here + 1
+            base = at - back
+            if not _HEADER_BYTES <= base < at:
                 return None
-            base: int | Oid | None = None
-            if kind == _BY_NAME:
-                base, here = bytes(head[here : here + 20]), here + 20
-            elif kind == _BY_OFFSET:
-                byte = head[here]
-                back, here = byte & 0x7F, here + 1
-                while byte & 0x80:
-                    byte = head[here]
-                    back, here = (back + 1) << 7 | byte & 0x7F, here + 1
-                base = at - back
-                if not _HEADER_BYTES <= base < at:
-                    return None
-            elif kind not in KINDS:
-                return None
-        except IndexError:
+        elif kind not in KINDS:
             return None
-        return kind, size, base, at + here
+    except IndexError:
+        return None
+    return kind, size, base, at + here
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes | None:

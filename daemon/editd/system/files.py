@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+from functools import cache
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import write_whole
@@ -58,11 +59,11 @@ def sync_path(path: str) -> None:
         os.close(descriptor)
 
 
+@cache
 def boot_name() -> str:
     """Return the UUID of this boot of the machine, within which a process's start counts; "" if unknown."""
     try:
-        with open(f"{NATIVE.proc}/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        return read_proc(f"{NATIVE.proc}/sys/kernel/random/boot_id").decode("ascii").strip()
     except OSError:
         return ""
 
@@ -73,6 +74,24 @@ def boot_id() -> bytes:
     After another boot, files that were not synced may be torn.
     """
     return bytes.fromhex(boot_name().replace("-", ""))
+
+
+def read_proc(path: str) -> bytes:
+    """Return the bytes of a file of proc(5). Raises OSError.
+
+    `open` makes twice as many system calls, and each of them waits for Python's lock if a thread is busy.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while part := os.read(descriptor, _PROC_BYTES):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+_PROC_BYTES = 1024 * 1024  # of one read
 
 
 # Regular files of other programs, opened without blocking on a FIFO or a terminal.

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from editd.system.filesystem import PROBE_PREFIX, Disk, OpenFolder, mount_id, open_folder, step_into
-from editd.system.mounts import mounts, mounts_below
+from editd.system.mounts import mounts_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,9 +176,9 @@ def folding_of(folder: OpenFolder) -> str:
     return "case" if _folds_names_of(folder) else ""
 
 
-def folding_mounts(root: bytes) -> dict[bytes, str]:
+def folding_mounts(root: bytes, known: list[Mount] | None) -> dict[bytes, str]:
     """Return the mounts below a folder that ignore differences of names, by their paths in it."""
-    below = mounts_below(root, mounts())
+    below = mounts_below(root, known)
     tried = {path: _folding_of_mount(mount) for path, mount in below.items()}
     return {path: folding for path, folding in tried.items() if folding}
 

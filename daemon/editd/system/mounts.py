@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.system.files import read_proc
 from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class Mount(Struct, frozen=True):
 def mounts(table: str = TABLE) -> list[Mount] | None:
     """Return every mount that this process can reach, in the kernel's order; None if unknown."""
     try:
-        with open(table, "rb") as file:
-            return [_parsed(line) for line in file]
+        return [_parsed(line) for line in read_proc(table).split(b"\n") if line]
     except OSError:
         return None
 

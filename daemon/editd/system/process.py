@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn, Protocol, TypeAlias, cast
 import msgpack
 from msgspec import Struct
 
+from editd.system.files import read_proc
 from editd.system.native import NATIVE
 
 # The process tree: all processes that a process has started, directly or not.
@@ -203,8 +204,7 @@ def is_in_own_namespace(pid: int) -> bool:
 def _process_at(pid: int) -> tuple[Process, int] | None:
     """Return a process and the number of its parent, as proc_pid_stat(5) has them."""
     try:
-        with open(f"{NATIVE.proc}/{pid}/stat", "rb") as file:
-            before, _, after = file.read().rpartition(b")")
+        before, _, after = read_proc(f"{NATIVE.proc}/{pid}/stat").rpartition(b")")
     except OSError:
         return None
     fields = after.split()
@@ -250,6 +250,8 @@ def exit_fast(status: int = 0) -> NoReturn:
 
 HEADER_BYTES = 4
 FRAME_BYTES_MAX = 256 * 1024 * 1024
+PART_BYTES = 1024 * 1024  # of a content, in one part of a frame
+_BINARY = b"\xc6"  # bytes with a length of 32 bits, in MessagePack
 """Larger than any frame of ours; a length beyond it is garbage from a broken child."""
 
 Frame = dict[str, Any]
@@ -276,10 +278,39 @@ def write_frame(stream: IO[bytes], frame: Frame) -> None:
 
 def pack_frame(frame: Frame) -> bytes:
     """Return the bytes of `frame`, with its length in front."""
-    body = cast("bytes", msgpack.packb(frame, unicode_errors="surrogateescape"))
-    if len(body) > FRAME_BYTES_MAX:
-        raise ValueError(f"a frame of {len(body)} bytes is over the limit of {FRAME_BYTES_MAX}")
-    return len(body).to_bytes(HEADER_BYTES, "big") + body
+    return b"".join(frame_parts(frame))
+
+
+def frame_parts(frame: Frame) -> list[bytes | memoryview]:
+    """Return the bytes of `frame` as `pack_frame` does, in parts that hold large contents without a copy.
+
+    A large content is a value of the frame, or an item of such a value.
+    """
+    parts: list[bytes | memoryview] = [msgpack.Packer().pack_map_header(len(frame))]
+    for key, value in frame.items():
+        parts.append(_packed(key))
+        if isinstance(value, list | tuple):
+            parts.append(msgpack.Packer().pack_array_header(len(value)))
+            for item in value:
+                parts += _value_parts(item)
+        else:
+            parts += _value_parts(value)
+    size = sum(map(len, parts))
+    if size > FRAME_BYTES_MAX:
+        raise ValueError(f"a frame of {size} bytes is over the limit of {FRAME_BYTES_MAX}")
+    return [size.to_bytes(HEADER_BYTES, "big"), *parts]
+
+
+def _value_parts(value: Any) -> list[bytes | memoryview]:
+    if not isinstance(value, bytes) or len(value) <= PART_BYTES:
+        return [_packed(value)]
+    content = memoryview(value)
+    parts = [content[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
+    return [_BINARY + len(value).to_bytes(4, "big"), *parts]
+
+
+def _packed(value: Any) -> bytes:
+    return cast("bytes", msgpack.packb(value, unicode_errors="surrogateescape"))
 
 
 def frame_body_bytes(header: bytes) -> int:

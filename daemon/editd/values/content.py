@@ -197,12 +197,15 @@ class Text(Struct, frozen=True, gc=False):
         except NotText:
             return None
 
-    def encoded_lines(self) -> list[bytes]:
-        """Return the bytes of each line with its line end; the first one has the byte-order mark."""
+    def lines_between(self, first: int, last: int) -> tuple[bytes, int]:
+        """Return the bytes of lines as `lines_between` does; the first line has the byte-order mark."""
         if self.encoding == "utf-8":
-            return (self.bom + self.text.encode()).splitlines(keepends=True)
-        lines = [line.encode(self.encoding) for line in _LINE.findall(self.text)]
-        return [self.bom + lines[0], *lines[1:]] if lines else [self.bom] if self.bom else []
+            return lines_between(self.bom + self.text.encode(), first, last)
+        wanted, number = [self.bom] if first == 1 else [], 0
+        for number, line in enumerate(_LINE.finditer(self.text), 1):
+            if first <= number <= last:
+                wanted.append(line[0].encode(self.encoding))
+        return b"".join(wanted), number or bool(self.bom)
 
     def encode(self, text: str | None = None, *, path: str = "") -> bytes:
         """Encode `text` (default: this one). Raises NotText if the encoding cannot hold it."""
@@ -256,6 +259,26 @@ _WIDE = frozenset({"utf-16-le", "utf-16-be"})  # whose lines are no lines of byt
 NO_FALLBACK = Decoder()
 
 
+def lines_between(content: bytes, first: int, last: int) -> tuple[bytes, int]:
+    """Return the lines from `first`, which counts from 1, to `last`, and the number of all lines.
+
+    The content is divided in parts, because Python keeps its lock while it divides one.
+    """
+    wanted: list[bytes] = []
+    number = start = 0
+    while start < len(content):
+        end = _LINE_END.search(content, start + _PART)
+        part = content[start : len(content) if end is None else end.end()]
+        lines = part.splitlines(keepends=True)
+        wanted += lines[max(first - 1 - number, 0) : max(last - number, 0)]
+        number, start = number + len(lines), start + len(part)
+    return b"".join(wanted), number
+
+
+_PART = 64 * 1024  # bytes
+_LINE_END = re.compile(rb"\r\n|\r|\n")  # as bytes.splitlines knows them
+
+
 def with_lines(content: bytes) -> bytes:
     """Return UTF-16 as UTF-8, in which lines are lines of bytes. Return other content unchanged."""
     if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -274,9 +297,9 @@ _MARKS = (
 
 def line_end_of(text: str) -> LineEnd:
     """Return the line ends of `text`: one kind, `mixed`, or `none`."""
-    crlf = text.count("\r\n")
-    lf = text.count("\n") - crlf
-    cr = text.count("\r") - crlf
+    returns = text.count("\r")
+    crlf = text.count("\r\n") if returns else 0  # the search for two characters takes long
+    lf, cr = text.count("\n") - crlf, returns - crlf
     kinds: list[LineEnd] = [kind for kind, count in _named(lf, crlf, cr) if count]
     if len(kinds) > 1:
         return "mixed"

@@ -425,13 +425,22 @@ def _key(key: Any) -> str:
     raise Malformed("invalid_params", "The keys of a map are strings.")
 
 
+_BASE64_PART = 256 * KIB  # of a text that is decoded at once; a multiple of four
+
+
 def _from_base64(value: Any) -> bytes | None:
     if not isinstance(value, str):
         return None
+    parts: list[bytes] = []
     try:
-        return base64.b64decode(value, validate=True)
+        for start in range(0, len(value) or 1, _BASE64_PART):
+            part = value[start : start + _BASE64_PART]
+            if "=" in part and start + _BASE64_PART < len(value):
+                return None  # the padding is the end
+            parts.append(base64.b64decode(part, validate=True))
     except (binascii.Error, ValueError):
         return None
+    return b"".join(parts)
 
 
 # ── Out ────────────────────────────────────────────────────────────────────────────────────────

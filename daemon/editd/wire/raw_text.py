@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PART = 1024 * 1024  # characters or bytes
+PART = 16 * 1024  # characters or bytes: a millisecond or two if all of them are escapes
 
 
 def text_of(raw: bytes) -> str:

@@ -95,7 +95,7 @@ class WorkspaceScope:
     def is_kept_out(self, path: bytes) -> bool:
         """Return whether `path` is never in scope: by its name, or as a mount that ignores case or form."""
         if self._folding is None:
-            self._folding = frozenset(folding_mounts(self._root))
+            self._folding = frozenset(folding_mounts(self._root, mounts()))
         return path in self._folding or is_never_ours(path.rpartition(b"/")[2])
 
     def rules(self, folder: bytes, above: IgnoreRules | None) -> IgnoreRules | None:
@@ -439,17 +439,21 @@ class WeakerGuarantees:
             self._mount = mount_of(root.descriptor, known)
             self._state_mount = mount_of(folder.descriptor, known)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, known: list[Mount] | None) -> dict[str, Any]:
         """Return the system, the kind of file system, and the names of the missing system calls."""
-        missing = missing_calls(self._disk) + ([] if mounts() is not None else ["/proc"])
+        missing = missing_calls(self._disk) + ([] if known is not None else ["/proc"])
         return {
             "name": NATIVE.system,
             "file_system": None if self._mount is None else self._mount.kind,
             "missing": missing,
         }
 
-    def weaker(self) -> list[str]:
-        """Return a sentence for each promise that is weaker here than on a local disk."""
+    def weaker(self, known: list[Mount] | None) -> list[str]:
+        """Return a sentence for each promise that is weaker here than on a local disk.
+
+        `known` is the result of `mounts`, which one `status` reads once. If a thread is busy, each system
+        call waits for Python's lock.
+        """
         sentences = list(self._disk.weaker)
         if self._is_renaming:
             sentences.append(_RENAMING)
@@ -463,7 +467,6 @@ class WeakerGuarantees:
             sentences.append(_NO_BOOT_ID)
         sentences += [sentence for sentence, has_it in _OF_THE_SYSTEM.items() if not has_it]
         sentences += confinement.missing()
-        known = mounts()
         if known is None:
             return [*sentences, _NO_PROC]
         if (mount := self._mount) is not None:
@@ -473,9 +476,9 @@ class WeakerGuarantees:
             sentences += [f"The history ({mount.kind}) is {fault}" for fault in faults]
         return sentences + list(self._of_mounts_below(known))
 
-    def uncovered(self) -> list[str]:
+    def uncovered(self, known: list[Mount] | None) -> list[str]:
         """Return sentences about the mounts left out because of their file system."""
-        folding = folding_mounts(self._disk.root)
+        folding = folding_mounts(self._disk.root, known)
         return [f"{_some(folding)} {_is_or_are(folding)} another file system {_FOLDING}."] if folding else []
 
     def is_deaf(self, is_watched: Callable[[bytes], bool]) -> bool:
@@ -485,9 +488,9 @@ class WeakerGuarantees:
         below = mounts_below(self._disk.root, mounts())
         return any(mount.is_two_sided and is_watched(path) for path, mount in below.items())
 
-    def _of_mounts_below(self, known: Sequence[Mount]) -> Iterator[str]:
-        folding = folding_mounts(self._disk.root)
-        below = mounts_below(self._disk.root, list(known))
+    def _of_mounts_below(self, known: list[Mount]) -> Iterator[str]:
+        folding = folding_mounts(self._disk.root, known)
+        below = mounts_below(self._disk.root, known)
         faults: dict[str, list[bytes]] = {}
         for path, mount in sorted(below.items()):
             if path not in folding:

@@ -1,35 +1,27 @@
-"""The methods of the history: `log`, `show`, `gc`, `forget`, `blame`, `session.list`, and the undos."""
+"""The methods of the history: `show`, `gc`, `forget`, `blame`, and the undos."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, structs
 from msgspec.structs import replace
 
-from editd.edits.diff import line_counts
 from editd.edits.line_changes import count_lines
 from editd.engine.commands import Restore, Undo
-from editd.engine.external_changes import recorded_state
 from editd.engine.queries import changes_of
 from editd.engine.undo import numbered_hunks
 from editd.engine.undo_selection import (
-    ROLLED_BACK,
     ByFilter,
     BySession,
     ByTransaction,
     LastUndoOf,
     Latest,
     Scope,
-    times_warning,
 )
 from editd.errors import (
-    ContentExcluded,
-    ContentForgotten,
     FileMissing,
     InvalidParams,
     NotText,
@@ -38,127 +30,32 @@ from editd.errors import (
     TooLarge,
 )
 from editd.server import convert
-from editd.server.methods.oversight import know_marks
-from editd.store.index_tables import LogQuery, SessionWork, UndoQuery
+from editd.server.methods.transaction_log import FILES_AT_ONCE, SLICE_SECONDS, with_notes
 from editd.store.line_blame import LineBlame
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from editd.engine.arrivals import LogAuthor
     from editd.engine.commands import UndoKind
-    from editd.engine.sessions import OpenSession
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
-    from editd.values.content import Entry, Version
-    from editd.values.glob import Glob
+    from editd.values.content import Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship, ConflictReport, Outcome, Transaction
 
-    LogAnswer = messages.LogResult | messages.BriefLogResult
 
-LOG_TRANSACTIONS_MAX = 10_000  # in one answer; `before` continues it
-SLICE_SECONDS = 0.02  # of the engine's time, before other requests get theirs
 BLAME_TRIES = 5  # while the file changes
 BLAME_LINES_MAX = 200_000  # of a file: all of them are in one answer
 BLAME_SECONDS_MAX = 60.0  # some 50,000 versions of a file of 1,000 lines
-LOT = 200  # transactions that are counted at once, so that other requests come in between
-LINES_SECONDS = 5.0  # for counting the lines of an answer; the rest of it gets none
-UNCOUNTED = (ContentExcluded, ContentForgotten, Timeout, TooLarge)  # no content, or too much: no count
-STAT_TRANSACTIONS_MAX = 200  # whose lines one `log` counts
-
-
-def log(services: Services, params: messages.Log, _caller: ClientState) -> Answer:
-    if not 1 <= params.limit <= LOG_TRANSACTIONS_MAX:
-        raise InvalidParams(f"`limit` is between 1 and {LOG_TRANSACTIONS_MAX}.")
-    if params.stat and params.limit > STAT_TRANSACTIONS_MAX:
-        raise InvalidParams(
-            f"With `stat`, `limit` is at most {STAT_TRANSACTIONS_MAX}.",
-            hint="`before` continues the list.",
-        )
-    found, more = services.queries.transactions(
-        _wanted(services, params), params.limit, files=params.stat or not params.brief
-    )
-    seqs = [int(transaction.seq) for transaction in found]
-    registry, index = services.guard.registry, services.engine.history.index
-    published, marked = registry.published(seqs), registry.marked(seqs)
-    landed = index.landed_of(seqs) if services.shared_log.is_joined else {}
-    shown = [
-        convert.transaction_result(one, published.get(seq), landed.get(seq), marked.get(seq))
-        for seq, one in zip(seqs, found, strict=True)
-    ]
-    shown = [_with_notes(services, *pair) for pair in zip(shown, found, strict=True)]
-    files = services.engine.history.index.file_counts(seqs) if params.brief else None
-    answer = partial(_log, files=files, more=more, warnings=_times_warning(services, params))
-    return _with_lines(services, found, shown, answer) if params.stat else answer(shown)
-
-
-def _times_warning(services: Services, params: messages.LogFilter) -> list[str] | UnsetType:
-    return [*times_warning(params.since, params.until, services.engine.history)] or UNSET
-
-
-def _with_notes(services: Services, shown: messages.Transaction, found: Transaction) -> messages.Transaction:
-    """Return a transaction with the contents that the history lacks, and what stays on this host."""
-    engine = services.engine
-    if engine.history.has_gaps:
-        shown = convert.with_gaps(shown, found, engine.history)
-    return shown if engine.unshared is None else convert.with_unshared(shown, found, engine.unshared)
-
-
-def _log(
-    shown: list[messages.Transaction],
-    files: Mapping[int, tuple[int, str]] | None,
-    *,
-    more: bool,
-    warnings: list[str] | UnsetType,
-) -> LogAnswer:
-    """Return the answer of `log`: with `files`, the count and first path of each, it is brief."""
-    if files is None:
-        return messages.LogResult(transactions=shown, more=more, warnings=warnings)
-    brief = [convert.brief_transaction(one, *files.get(one.seq, (0, None))) for one in shown]
-    return messages.BriefLogResult(transactions=brief, more=more, warnings=warnings)
-
-
-async def _with_lines(
-    services: Services,
-    found: Sequence[Transaction],
-    shown: Sequence[messages.Transaction],
-    answer: Callable[[list[messages.Transaction]], LogAnswer],
-) -> LogAnswer:
-    """Add the lines that each transaction added and deleted."""
-    until = time.monotonic() + LINES_SECONDS
-    counted: list[messages.Transaction] = []
-    for transaction, result in zip(found, shown, strict=True):
-        whole = replace(
-            transaction, touches=tuple(replace(one, undone_by=None) for one in transaction.touches)
-        )
-        added = removed = None
-        if time.monotonic() < until:
-            with contextlib.suppress(*UNCOUNTED):
-                added, removed = await services.queue.run_in_thread(partial(_lines_of, services, whole))
-        counted.append(replace(result, added=added, deleted=removed))
-    return answer(counted)
-
-
-def log_count(services: Services, params: messages.LogCount, _caller: ClientState) -> messages.LogCountResult:
-    history = services.engine.history
-    return messages.LogCountResult(
-        count=history.index.count_matching(_wanted(services, params)), head=history.head,
-        warnings=_times_warning(services, params),
-    )  # fmt: skip
-
-
-def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
-    if params.unreviewed:
-        know_marks(services)
-    return convert.wanted(params)
 
 
 def show(services: Services, params: messages.Show, _caller: ClientState) -> Answer:
-    shown = partial(_shown, services, params)
-    return services.queue.run_in_thread(shown) if params.diff or params.hunks else shown()
+    shown, history = partial(_shown, services, params), services.engine.history
+    is_long = params.diff or params.hunks or history.index.is_wide([history.seq_of(params.tx)], FILES_AT_ONCE)
+    return services.queue.run_in_thread(shown) if is_long else shown()
 
 
 def _diff_of(services: Services, params: messages.Show, found: Transaction) -> str:
@@ -175,7 +72,7 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
         found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
         registry.marked([seq]).get(seq),
     )  # fmt: skip
-    shown = _with_notes(services, shown, found)
+    shown = with_notes(services, shown, found)
     hunks = [
         messages.Hunk(path=path.text, hunk=number, diff=text)
         for path, number, text in (
@@ -299,215 +196,6 @@ def _blame_lines(services: Services, lines: LineBlame) -> list[messages.BlameLin
         )
         for number, seq in enumerate(lines.seqs, 1)
     ]
-
-
-def session_list(services: Services, params: messages.SessionList, _caller: ClientState) -> Answer:
-    entries = [_entry(session) for session in services.guard.sessions]
-    entries += _paused_names(services, {entry.session for entry in entries})
-    if params.all or params.closed is not None:
-        since_us = 0 if params.closed is None else convert.time_us(params.closed)
-        known = {entry.session for entry in entries}
-        waiting = services.proposals.waiting_sessions()
-        works = waiting | {work.name: work for work in services.engine.history.index.sessions()}
-        entries += [
-            _closed(work)
-            for name, work in works.items()
-            if name not in known and (work.last_us >= since_us or name in waiting)
-        ]
-        entries.sort(key=lambda entry: entry.used, reverse=True)
-    pauses = services.guard.sessions.paused
-    entries = [
-        replace(entry, paused=convert.pause(pauses[entry.session])) if entry.session in pauses else entry
-        for entry in entries
-    ]
-    if params.stat or params.activity:
-        return _all_with_counts(services, params, entries)
-    return messages.SessionListResult(sessions=entries)
-
-
-def _paused_names(services: Services, known: Collection[str]) -> list[messages.SessionEntry]:
-    """Return the paused sessions that are not open: the word of a person about them holds even so."""
-    pauses = services.guard.sessions.paused
-    names = pauses.keys() - known
-    if not names:
-        return []
-    works = {work.name: work for work in services.engine.history.index.sessions()}
-    since = {name: pauses[name].since_us for name in names}
-    return [
-        _closed(works.get(name, SessionWork(name, name, since[name], since[name]))) for name in sorted(names)
-    ]
-
-
-async def _all_with_counts(
-    services: Services, params: messages.SessionList, entries: list[messages.SessionEntry]
-) -> messages.SessionListResult:
-    until = time.monotonic() + LINES_SECONDS
-    counted: list[messages.SessionEntry] = []
-    for entry in entries:
-        found = await _with_counts(services, entry, until)
-        if params.activity:
-            activity = await services.queue.run(partial(_activity, services, found))
-            found = replace(found if params.stat else entry, activity=activity)
-        counted.append(found)
-    return messages.SessionListResult(sessions=counted)
-
-
-def _activity(services: Services, entry: messages.SessionEntry) -> messages.SessionActivity:
-    """Return what a session does at present; `entry` has the counts of its work."""
-    index, name = services.engine.history.index, entry.session
-    newest = index.log(LogQuery(sessions=(name,)), 1)
-    edits = LogQuery(sessions=(name,), kinds=("edit", "exec"))
-    proposals = services.proposals.open_of(name)
-    running, wait = services.spans.running(name), services.guard.leases.waiting_of(name)
-    waits: Literal["review", "lease"] | None = None
-    since = running[-1].since_us if running else None
-    if wait is not None:
-        waits, since = "lease", wait.since_us
-    if (reviewed_since := services.proposals.waited_since(proposals)) is not None:
-        waits, since = "review", reviewed_since
-    return messages.SessionActivity(
-        last=_last(newest[0]) if newest else None,
-        edits=index.count_matching(edits),
-        in_force=index.count_matching(replace(edits, is_in_force=True)),
-        added=entry.added if isinstance(entry.added, int) else None,
-        deleted=entry.removed if isinstance(entry.removed, int) else None,
-        proposals=proposals,
-        leases=[lease.id for lease in services.guard.leases if lease.session == name],
-        running=[span.command for span in running],
-        waits_for=waits,
-        since=None if since is None else rfc3339(since),
-        wants=[] if wait is None else [glob.text for glob in wait.paths],
-        holders=[] if wait is None else services.guard.leases.holders(wait),
-        missed=services.spans.missed(name),
-    )
-
-
-def _last(newest: Transaction) -> messages.LastTransaction:
-    return messages.LastTransaction(
-        seq=newest.seq,
-        time=rfc3339(newest.time_us),
-        kind=newest.kind,
-        path=newest.touches[0].path.text if newest.touches else None,
-        message=newest.authorship.message,
-    )
-
-
-async def _with_counts(
-    services: Services, entry: messages.SessionEntry, until: float
-) -> messages.SessionEntry:
-    """Count the session's edits in force, their files and their lines."""
-    work = _Counts()
-    chosen = UndoQuery(ROLLED_BACK, (entry.session,))
-    while oldest := await services.queue.run_in_thread(partial(_count, services, chosen, work, until)):
-        chosen = replace(chosen, until=oldest - 1)
-    return _counted(entry, work)
-
-
-def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -> int:
-    """Count the next transactions; return the oldest of them, 0 if there are no more."""
-    lot = services.engine.history.index.in_force(chosen, LOT)
-    if not lot:
-        return 0
-    counts = [(0, 0)] * len(lot)
-    for number, transaction in enumerate(lot):
-        work.is_whole = work.is_whole and time.monotonic() < until
-        if work.is_whole:
-            try:
-                counts[number] = _lines_of(services, transaction)
-            except UNCOUNTED:
-                work.is_whole = False
-    # Nothing is added before the last line is counted, because a comparison may begin the lot again.
-    work.edits += len(lot)
-    work.added += sum(added for added, _ in counts)
-    work.removed += sum(removed for _, removed in counts)
-    for transaction in lot:
-        work.paths.update(touch.path.raw for touch in transaction.touches if touch.undone_by is None)
-    commits = services.guard.registry.published([int(transaction.seq) for transaction in lot]).values()
-    work.published.update((found.commit, found.branch) for found in commits)
-    return int(lot[-1].seq)
-
-
-def _lines_of(services: Services, transaction: Transaction) -> tuple[int, int]:
-    """Return the numbers of lines that a transaction added and removed."""
-    history = services.engine.history
-    counts = [
-        line_counts(recorded_state(before, history), recorded_state(after, history))
-        for before, after in _pairs(transaction)
-    ]
-    return sum(added for added, _ in counts), sum(removed for _, removed in counts)
-
-
-class _Counts(Struct):
-    """The size of a session's work in force."""
-
-    edits: int = 0
-    paths: set[bytes] = set()
-    added: int = 0
-    removed: int = 0
-    is_whole: bool = True  # whether the lines of all edits are counted
-    published: set[tuple[str, str]] = set()
-
-
-def _pairs(transaction: Transaction) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """The states before and after, path by path; a moved file is one pair."""
-    touches = {touch.path: touch for touch in transaction.touches if touch.undone_by is None}
-    moved = {touch.source for touch in touches.values() if touch.source in touches}
-    for path, touch in touches.items():
-        source = None if touch.source is None else touches.get(touch.source)
-        if source is not None and touch.before is None:
-            yield source.before, touch.after
-        elif path not in moved or touch.after is not None:
-            yield touch.before, touch.after
-
-
-def _counted(entry: messages.SessionEntry, work: _Counts) -> messages.SessionEntry:
-    return replace(
-        entry,
-        edits=work.edits,
-        files=len(work.paths),
-        added=work.added if work.is_whole else None,
-        removed=work.removed if work.is_whole else None,
-        published=[messages.Published(commit=oid, branch=branch) for oid, branch in sorted(work.published)],
-    )
-
-
-def _entry(found: OpenSession) -> messages.SessionEntry:
-    session = found.session
-    return messages.SessionEntry(
-        session=session.name,
-        actor=session.actor,
-        scope=messages.Scope(write=_texts(session.bounds.write), read=_texts(session.bounds.read)),
-        on_stale=session.on_stale,
-        unread=session.unread,
-        ttl=session.ttl,
-        created=rfc3339(session.created_us),
-        used=rfc3339(found.used_us),
-        connections=len(found.connections),
-        in_doubt=session.is_in_doubt,
-        kind=session.kind,
-        state="connected" if found.connections else "open",
-    )
-
-
-def _closed(work: SessionWork) -> messages.SessionEntry:
-    """Describe a session that the history knows and that is not open."""
-    return messages.SessionEntry(
-        session=work.name,
-        actor=work.actor,
-        scope=messages.Scope(),
-        on_stale=None,
-        unread="allow",
-        ttl=0.0,
-        created=rfc3339(work.first_us),
-        used=rfc3339(work.last_us),
-        connections=0,
-        in_doubt=False,
-        state="closed",
-    )
-
-
-def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
-    return None if globs is None else [glob.text for glob in globs]
 
 
 # The methods `undo`, `redo`, `rollback` and `restore`, from the wire to the engine and back.
