@@ -171,10 +171,12 @@ def read(
     end_line: int | None = None,
     proposal: int | None = None,
     unsaved: bool = False,
+    as_text: bool = False,
 ) -> PreparedCall[messages.ReadResult]:
     """Return the current file, or as of right after `at`, or as `changeset` or `proposal` would leave it.
 
     With `unsaved`, the text that an editor holds of it unsaved, if one does: `unsaved_of` is then set.
+    With `as_text`, a file that no encoding fits is refused with `not_text`, and does not count as read.
 
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
     on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
@@ -188,6 +190,7 @@ def read(
         end_line=end_line,
         proposal=_given(proposal),
         unsaved=unsaved,
+        as_text=as_text,
     )
     return call(asked, messages.ReadResult)
 

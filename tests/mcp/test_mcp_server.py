@@ -178,7 +178,10 @@ def test_bytes_that_are_no_text_are_not_read_and_can_be_written(shared: Workplac
     text, refusal = either.is_refused("read_file", path="latin.bin")
     assert refusal["error"] == "not_text"
     assert "`encoding`" in text + refusal["data"]["hint"]
-    either.does("apply_edits", edits=[{**write("latin.bin", ""), "content": {"base64": "6Q=="}}])
+    whole = {**write("latin.bin", ""), "content": {"base64": "6Q=="}}
+    _, refusal = either.is_refused("apply_edits", edits=[whole])
+    assert refusal["error"] == "base_required", "a refused read does not count"
+    either.does("apply_edits", edits=[{**whole, "force": True}])
     assert shared.files()["latin.bin"] == b"\xe9"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import subprocess
 import sys
 import threading
@@ -161,6 +162,25 @@ def test_a_reviewers_own_text_lands_and_the_author_is_told_the_difference(
     told = author.proposal_wait(number, timeout=0)
     assert told.reviewer_diff == landed.reviewer_diff
     assert told.proposal.decisions[-1].comment == "capitals"
+
+
+def test_a_reviewer_reads_text_of_another_encoding_and_lands_an_own_text_in_it(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    """A page that showed the bytes, and sent them back with a changed line, destroyed the file."""
+    wide = codecs.BOM_UTF16_LE + LINES.encode("utf-16-le")
+    place.write({"wide.txt": wide, "raw.bin": b"\x00\x81"})
+    number = propose(author, replace("wide.txt", "5\n6", "zwölf\n6"))
+    file = reviewer.proposal_get(number, content=True).files[0]
+    assert (file.old, file.new) == (LINES, LINES.replace("5\n6", "zwölf\n6"))
+    assert file.encoding == "utf-16-le"
+    own = messages.ReviewedFile(path="wide.txt", content=LINES.replace("5\n6", "é\n6"), base=file.now)
+    reviewer.proposal_approve(number, files=[own])
+    landed = codecs.BOM_UTF16_LE + LINES.replace("5\n6", "é\n6").encode("utf-16-le")
+    assert place.files()["wide.txt"] == landed
+    number = propose(author, messages.Write(path="raw.bin", content="\0\udc82", force=True))
+    shown = reviewer.proposal_get(number, content=True).files[0]
+    assert (shown.old, shown.new, shown.encoding) == ("\0\udc81", "\0\udc82", None)
 
 
 def test_a_dry_run_shows_what_would_land(place: Workplace, author: Client, reviewer: Client) -> None:

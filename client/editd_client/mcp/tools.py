@@ -207,14 +207,9 @@ def _read(call: ToolCall) -> ToolResult:
                 hint="Read a part of it with start_line and end_line.",
                 data={"path": path, "size": size},
             )
-    result = call.client.read(path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line)
-    if result.encoding is None and result.kind == "file":
-        raise refusal(
-            "not_text",
-            f"{path} is not text in any known encoding.",
-            hint="If it is text, ask the user to set the key `encoding` of the configuration.",
-            data={"path": path, "size": result.size},
-        )
+    result = call.client.read(
+        path, at=asked.at, start_line=asked.start_line, end_line=asked.end_line, as_text=True
+    )
     return conversion.content(result, asked.start_line, asked.end_line)
 
 

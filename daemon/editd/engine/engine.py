@@ -900,10 +900,12 @@ class Engine(Recorder):
         reader: Reader,
         at: int | str | None = None,
         lines: tuple[int, int] | None = None,
+        check: Callable[[FileState], None] | None = None,
     ) -> tuple[WorkspacePath, FileState]:
         """Return a file now, or right after transaction `at`, with its path. Note the read for `reader`.
 
-        `lines` limits the note to a range, both ends included and counted from 1.
+        `lines` limits the note to a range, both ends included and counted from 1. `check` may refuse the
+        content, which then does not count as read.
         Content that is not in the history is recorded first, unless git ignores the file, so that an edit
         based on it can be compared with it later.
 
@@ -914,6 +916,8 @@ class Engine(Recorder):
             state = recorded_state(self.history.entry_at(path, seq), self.history)
             if state is None:
                 raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
+            if check is not None:
+                check(state)
             return path, state
         resolved = self.tree.resolve(path)
         self.hidden.refuse(resolved)
@@ -922,6 +926,8 @@ class Engine(Recorder):
             raise FileMissing(
                 f"{path} does not exist.", hint="Use `write` to create it.", data={"path": path.text}
             )
+        if check is not None:
+            check(state)
         if lines is None:
             self.seen.note(reader, resolved, ReadMark(Base(state.version)))
         else:

@@ -159,7 +159,8 @@ def _landed_files(
             theirs = land(fitted, chosen)
             landed = state_with(fitted, chosen)
         else:
-            theirs = land_text(fitted, text.content, _shown(text, fitted, history))
+            content = decoder.as_in(fitted.after or fitted.now, text.content)
+            theirs = land_text(fitted, content, _shown(text, fitted, history))
             landed = theirs[-1].after if theirs else fitted.now
             is_modified |= landed != fitted.after
         if theirs or text is not None:

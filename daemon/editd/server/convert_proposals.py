@@ -16,6 +16,7 @@ from editd.errors import InvalidParams, Timeout, TooLarge
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
+from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -264,8 +265,9 @@ def _file(
         proposed=_version(fitted.after),
         hunks=[_hunk(fitted, one, texts.get(one.hunk.id, ""), blocking, decoder) for one in fitted.hunks],
         from_=UNSET if file.source is None else file.source.text,
-        old=_text(fitted.now) if content else UNSET,
-        new=_text(fitted.after) if content else UNSET,
+        old=_text(fitted.now, decoder) if content else UNSET,
+        new=_text(fitted.after, decoder) if content else UNSET,
+        encoding=decoder.name(fitted.after or fitted.now) if content else UNSET,
     )
 
 
@@ -318,8 +320,9 @@ def _version(state: FileState | None) -> str | None:
     return None if state is None else state.version
 
 
-def _text(state: FileState | None) -> str | None:
-    return None if state is None else state.content.decode("utf-8", "surrogateescape")
+def _text(state: FileState | None, decoder: Decoder) -> str | None:
+    shown = decoder.in_utf8(state)
+    return None if shown is None else text_of(shown.content)
 
 
 def region_lines(fitted: FittedFile, one: FittedHunk) -> range:

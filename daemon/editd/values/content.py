@@ -235,6 +235,24 @@ class Decoder(Struct, frozen=True, gc=False):
         others = [text.encoding for text in texts if text is not None and text.encoding != "utf-8"]
         return others[0] if others and None not in texts else None
 
+    def name(self, state: FileState | None) -> str | None:
+        """Return the encoding of a file, or None if it is no text."""
+        text = None if state is None else Text.decode_if_text(state.content, self.fallback)
+        return None if text is None else text.encoding
+
+    def as_in(self, state: FileState | None, written: bytes) -> bytes:
+        """Return a text in UTF-8 in the encoding of a file, whose text a person has read as UTF-8.
+
+        Other bytes are returned unchanged. Raises NotText if the encoding lacks a character.
+        """
+        text = None if state is None else Text.decode_if_text(state.content, self.fallback)
+        if text is None or text.encoding == "utf-8":
+            return written
+        try:
+            return text.encode(written.decode())
+        except UnicodeDecodeError:
+            return written
+
     def in_utf8(self, state: FileState | None) -> FileState | None:
         """Return the file with its text as UTF-8 and its own version; unchanged if it is not text."""
         if state is None or state.is_symlink:

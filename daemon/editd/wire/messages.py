@@ -214,6 +214,7 @@ class Read(Params):
     start_line: int | None = None  # from 1; the lines are as `\n` ends them
     end_line: int | None = None  # included
     unsaved: bool = False  # the text that an editor holds unsaved, if one does
+    as_text: bool = False  # refuse a file that no encoding fits, and do not count it as read
 
 
 class Dialects(Params):
@@ -1416,6 +1417,7 @@ class ProposalFile(Result):
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
     old: str | UnsetType | None = UNSET  # the contents of `now` and `proposed`, with `content`
     new: str | UnsetType | None = UNSET
+    encoding: str | UnsetType | None = UNSET  # of `new`, from which both texts are decoded; None: no text
 
 
 class DecisionEntry(Result):

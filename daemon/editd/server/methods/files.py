@@ -15,7 +15,7 @@ from editd.engine.answers import request_of
 from editd.engine.commands import Apply, OpenChangeset, Reader
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
-from editd.errors import FileMissing, InvalidParams, Refused, Timeout
+from editd.errors import FileMissing, InvalidParams, NotText, Refused, Timeout
 from editd.server import convert
 from editd.wire import messages
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Outcome
 
+    Check = Callable[[FileState], None]  # raises Refused for a content that is not to be read
+
 STAT_AT_ONCE = 500  # paths: more of them are looked at in the engine's thread
 SETTLE_SECONDS = 60.0  # default
 
@@ -40,21 +42,22 @@ def dialects(services: Services, _params: messages.Dialects, _caller: ClientStat
 def read(services: Services, params: messages.Read, caller: ClientState) -> Answer:
     path = convert.path(params.path)
     lines = convert.lines_wanted(params)
+    check = partial(_check_text, services, path) if params.as_text else None
     services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
     if params.unsaved:
         held = services.documents.read(params, path, lines, caller)
         if held is not None:
             return held
     if params.proposal is not UNSET:
-        return _read_proposed(services, params, params.proposal, path, lines)
+        return _read_proposed(services, params, params.proposal, path, lines, check)
     if params.changeset is None:
         if params.at is None and services.sessions.is_collected(params.session, caller):
-            proposed = _read_collected(services, params, path, lines, caller)
+            proposed = _read_collected(services, params, path, lines, caller, check)
             if proposed is not None:
                 return proposed
         charge_bytes(services.engine.size_to_read(path, params.at))
         try:
-            path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines)
+            path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines, check)
         except FileMissing as missing:
             if params.at is None:
                 named = caller.session_of(params.session)
@@ -68,6 +71,8 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
         state = view.at(view.resolve(path))
         if state is None:
             raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
+        if check is not None:
+            check(state)
         return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
 
     return staged(services, changeset, (), result)
@@ -79,6 +84,7 @@ def _read_collected(
     path: WorkspacePath,
     lines: tuple[int, int] | None,
     caller: ClientState,
+    check: Check | None,
 ) -> messages.ReadResult | None:
     """Return a file as the proposal with the session's edits would leave it, or None if it is not in that."""
     session = caller.session_of(params.session)
@@ -89,6 +95,8 @@ def _read_collected(
     state = states[here]
     if state is None:
         raise FileMissing(f"{path} does not exist in the session's proposal.", data={"path": path.text})
+    if check is not None:
+        check(state)
     engine.seen.note(_reader(params.session, caller), here, convert.read_mark(state.version))
     return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
 
@@ -99,6 +107,7 @@ def _read_proposed(
     proposal: int,
     path: WorkspacePath,
     lines: tuple[int, int] | None,
+    check: Check | None,
 ) -> messages.ReadResult:
     if params.at is not None or params.changeset is not None:
         raise InvalidParams("`proposal` is read as it would be now.", hint="Leave out `at` and `changeset`.")
@@ -107,7 +116,19 @@ def _read_proposed(
     state = proposed[here] if here in proposed else services.engine.look(here)
     if state is None:
         raise FileMissing(f"{path} does not exist in this proposal.", data={"path": path.text})
+    if check is not None:
+        check(state)
     return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+
+
+def _check_text(services: Services, path: WorkspacePath, state: FileState) -> None:
+    """Raise NotText for a file that a model cannot read: its bytes would be edited as text."""
+    if not state.is_symlink and services.engine.decoder.name(state) is None:
+        raise NotText(
+            f"{path} is not text in any known encoding.",
+            hint="If it is text, ask the user to set the key `encoding` of the configuration.",
+            data={"path": path.text, "size": len(state.content)},
+        )
 
 
 def stat(services: Services, params: messages.Stat, caller: ClientState) -> Answer:
