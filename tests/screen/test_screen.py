@@ -664,6 +664,22 @@ def test_an_agent_leads_to_its_timeline_and_its_proposals(
     on_screen(place, size, steps)
 
 
+def test_an_agent_with_missed_calls_shows_their_number(place: Workplace) -> None:
+    with place.client() as agent:
+        agent.session_open("late", actor="codex")
+        place.write({"late": fresh()})
+        agent.exec_end(key="never", status=0, command="make")
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("3")
+        await seen.until("late")
+        while "late" not in next(line for line in seen.lines if "▌" in line):
+            await seen.press("j")
+        await seen.until("1 call missed")
+
+    on_screen(place, (80, 24), steps)
+
+
 def test_a_session_is_rolled_back_its_leases_ended_and_closed(place: Workplace, author: Client) -> None:
     with place.client() as other:
         other.session_open("goner", actor="codex")

@@ -130,11 +130,24 @@ def test_an_approved_edit_is_the_agents_by_its_own_texts_alone(place: Workplace,
     assert place.files()["a.txt"].decode() == mine
 
 
-def test_an_asked_edit_that_fits_nothing_stays_outside(place: Workplace, client: Client) -> None:
+def test_an_asked_edit_that_fits_nothing_stays_outside_and_is_counted_and_told(
+    place: Workplace, client: Client
+) -> None:
     asked_edit(client)
     place.write({"a.txt": TEXT.replace("two", "TWO") + "mine\n"})  # both at once
-    assert client.exec_end(key="k", status=0, made=EDIT_MADE).transactions == []
+    ended = client.exec_end(key="k", status=0, made=EDIT_MADE)
+    assert ended.transactions == []
+    assert "recorded as outside: Edit a.txt" in ended.warnings[0]
     assert [kind for kind, _, _ in log(client)] == ["outside"]
+    assert client.status().agents[0].missed == 1
+    assert "1 call missed" in place.editctl("status").stdout
+
+
+def test_an_asked_edit_that_was_made_through_editd_is_not_counted(client: Client) -> None:
+    asked_edit(client)
+    client.apply([replace("a.txt", "two", "TWO")])
+    assert client.exec_end(key="k", status=0, made=EDIT_MADE).warnings == []
+    assert client.status().agents[0].missed == 0
 
 
 def test_what_an_approved_command_changed_is_in_doubt_and_left_out_of_a_rollback(

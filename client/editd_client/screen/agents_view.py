@@ -161,6 +161,8 @@ class AgentsView:
         if row.proposals:
             names = ", ".join(f"P{number}" for number in row.proposals)
             yield Line((TextSpan(f"   open: {names}", "warning"),))
+        if row.missed:
+            yield Line((TextSpan(f"   {row.missed_text}", "warning"),))
         for lease in self.agents.leases_of(row.name):
             paths = " ".join(map(plain, lease.paths))
             yield Line(

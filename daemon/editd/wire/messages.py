@@ -892,7 +892,7 @@ class AgentEntry(Result):
     event: str
     time: str
     pid: int | None = None  # the process that it named last, while that runs
-    missed: int = 0  # calls whose beginning or end did not come, so that a change may be `outside`
+    missed: int = 0  # calls without a beginning, an end or a change that fits: a change may be `outside`
 
 
 class StatusResult(Result):

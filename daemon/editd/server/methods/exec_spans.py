@@ -361,10 +361,13 @@ class ExecMethods:
 
         return await self._queue.run(repaired)
 
-    def _claim_asked(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> None:
-        """Attribute to an asked span the changes by nobody that fit its texts, or of a command, in doubt."""
+    def _claim_asked(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
+        """Attribute to an asked span the changes by nobody that fit its texts, or of a command, in doubt.
+
+        Return whether there are changes, and none fits.
+        """
         assert span.asked is not None, "it is asked"
-        free = changes_since(self._engine.history, span.asked, span.paths)
+        free = unclaimed = changes_since(self._engine.history, span.asked, span.paths)
         if span.paths is None:
             author = in_doubt_authorship(span)
         else:
@@ -375,6 +378,7 @@ class ExecMethods:
             seqs = [one.seq for one in free]
             self._engine.claim(author, seqs)
             span.seqs += map(int, seqs)
+        return bool(unclaimed) and not free
 
     def _fits(self, made: Transaction, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
         """Return whether each change of a transaction is the one that the tool was called for."""
@@ -414,12 +418,14 @@ class ExecMethods:
         await self._settle_and_end(spans)
 
         def result() -> messages.ExecEndResult:
+            warnings: list[str] = []
             for span in spans:
-                if span.asked is not None and is_done:
-                    self._claim_asked(span, texts)
+                if span.asked is not None and is_done and self._claim_asked(span, texts):
+                    self._note_missed(span)
+                    warnings.append(_unfit_text(span))
                 if has_seen:
                     self._note_own(span)
-            return self._result(spans)
+            return replace(self._result(spans), warnings=warnings)
 
         return await self._queue.run(result)
 
@@ -662,6 +668,13 @@ def _missed_text(span: ExecSpan) -> str:
     return (
         f"The beginning of this call did not reach editd in time, so its changes are recorded as outside: "
         f"{span.command.partition(chr(10))[0][:200]}"
+    )
+
+
+def _unfit_text(span: ExecSpan) -> str:
+    return (
+        f"No change of the files is the one that this call asked for, so their changes are recorded as "
+        f"outside: {span.command.partition(chr(10))[0][:200]}"
     )
 
 
