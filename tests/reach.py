@@ -1,6 +1,8 @@
-"""A command that tries what a hook or a check may reach: files, a server of others, and its own loopback."""
+"""A command that tries what a hook or a check may reach: files, a server, its parent, its own loopback."""
 
 from __future__ import annotations
+
+from editd.system.confinement import SIGNALS_SINCE, landlock_version
 
 REACH = """
 import json, os, socket, sys
@@ -20,7 +22,9 @@ print(json.dumps({
     "temporary": attempt(lambda: open(os.environ["TMPDIR"] + "/here", "w")),
     "network": attempt(lambda: socket.create_connection(("127.0.0.1", port), 5).close()),
     "loopback": attempt(loopback),
+    "signal": attempt(lambda: os.kill(os.getppid(), 0)),
     "unix": attempt(lambda: socket.socket(socket.AF_UNIX).close()),
 }))
 """
+SIGNAL = "PermissionError" if landlock_version() >= SIGNALS_SINCE else "done"  # of a confined command
 HELD = {"scratch": "done", "temporary": "done", "loopback": "done"}

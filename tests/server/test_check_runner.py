@@ -19,7 +19,7 @@ from editd.system.confinement import landlock_version
 from editd.system.process import read_frame, write_frame
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reach import HELD, REACH
+from reach import HELD, REACH, SIGNAL
 from reviewers import author_of, reviewer_of, set_pin
 from workplace import replace, write
 
@@ -147,7 +147,10 @@ def test_a_check_writes_and_connects_only_as_its_keys_say(
             (result,) = checked(author, number)
             weaker = [sentence for sentence in author.status().weaker if "'reach'" in sentence]
     unix = "PermissionError" if keys else "done"
-    assert json.loads(result.output) == HELD | {"outside": outside, "network": network, "unix": unix}
+    signal = SIGNAL if keys else "done"
+    assert json.loads(result.output) == HELD | {
+        "outside": outside, "network": network, "unix": unix, "signal": signal
+    }  # fmt: skip
     assert (folder / "by-hook").exists() is (outside == "done")
     assert bool(weaker) is (not keys), weaker
     assert place.files() == {"a.txt": LINES.encode()}
@@ -182,7 +185,8 @@ def test_a_check_in_a_copy_is_confined_as_well(tmp_path: Path) -> None:
             answer = read_frame(worker.stdout)
     assert answer is not None
     expected = HELD | {
-        "outside": "PermissionError", "network": "ConnectionRefusedError", "unix": "PermissionError"
+        "outside": "PermissionError", "network": "ConnectionRefusedError", "unix": "PermissionError",
+        "signal": SIGNAL,
     }  # fmt: skip
     assert (json.loads(answer["output"]), answer["unheld"]) == (expected, [])
     assert list(folder.iterdir()) == list(root.iterdir()) == []

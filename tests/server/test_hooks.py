@@ -19,7 +19,7 @@ from editd.server.plan_workers import unheld_sentence
 from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool
 from editd_client.errors import EditdError, Unreachable
-from reach import HELD, REACH
+from reach import HELD, REACH, SIGNAL
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -480,6 +480,7 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
         "outside": outside,
         "network": network,
         "unix": "done" if keys.get("unix_sockets", not keys) else "PermissionError",
+        "signal": SIGNAL if keys else "done",
     }
     assert (tmp_path / "by-hook").exists() is (outside == "done")
     weaker = [sentence for sentence in hooks.client.status().weaker if "'reach'" in sentence]

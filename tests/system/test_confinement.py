@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import socket
+import struct
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HAS_LANDLOCK = pytest.mark.skipif(not landlock_version(), reason="this system has no Landlock")
+HOLDS_SIGNALS = pytest.mark.skipif(
+    landlock_version() < confinement.SIGNALS_SINCE, reason="this kernel does not hold signals"
+)
 HAS_FILTER = pytest.mark.skipif(not confinement.has_filter(), reason="this system has no seccomp filter")
 
 ATTACK = """
@@ -67,6 +71,7 @@ def attack(*_, **__):
         "unix": lambda: socket.socket(socket.AF_UNIX).close(),
         "program": program,
         "null": lambda: open("/dev/null", "w").write("x"),
+        "signal": lambda: os.kill(os.getppid(), 0),
     }
     sys.stderr.write(json.dumps({name: attempt(call) for name, call in calls.items()}))
     sys.stderr.flush()
@@ -100,7 +105,8 @@ def attacked(tmp_path: Path, script: str) -> dict[str, int]:
 
 def test_without_a_confinement_each_attack_works(tmp_path: Path) -> None:
     answers = attacked(tmp_path, "attack()")
-    assert [name for name in ("write inside", "write", "create", "list", "unix") if answers[name]] == []
+    free = ("write inside", "write", "create", "list", "unix", "signal")
+    assert [name for name in free if answers[name]] == []
 
 
 @HAS_LANDLOCK
@@ -111,6 +117,16 @@ def test_a_confined_process_and_its_children_write_only_where_they_may(tmp_path:
     assert {answers[name] for name in OUTSIDE} <= {errno.EACCES, errno.EXDEV}
     assert {answers[name] for name in ("internet", "unix")} == {errno.EACCES}
     assert [answers[name] for name in ("write inside", "read", "list", "null")] == [0, 0, 0, 0]
+
+
+@HOLDS_SIGNALS
+def test_a_confined_process_signals_nothing_outside(tmp_path: Path) -> None:
+    """The attack: a check of proposed code ends the daemon, which is the parent of its worker."""
+    script = (
+        "import subprocess\nfrom editd.system.confinement import confine\nconfine([inside])\n"
+        "child = subprocess.Popen(['sleep', '60'])\nchild.kill()\nassert child.wait() == -9\nattack()"
+    )
+    assert attacked(tmp_path, script)["signal"] == errno.EPERM
 
 
 @HAS_LANDLOCK
@@ -159,10 +175,49 @@ def test_the_filter_ends_in_a_permission_and_a_refusal() -> None:
     assert program[-16:] == bytes.fromhex("0600000000 00ff7f 06000000 0d000500".replace(" ", ""))
 
 
+MACHINE, SOCKET, PAIR = 0xC000003E, 41, 53
+CALLS = {  # of x86_64, and whether the filter for the families lets them pass
+    (MACHINE, SOCKET, socket.AF_INET, 1): True,
+    (MACHINE, SOCKET, socket.AF_UNIX, 1): False,
+    (MACHINE, SOCKET, 40, 1): False,
+    (MACHINE, PAIR, socket.AF_UNIX, socket.SOCK_STREAM): True,
+    (MACHINE, PAIR, socket.AF_UNIX, socket.SOCK_DGRAM | 0o2000000): False,
+    (MACHINE, PAIR, 30, socket.SOCK_STREAM): False,
+    (MACHINE, 1, socket.AF_UNIX, 1): True,
+    (MACHINE, 425, 0, 0): False,  # io_uring_setup(2)
+    (MACHINE, SOCKET | 0x40000000, socket.AF_INET, 1): False,
+    (0x40000003, 359, socket.AF_INET, 1): False,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_filter_of_families_decides_about_each_way_to_a_socket(call: tuple[int, int, int, int]) -> None:
+    program = confinement.family_filter(MACHINE, SOCKET, PAIR, [socket.AF_INET, socket.AF_INET6])
+    machine, number, first, second = call
+    assert is_let_pass(program, struct.pack("=IIQQQ", number, machine, 0, first, second)) is CALLS[call]
+
+
+def is_let_pass(program: bytes, call: bytes) -> bool:
+    """Run a filter as the kernel does; return whether it ends in the permission."""
+    steps = list(struct.iter_unpack("=HBBI", program))
+    accumulator = at = 0
+    while True:
+        code, taken, missed, value = steps[at]
+        at += 1
+        if code == 0x06:
+            return bool(value == 0x7FFF0000)
+        if code == 0x20:
+            accumulator = struct.unpack_from("=I", call, value)[0]
+        elif code == 0x54:
+            accumulator &= value
+        else:
+            at += taken if (accumulator >= value if code == 0x35 else accumulator == value) else missed
+
+
 SOCKETS = """
 import json, socket, sys
 from editd.system.confinement import confine
-lost = confine([], network=True)
+lost = confine([], network=True, unix_sockets=len(sys.argv) > 2)
 def attempt(call):
     try:
         call()
@@ -177,6 +232,9 @@ print(json.dumps([lost, {
     "pair": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)),
     "a paired one again": attempt(lambda: pair[0].connect(sys.argv[1])),
     "internet": attempt(lambda: socket.socket(socket.AF_INET).close()),
+    "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
+    "vsock": attempt(lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)),
+    "packet": attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
 }]))
 """
 
@@ -184,15 +242,34 @@ print(json.dumps([lost, {
 @HAS_FILTER
 def test_a_command_without_unix_sockets_connects_to_no_program_of_the_machine(tmp_path: Path) -> None:
     """The attack: a hook without a network asks docker or systemd to run a program."""
+    refused = {"stream": errno.EACCES, "datagram": errno.EACCES, "pair of datagrams": errno.EACCES}
+    assert sockets_of(tmp_path) == FREE | refused
+
+
+@HAS_FILTER
+def test_no_command_reaches_a_hypervisor(tmp_path: Path) -> None:
+    """The attack: no namespace holds the sockets of a virtual machine, so a check reaches its host."""
+    answers = sockets_of(tmp_path, "unix sockets")
+    assert answers == FREE | {"stream": 0, "datagram": 0, "pair of datagrams": 0}
+
+
+FREE = {  # the answers with any reach
+    "pair": 0, "a paired one again": errno.EISCONN, "internet": 0, "netlink": 0,
+    "vsock": errno.EACCES, "packet": errno.EACCES,
+}  # fmt: skip
+
+
+def sockets_of(tmp_path: Path, *reach: str) -> dict[str, int]:
+    """Return the error number of each socket that a confined command makes."""
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        argv = [sys.executable, "-c", SOCKETS, path]
+        argv = [sys.executable, "-c", SOCKETS, path, *reach]
         lost, answers = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
-    refused = {"stream": errno.EACCES, "datagram": errno.EACCES, "pair of datagrams": errno.EACCES}
     assert lost == []
-    assert answers == refused | {"pair": 0, "a paired one again": errno.EISCONN, "internet": 0}
+    sockets: dict[str, int] = answers
+    return sockets
 
 
 def test_what_the_system_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +282,7 @@ def test_what_the_system_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no Landlock" in said(0, has_filter=True)
     assert "truncate(2)" in said(2, has_filter=True)
     assert "could reach the network" in said(3, has_filter=False)
+    assert "signals" in said(5, has_filter=True)
 
 
 @HAS_FILTER

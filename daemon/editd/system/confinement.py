@@ -4,9 +4,11 @@ For the processes of the daemon that work on the content of others, and for comm
 write. It holds for this thread and for what it starts, and nothing takes it back.
 
 Landlock (landlock(7), Linux 5.13) holds reads and writes. It leaves changes of permissions, owners, times and
-attributes alone, and before Linux 6.2 truncate(2). A filter of seccomp(2) holds the network: no socket can be
-made, or no Unix socket, because Landlock has no rule for a connection to a path. A kernel or a sandbox may
-lack either. Then `missing` names the loss, and the rest is in force.
+attributes alone, and before Linux 6.2 truncate(2). From Linux 6.12 on it holds signals to processes outside.
+A filter of seccomp(2) holds the network: no socket can be made, or only sockets of the internet. Landlock has
+no rule for a connection to a path, and no namespace holds the sockets of a virtual machine (vsock).
+
+A kernel or a sandbox may lack either. Then `missing` names the loss, and the rest is in force.
 """
 
 from __future__ import annotations
@@ -54,10 +56,11 @@ WRITING = FileAccess(~int(READING) & (1 << 15) - 1)
 OF_A_FILE = FileAccess.EXECUTE | FileAccess.WRITE_FILE | FileAccess.READ_FILE | FileAccess.TRUNCATE
 SINCE = {FileAccess.REFER: 2, FileAccess.TRUNCATE: 3}  # versions of Landlock; the others are in the first
 TRUNCATE_SINCE = SINCE[FileAccess.TRUNCATE]
+SIGNALS_SINCE = 6  # the version of Landlock that holds signals
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")  # anybody may write to them
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all machines
-_CREATE_VERSION, _RULE_PATH_BENEATH = 1, 1
+_CREATE_VERSION, _RULE_PATH_BENEATH, _SCOPE_SIGNAL = 1, 1, 1 << 1
 _CLONE_NEWUSER = 0x10000000  # sched.h
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 22, 38, 2  # linux/prctl.h, linux/seccomp.h
 
@@ -96,9 +99,10 @@ def confine(
 ) -> list[str]:
     """Confine this process to these paths. Return the names of what this system cannot hold.
 
-    Without `network` it makes no socket, and without `unix_sockets` none by which it reaches a program here.
-    Missing paths are left out. Without `readable`, reading stays free. Raises OSError if a part that this
-    system has cannot be put in force.
+    Without `network` it makes no socket. With it, it makes sockets of the internet and of netlink, and with
+    `unix_sockets` Unix sockets. It signals only processes that have the same confinement. Missing paths are
+    left out. Without `readable`, reading stays free. Raises OSError if a part that this system has cannot be
+    put in force.
     """
     lost: list[str] = []
     _give_up_new_privileges()
@@ -108,7 +112,7 @@ def confine(
         lost.append("files")
     if not network and not _filter_calls(socket_filter):
         lost.append("network")
-    if network and not unix_sockets and not _filter_calls(unix_socket_filter):
+    if network and not _filter_calls(_family_filter_of(unix_sockets)):
         lost.append("unix_sockets")
     return lost
 
@@ -143,6 +147,10 @@ def missing() -> list[str]:
     elif version < TRUNCATE_SINCE:
         sentences.append(
             "The Landlock of this kernel does not hold truncate(2): a confined process could empty files."
+        )
+    if version < SIGNALS_SINCE:
+        sentences.append(
+            "This kernel does not hold signals: a confined process could end the daemon and other programs."
         )
     if not has_filter():
         sentences.append(
@@ -181,7 +189,7 @@ def _give_up_new_privileges() -> None:
 
 def _restrict_files(writable: Sequence[str], readable: Sequence[str] | None) -> None:
     held, rules = rules_of(writable, readable, landlock_version())
-    attributes = struct.pack("=Q", held)
+    attributes = _ruleset_attributes(held, landlock_version())
     ruleset = _syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
         raise _error()
@@ -192,6 +200,14 @@ def _restrict_files(writable: Sequence[str], readable: Sequence[str] | None) -> 
             raise _error()
     finally:
         os.close(ruleset)
+
+
+def _ruleset_attributes(held: FileAccess, version: int) -> bytes:
+    """Return struct landlock_ruleset_attr, as long as this version of Landlock takes it."""
+    if version < SIGNALS_SINCE:
+        return struct.pack("=Q", held)
+    no_ports = 0  # rules for the ports of TCP, which the filter of sockets makes unneeded
+    return struct.pack("=QQQ", held, no_ports, _SCOPE_SIGNAL)
 
 
 def _allow(ruleset: int, path: str, rights: FileAccess) -> None:
@@ -209,7 +225,7 @@ def _allow(ruleset: int, path: str, rights: FileAccess) -> None:
         os.close(descriptor)
 
 
-# The filters: no socket, or no Unix socket, by socket(2) or by an io_uring.
+# The filters: no socket, or only those of some families, by socket(2) or by an io_uring.
 
 _AUDIT = {  # machine: its name in linux/audit.h, and its numbers of socket(2) and socketpair(2)
     "x86_64": (0xC000003E, 41, 53),
@@ -242,29 +258,42 @@ def socket_filter(machine: int, number: int, _pair: int) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def unix_socket_filter(machine: int, number: int, pair: int) -> bytes:
-    """Return the program that refuses Unix sockets, and pairs of datagram sockets, which can send anywhere.
+def family_filter(machine: int, number: int, pair: int, families: Sequence[int]) -> bytes:
+    """Return the program that refuses sockets of other families than these.
 
-    The sockets of any other pair are connected for good.
+    A pair of Unix sockets is connected for good and stays free. A pair of datagram sockets can send anywhere,
+    so it needs AF_UNIX among the families.
     """
+    own = len(families)
+    datagrams = 0 if socket.AF_UNIX in families else 1  # a jump over the permission
     steps = [
         (_LOAD, 0, 0, _MACHINE_AT),
-        (_IF_EQUAL, 0, 12, machine),
+        (_IF_EQUAL, 0, own + 14, machine),
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_IF_AT_LEAST, 10, 0, _X32_BIT),
-        (_IF_EQUAL, 9, 0, _IO_URING_SETUP),
+        (_IF_AT_LEAST, own + 12, 0, _X32_BIT),
+        (_IF_EQUAL, own + 11, 0, _IO_URING_SETUP),
         (_IF_EQUAL, 2, 0, number),
-        (_IF_EQUAL, 3, 0, pair),
+        (_IF_EQUAL, own + 3, 0, pair),
         (_RETURN, 0, 0, _ALLOW),
         (_LOAD, 0, 0, _ARGUMENTS_AT),  # of socket(2): the domain
-        (_IF_EQUAL, 4, 3, socket.AF_UNIX),
-        (_LOAD, 0, 0, _ARGUMENTS_AT + 8),  # of socketpair(2): the type, with flags
+        *((_IF_EQUAL, own - index + 5, 0, family) for index, family in enumerate(families)),
+        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _ARGUMENTS_AT),  # of socketpair(2): the domain, and the type with flags
+        (_IF_EQUAL, 0, 4, socket.AF_UNIX),
+        (_LOAD, 0, 0, _ARGUMENTS_AT + 8),
         (_AND, 0, 0, _TYPE_MASK),
-        (_IF_EQUAL, 1, 0, socket.SOCK_DGRAM),
+        (_IF_EQUAL, datagrams, 0, socket.SOCK_DGRAM),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _family_filter_of(unix_sockets: bool) -> Callable[[int, int, int], bytes]:
+    families = [socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK]
+    if unix_sockets:
+        families.append(socket.AF_UNIX)
+    return lambda machine, number, pair: family_filter(machine, number, pair, families)
 
 
 def _machine() -> tuple[int, int, int] | None:
