@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import wait_until
-from editd.wire.messages import Move
+from editd.wire.messages import Move, Patch, Replace
 from editd_client.errors import EditdError
 from state_search import holders
 from workplace import write
@@ -148,6 +148,33 @@ def test_a_move_over_the_border_is_refused_and_one_within_is_not(place: Workplac
         assert client.apply([Move(path=".env", to=".env.local")]).transaction is not None
         assert client.undo().transaction is not None
         assert place.files() == {".env": b"KEY=1\n", "a.txt": b"a\n", "conf/x.pem": b"p\n"}
+
+
+COPY = "diff --git a/{0} b/{1}\nsimilarity index 100%\ncopy from {0}\ncopy to {1}\n"
+
+
+def test_no_edit_carries_an_excluded_content_to_a_kept_file(place: Workplace) -> None:
+    """The attack: a patch copies `.env`, or its path gets a new file in the request that moves it away."""
+    secret = secrets.token_hex(20)
+    place.write({".env": f"KEY={secret}\n", ".env.example": "KEY=\n"})
+    copy = Patch(patch=COPY.format(".env", "plain.txt"))
+    attacks = (
+        [copy],
+        [copy, Replace(path="plain.txt", old="KEY", new="key")],
+        [Patch(patch=COPY.format(".env", "x.key")), Move(path="x.key", to="plain.txt")],
+        [Move(path=".env", to="plain.txt"), write(".env", "KEY=\n")],
+        [Move(path=".env", to="x.key"), Move(path="x.key", to="plain.txt"), write("x.key", "1")],
+    )
+    with place.start() as client:
+        for edits in attacks:
+            refusal = refused(partial(client.apply, edits))
+            assert refusal.name == "path_protected", edits
+            assert "history.exclude" in refusal.message
+        assert holders(place.state, secret.encode()) == []
+        assert place.files() == {".env": f"KEY={secret}\n".encode(), ".env.example": b"KEY=\n"}
+        client.apply([Patch(patch=COPY.format(".env", ".env.local"))])
+        client.apply([Patch(patch=COPY.format(".env.example", "app/.env"))])
+        check_only_kept(place, secret)
 
 
 def test_an_excluded_file_cannot_be_proposed(place: Workplace) -> None:

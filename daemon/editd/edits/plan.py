@@ -114,6 +114,7 @@ class _Moving(Struct, frozen=True):
     origin: WorkspacePath | None  # its path in the snapshot; None for a copy or a new file
     known: frozenset[Base]
     report: FileReport
+    carried_from: WorkspacePath | None  # the path in the snapshot that the content comes from, also of a copy
     is_merged: bool = False
 
 
@@ -137,6 +138,7 @@ class PlanBuilder:
         self.removed: set[WorkspacePath] = set()  # the paths whose snapshot content was removed
         self.written_whole: set[WorkspacePath] = set()  # whose form is compared with that before
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
+        self.carried: dict[WorkspacePath, WorkspacePath] = {}  # also by a copy, or from a path used again
         self.reports: dict[WorkspacePath, FileReport] = {}
         self.searched: WorkspacePath | None = None  # the file whose text was read last
 
@@ -192,6 +194,9 @@ class PlanBuilder:
             guarded=frozenset(self.bases.guarded),
             answers=tuple(self.answers),
             sights=tuple(self.sights),
+            carried=tuple(
+                (source, path) for path, source in self.carried.items() if self.overlay.at(path) is not None
+            ),
         )
 
     def refuse_name(self, path: WorkspacePath, root: str, home: str) -> None:
@@ -329,6 +334,7 @@ class PlanBuilder:
     def _remove(self, path: WorkspacePath) -> None:
         self.overlay.put(path, None)
         self.sources.pop(path, None)
+        self.carried.pop(path, None)
         self.removed.add(path)
 
     def move(
@@ -354,11 +360,17 @@ class PlanBuilder:
             origin=self.sources.get(path, None if path in self.removed else path),
             known=frozenset({*self.bases.known[path], Base(state.version)}),
             report=self.reports.pop(path, FileReport()),
+            carried_from=self._carried_from(path),
             is_merged=path in self.bases.merged,
         )
         self.bases.merged.discard(path)
         self._remove(path)
         return moving
+
+    def _carried_from(self, path: WorkspacePath) -> WorkspacePath | None:
+        """Return the path in the snapshot from which moves and copies have brought the content of `path`."""
+        own = None if path in self.removed or self.overlay.before(path) is None else path
+        return self.carried.get(path, own)
 
     def _arrive(self, to: WorkspacePath, moving: _Moving, *, overwrite: bool = False) -> None:
         if self.overlay.at(to) is not None:
@@ -370,6 +382,8 @@ class PlanBuilder:
         self.bases.known[to] = set(moving.known)
         if moving.origin is not None:
             self.sources[to] = moving.origin
+        if moving.carried_from is not None:
+            self.carried[to] = moving.carried_from
         self.reports[to] = moving.report
         if moving.is_merged:
             self.bases.merged.add(to)
@@ -447,7 +461,10 @@ class PlanBuilder:
         state = self._patched(path, self.bases.existing(path, None), file, fuzz)
         if file.is_copy:
             new = FileState(state.content, state.mode)
-            return _Moving(new, origin=None, known=frozenset({Base(new.version)}), report=FileReport())
+            return _Moving(
+                new, origin=None, known=frozenset({Base(new.version)}), report=FileReport(),
+                carried_from=self._carried_from(path),
+            )  # fmt: skip
         self.overlay.put(path, state)
         return self._leave(path)
 

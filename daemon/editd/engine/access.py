@@ -146,6 +146,17 @@ def permit_move(source: WorkspacePath, path: WorkspacePath, rule: ExcludedPaths)
         )
 
 
+def permit_carried(source: WorkspacePath, path: WorkspacePath, rule: ExcludedPaths) -> None:
+    """Raise PathProtected if a copy would bring the content of an excluded file into the history."""
+    if rule.covers(source) and not rule.covers(path):
+        raise PathProtected(
+            f"{path} must not get the content of {source}: the configuration excludes {source} from the "
+            "history, and the copy would bring its content into the history.",
+            hint="Write the new file. `editctl config` shows `history.exclude`.",
+            data={"path": path.text, "from": source.text},
+        )
+
+
 def permit_proposal(changes: Sequence[Change[FileState]], rule: ExcludedPaths) -> None:
     """Raise ContentExcluded if a proposal would keep the content of an excluded file."""
     for change in changes:

@@ -21,7 +21,14 @@ from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.edits.search import NeedsSearch
-from editd.engine.access import EditPolicy, StoredBytes, permit_move, permit_proposal, plan_undo
+from editd.engine.access import (
+    EditPolicy,
+    StoredBytes,
+    permit_carried,
+    permit_move,
+    permit_proposal,
+    plan_undo,
+)
 from editd.engine.answers import (
     encode_notes,
     explain,
@@ -687,6 +694,8 @@ class Engine(Recorder):
             self.hidden.refuse(change.path)
             if change.source is not None:
                 permit_move(change.source, change.path, self.history.excluded.rule)
+        for source, path in outcome.carried:
+            permit_carried(source, path, self.history.excluded.rule)
         if self.guard is not None:
             self.guard.permit(request, outcome, expected)
 

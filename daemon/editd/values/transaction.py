@@ -118,6 +118,7 @@ class Outcome(Struct, frozen=True, gc=False):
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
     by_time: tuple[Part, ...] = ()  # changes that a dry run of an undo would take back, found during commands
     conflicts: tuple[ConflictReport, ...] = ()  # of an undo that is a dry run or skips conflicts
+    carried: tuple[tuple[WorkspacePath, WorkspacePath], ...] = ()  # by moves and copies: from, to
     formatted_by: tuple[str, ...] = ()  # the hooks that changed content
     outdated: Mapping[WorkspacePath, Base] = field(default_factory=dict)  # the reader's bases, if not current
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
