@@ -137,6 +137,16 @@ CALL = '"method":"tools/call","params":{"name":"write_file","arguments":{"path":
 REFUSED = {
     "half": (('{"jsonrpc":"2.0","id":5,' + CALL % "\\ud83d" + "}").encode(), 5, -32700),
     "latin": (('{"jsonrpc":"2.0","id":5,' + CALL % "caf\xe9" + "}").encode("latin-1"), 5, -32700),
+    "deep": (
+        b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":' + b'{"a":' * 150 + b"1" + b"}" * 151,
+        5,
+        -32600,
+    ),
+    "deeper": (
+        b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":' + b'{"a":' * 300 + b"1" + b"}" * 301,
+        5,
+        -32600,
+    ),
     "cut": (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{', 5, -32700),
     "list": (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":[]}', 5, -32600),
     "number": (b'{"jsonrpc":"2.0","id":5,"method":5}', 5, -32600),

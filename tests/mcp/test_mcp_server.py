@@ -265,6 +265,17 @@ def test_an_edit_list_may_be_json_or_one_object_and_numbers_may_be_texts(either:
     either.does("apply_edits", edits={"op": "delete", "path": "len.txt"})
 
 
+@pytest.mark.parametrize("code", [0xD83D, 0xDCFF])
+def test_half_a_surrogate_pair_in_a_list_that_is_json_is_refused(either: Agent, code: int) -> None:
+    half = chr(code)
+    for edit in (write("half.txt", half), write(f"half{half}.txt", "x")):
+        for edits in (json.dumps([edit]), json.dumps(edit), [json.dumps(edit)]):
+            text, refusal = either.is_refused("apply_edits", edits=edits)
+            assert refusal["error"] == "invalid_params"
+            assert "half of a surrogate pair" in text
+    assert either.is_refused("read_file", path="half.txt")[1]["error"] == "file_missing"
+
+
 @pytest.mark.parametrize(
     ("edit", "field", "said"),
     [

@@ -172,7 +172,14 @@ def _from_json(value: object) -> object:
     """Return the object or list that a text holds as JSON; otherwise the value itself."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
-            return plain(json.loads(value), from_json=True)
+            document = json.loads(value)
+            json.dumps(document, ensure_ascii=False).encode()
+            return plain(document, from_json=True)
+        except UnicodeEncodeError as error:
+            raise _refused(
+                f"A text has half of a surrogate pair, \\u{ord(error.object[error.start]):04x}.", "",
+                hint="Send both halves, or the character itself.",
+            ) from None  # fmt: skip
         except (ValueError, RecursionError):
             return value
     return value

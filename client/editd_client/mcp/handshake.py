@@ -43,6 +43,7 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSION = "2026-07-28"
 META = "io.modelcontextprotocol"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+LINE_NESTING_MAX = 100  # of the parameters; the SDK reads 200 levels in all
 REPLAY_ID, ROOTS_ID = "editd-handshake", "editd-roots"
 
 
@@ -247,7 +248,17 @@ def _error_in(line: bytes) -> dict[str, Any] | None:
         return _error(number, INVALID_REQUEST, "A method is named by a string.")
     if params is not None and not isinstance(params, dict):
         return _error(number, INVALID_REQUEST, "The parameters are one object.")
+    if _is_deeper(params, LINE_NESTING_MAX):
+        return _error(
+            number, INVALID_REQUEST, f"The parameters are nested more than {LINE_NESTING_MAX} deep."
+        )
     return None
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether arrays and objects are nested deeper than some levels: the SDK drops such a line."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(items) and (levels == 0 or any(_is_deeper(item, levels - 1) for item in items))
 
 
 def _error(to: object, code: int, message: str) -> dict[str, Any]:
