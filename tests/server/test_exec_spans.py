@@ -591,6 +591,26 @@ def test_a_rollback_leaves_what_a_person_may_have_saved_during_a_command(
     assert "c.txt" not in place.files()
 
 
+def test_a_rollback_without_effect_names_what_it_leaves_alone(place: Workplace, client: Client) -> None:
+    with place.client() as hook:
+        name = hook.exec_begin("make", session="codex-1").exec
+        place.write({"new.txt": "made\n", "made.txt": "made\n"})
+        hook.exec_end(name, 0)
+    place.write({"new.txt": "a person's\n"})
+    client.settle()
+    with place.client() as hook:
+        name = hook.exec_begin("make clean", session="codex-1").exec
+        (place.root / "new.txt").unlink()
+        (place.root / "made.txt").unlink()
+        hook.exec_end(name, 0)
+    for is_trial in (True, False):
+        nothing = refused(lambda trial=is_trial: client.rollback("codex-1", dry_run=trial))
+        assert nothing.name == "nothing_to_undo"
+        assert nothing.message.startswith("Left alone, because another program wrote these files")
+        assert "new.txt (3)" in nothing.message
+        assert "include_by_time" in nothing.hint
+
+
 def test_a_rollback_of_nothing_but_such_changes_says_how_to_take_them(
     place: Workplace, client: Client
 ) -> None:

@@ -529,4 +529,4 @@ def plan_undo(
             if not is_first:
                 inverted = invert(targets, past, view.file_at, request.on_conflict)
             return targets, inverted, warnings
-    raise without_effect(targets)
+    raise without_effect(targets, warnings)

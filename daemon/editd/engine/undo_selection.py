@@ -216,15 +216,21 @@ def message_of(scope: Scope, session: str | None) -> str:
     return ""
 
 
-def without_effect(targets: Sequence[UndoTarget]) -> NothingToUndo:
-    """Return the refusal of an undo that would change nothing."""
+def without_effect(targets: Sequence[UndoTarget], warnings: Sequence[str] = ()) -> NothingToUndo:
+    """Return the refusal of an undo that would change nothing. `warnings` name the changes left alone."""
     newest = targets[0].transaction.seq
     seqs = listed([str(target.transaction.seq) for target in targets])
     several = "s" * (len(targets) > 1)
+    undo, hint = "An undo", f"Use `show` with tx {newest} to see the change, and `log` to see the history."
+    if warnings:
+        undo, hint = (
+            "An undo of the rest",
+            "Use include_by_time, or include_published, to take these back as well.",
+        )
+    nothing = f"{undo} of transaction{several} {seqs} would change nothing."
     return NothingToUndo(
-        f"An undo of transaction{several} {seqs} would change nothing. "
-        "The changes are no longer in the files.",
-        hint=f"Use `show` with tx {newest} to see the change, and `log` to see the history.",
+        " ".join((*warnings, nothing, "The changes are no longer in the files.")),
+        hint=hint,
         data={"seqs": [int(target.transaction.seq) for target in targets]},
     )
 
