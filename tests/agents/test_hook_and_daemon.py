@@ -289,6 +289,51 @@ def test_after_a_no_nothing_is_the_agents(place: Workplace, agent: str) -> None:
     assert place.files()["a.txt"] == b"my own\n"
 
 
+def codex_patch(place: Workplace, event: str, *sections: str, call: str = "moved") -> dict[str, Any]:
+    """Return an event of Codex about a patch."""
+    patch = "\n".join(("*** Begin Patch", *sections, "*** End Patch", ""))
+    return {
+        "session_id": "01a21182-30ae-7413-bb9b-23f29b47f85c", "cwd": str(place.root),
+        "hook_event_name": event, "tool_name": "apply_patch",
+        "tool_input": {"command": patch}, "tool_use_id": call,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("hunk", [(), ("@@", "-two", "+TWO")], ids=["alone", "with a hunk"])
+def test_a_move_that_a_person_approved_is_the_agents(place: Workplace, hunk: tuple[str, ...]) -> None:
+    sections = ("*** Update File: a.txt", "*** Move to: sub/b.txt", *hunk)
+    for event in ("PreToolUse", "PermissionRequest"):
+        hook(place, "codex", codex_patch(place, event, *sections))
+    place.write({"sub/b.txt": TEXT.replace("two", "TWO") if hunk else TEXT})
+    (place.root / "a.txt").unlink()
+    hook(place, "codex", codex_patch(place, "PostToolUse", *sections))
+    assert [one["kind"] for one in transactions(place)] == ["exec", "claim"]
+
+
+def test_an_approved_call_that_explains_nothing_is_told_and_counted(place: Workplace) -> None:
+    before, question, after = asked("claude", place)
+    hook(place, "claude", before)
+    hook(place, "claude", question)
+    place.write({"a.txt": "one\nTWO, and the person's words\n"})
+    done = place.editctl("hook", "claude", stdin=json.dumps(after))
+    assert "does not fit the texts of this call" in done.stderr
+    assert "1 missed" in place.editctl("integrate").stdout
+    assert [one["kind"] for one in transactions(place)] == ["outside"]
+
+
+def test_two_calls_for_one_file_at_once_are_the_agents_and_none_is_missed(place: Workplace) -> None:
+    before = begun("claude", place)
+    after = ended("claude", place, before["request"][1]["key"])
+    for call in ("first", "second"):
+        hook(place, "claude", before["payload"] | {"tool_use_id": call})
+    place.write({"a.txt": TEXT.replace("two", "TWO")})
+    for call in ("first", "second"):
+        done = place.editctl("hook", "claude", stdin=json.dumps(after | {"tool_use_id": call}))
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "missed" not in place.editctl("integrate").stdout
+    assert [one["kind"] for one in transactions(place)] == ["exec"]
+
+
 def test_a_call_whose_beginning_never_came_is_repaired_or_told(place: Workplace) -> None:
     before = begun("claude", place)
     after = ended("claude", place, before["request"][1]["key"])

@@ -22,12 +22,20 @@ EDIT = CallText("timeout = 30", "timeout = 5")
         (None, b"new\n", [CallText("new\n", "")]),
         (b"a\nb\n", b"a\n", [CallText("", "b\n")]),
         (b"gone\n", None, [CallText(None)]),
+        ("\ufeffa\r\n".encode("utf-16-le"), "\ufeffé\r\n".encode("utf-16-le"), [CallText("é\n", "a\n")]),
+        (b"\xef\xbb\xbfold\n", b"\xef\xbb\xbfnew\n", [CallText("new\n")]),
+        (b"moved\n", b"moved\n", [CallText("", "")]),
+        (b"x\nx\n", b"x\ny\n", [CallText("", ""), CallText("y", "x")]),
     ],
 )
 def test_the_change_of_a_call_is_recognised(
     before: bytes | None, after: bytes | None, texts: list[CallText]
 ) -> None:
     assert is_called_for(before, after, texts)
+
+
+def test_the_configured_encoding_counts() -> None:
+    assert is_called_for(b"caf\xe9\n", b"th\xe9\n", [CallText("thé", "café")], "latin-1")
 
 
 @pytest.mark.parametrize(

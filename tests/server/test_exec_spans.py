@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -604,7 +605,7 @@ def test_a_rollback_without_effect_names_what_it_leaves_alone(place: Workplace, 
         (place.root / "made.txt").unlink()
         hook.exec_end(name, 0)
     for is_trial in (True, False):
-        nothing = refused(lambda trial=is_trial: client.rollback("codex-1", dry_run=trial))
+        nothing = refused(partial(client.rollback, "codex-1", dry_run=is_trial))
         assert nothing.name == "nothing_to_undo"
         assert nothing.message.startswith("Left alone, because another program wrote these files")
         assert "new.txt (3)" in nothing.message

@@ -74,10 +74,14 @@ def patched(patch: str) -> tuple[list[str], list[str]]:
     return named, whole
 
 
+_MOVE = "*** Move to: "
+
+
 def patched_texts(patch: str) -> list[tuple[str, str | None, str | None]]:
     """Return each part of a patch as its path with the old and the new text.
 
-    Without an old text it is the whole file, and without a new one a deletion.
+    Without an old text it is the whole file, and without a new one a deletion. A move is the deletion of its
+    source, and the hunks at its target, of which the first changes nothing.
     """
     texts: list[tuple[str, str | None, str | None]] = []
     verb, path = "", ""
@@ -97,6 +101,11 @@ def patched_texts(patch: str) -> list[tuple[str, str | None, str | None]]:
     for line in patch.splitlines():
         if line.startswith("*** "):
             end_hunk()
+            if verb == "Update" and line.startswith(_MOVE):
+                texts.append((path, None, None))
+                path = line.removeprefix(_MOVE).strip()
+                texts.append((path, "", ""))
+                continue
             named = _NAMED.match(line)
             verb, path = (named[1], named[2]) if named is not None and named[1] else ("", "")
         elif line.startswith("@@"):

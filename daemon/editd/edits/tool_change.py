@@ -1,6 +1,7 @@
 """Whether the change of a file is the one that an agent's tool was called for.
 
-Line ends and the newline at the end of the file do not count, because tools write them in their own way.
+Line ends, the byte-order mark and the newline at the end of the file do not count, because tools write them
+in their own way.
 Pure: texts in, an answer out.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from editd.values.content import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,32 +29,36 @@ class CallText(Struct, frozen=True):
     old: str | None = None
 
 
-def is_called_for(before: bytes | None, after: bytes | None, texts: Sequence[CallText]) -> bool:
-    """Return whether a file became `after` by these texts alone."""
+def is_called_for(
+    before: bytes | None, after: bytes | None, texts: Sequence[CallText], fallback: str | None = None
+) -> bool:
+    """Return whether a file became `after` by these texts alone. `fallback` is the encoding beside UTF-8."""
     if not texts:
         return False
     if after is None or any(text.new is None for text in texts):
         return after is None and texts[-1].new is None
-    result = _plain(after)
+    result = _plain(after, fallback)
     if (whole := texts[-1]).old is None:
-        return result == _plain((whole.new or "").encode("utf-8", "surrogatepass"))
-    text = _plain(before or b"")
+        return result == _trimmed(whole.new).removeprefix("\ufeff").rstrip("\n")
+    text = _plain(before or b"", fallback)
     return any(result == one.rstrip("\n") for one in _results(f"{text}\n" if text else "", texts))
 
 
-def _plain(content: bytes) -> str:
-    return content.decode("utf-8", "surrogateescape").replace("\r\n", "\n").rstrip("\n")
+def _plain(content: bytes, fallback: str | None) -> str:
+    known = Text.decode_if_text(content, fallback)
+    text = content.decode("utf-8", "surrogateescape") if known is None else known.text
+    return text.replace("\r\n", "\n").rstrip("\n")
 
 
 def _results(text: str, texts: Sequence[CallText]) -> Iterator[str]:
     """Yield the texts that the calls may have made of a text."""
-    pairs = [(_trimmed(one.old), _trimmed(one.new)) for one in texts]
+    pairs = [(_trimmed(one.old), _trimmed(one.new)) for one in texts if one.old or one.new]
     first = every = text
     for old, new in pairs:
         first, every = first.replace(old, new, 1), every.replace(old, new)
     yield first
     yield every
-    if len(pairs) > 1:
+    if len(pairs) != 1:
         return
     ((old, new),) = pairs
     at = text.find(old)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.watcher import WorkspaceWatcher
-    from editd.values.content import Entry
+    from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction
 
@@ -353,6 +353,7 @@ class ExecMethods:
                 span.asked = self._engine.history.index.at_time(since_us) or 0
                 self._claim_asked(span, texts)
                 self._note_own(span)
+                span.seqs += [] if span.seqs else self._own_since(span, texts)
             result = self._result([span])
             if result.transactions or not is_done:
                 return result
@@ -364,10 +365,11 @@ class ExecMethods:
     def _claim_asked(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
         """Attribute to an asked span the changes by nobody that fit its texts, or of a command, in doubt.
 
-        Return whether there are changes, and none fits.
+        Return False if its files changed, and no change fits.
         """
         assert span.asked is not None, "it is asked"
-        free = unclaimed = changes_since(self._engine.history, span.asked, span.paths)
+        free = changes_since(self._engine.history, span.asked, span.paths)
+        is_changed = bool(free)
         if span.paths is None:
             author = in_doubt_authorship(span)
         else:
@@ -378,7 +380,7 @@ class ExecMethods:
             seqs = [one.seq for one in free]
             self._engine.claim(author, seqs)
             span.seqs += map(int, seqs)
-        return bool(unclaimed) and not free
+        return bool(free) or not is_changed
 
     def _fits(self, made: Transaction, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
         """Return whether each change of a transaction is the one that the tool was called for."""
@@ -388,10 +390,29 @@ class ExecMethods:
             state = recorded_state(entry, history)
             return None if state is None else state.content
 
-        return all(
-            is_called_for(content(touch.before), content(touch.after), texts.get(touch.path, ()))
-            for touch in made.touches
-        )
+        fallback = self._engine.decoder.fallback
+        removed = [touch.before for touch in made.touches if touch.after is None]
+
+        def is_explained(touch: Change[Entry]) -> bool:
+            known = texts.get(touch.path, ())
+            is_target = touch.before is None and any(text.old is not None for text in known)
+            return any(
+                is_called_for(content(before), content(touch.after), known, fallback)
+                for before in (removed if is_target else [touch.before])
+            )
+
+        return all(map(is_explained, made.touches))
+
+    def _own_since(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> list[int]:
+        """Return the session's own changes that fit: a newer bracket of the session for a file had them."""
+        history = self._engine.history
+        seqs = {seq for path in texts for seq in history.index.touches_after(path, span.asked or 0)}
+        made = map(history.find, sorted(seqs))
+        return [
+            int(one.seq)
+            for one in made
+            if (one.kind, one.authorship.session) == ("exec", span.session) and self._fits(one, texts)
+        ]
 
     def _named(self, params: messages.ExecEnd, caller: ClientState) -> list[ExecSpan]:
         """Return the spans that a request ends. Raises InvalidParams, PermissionDenied."""
@@ -420,9 +441,9 @@ class ExecMethods:
         def result() -> messages.ExecEndResult:
             warnings: list[str] = []
             for span in spans:
-                if span.asked is not None and is_done and self._claim_asked(span, texts):
+                if span.asked is not None and is_done and not self._claim_asked(span, texts):
+                    warnings.append(_unexplained_text(span))
                     self._note_missed(span)
-                    warnings.append(_unfit_text(span))
                 if has_seen:
                     self._note_own(span)
             return replace(self._result(spans), warnings=warnings)
@@ -664,17 +685,17 @@ class ExecMethods:
             self._agents.popitem(last=False)
 
 
-def _missed_text(span: ExecSpan) -> str:
+def _unexplained_text(span: ExecSpan) -> str:
     return (
-        f"The beginning of this call did not reach editd in time, so its changes are recorded as outside: "
+        "The change does not fit the texts of this call, so it is recorded as outside: "
         f"{span.command.partition(chr(10))[0][:200]}"
     )
 
 
-def _unfit_text(span: ExecSpan) -> str:
+def _missed_text(span: ExecSpan) -> str:
     return (
-        f"No change of the files is the one that this call asked for, so their changes are recorded as "
-        f"outside: {span.command.partition(chr(10))[0][:200]}"
+        f"The beginning of this call did not reach editd in time, so its changes are recorded as outside: "
+        f"{span.command.partition(chr(10))[0][:200]}"
     )
 
 
