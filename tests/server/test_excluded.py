@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import wait_until
-from editd.wire.messages import Move, Patch, Replace
+from editd.wire.messages import AnyEdit, Move, Patch, Replace, Tool
 from editd_client.errors import EditdError
 from state_search import holders
 from workplace import write
@@ -148,6 +148,46 @@ def test_a_move_over_the_border_is_refused_and_one_within_is_not(place: Workplac
         assert client.apply([Move(path=".env", to=".env.local")]).transaction is not None
         assert client.undo().transaction is not None
         assert place.files() == {".env": b"KEY=1\n", "a.txt": b"a\n", "conf/x.pem": b"p\n"}
+
+
+def test_no_refusal_log_or_status_has_an_excluded_text(place: Workplace) -> None:
+    """The attack: another client lists the refusals, or reads the log of a hook that printed its input."""
+    secret = secrets.token_hex(20)
+    configure(
+        place,
+        '[[hook]]\nname = "loud"\nglob = ["h/**"]\non_error = "skip"\n'
+        'command = ["sh", "-c", "cat >&2; exit 3"]\n'
+        '[[hook]]\nname = "check"\nglob = ["c/**"]\nkind = "check"\n'
+        'command = ["sh", "-c", "cat >&2; exit 3"]\n'
+        '[[review.rule]]\nname = "ask"\npaths = ["ask/**"]\n',
+    )
+    place.write({".env": "KEY=1\n", "a.txt": "a\n"})
+    (place.root / "link").symlink_to(".env")
+    whole = f"*** Begin Patch\n*** Update File: .env\n@@\n-KEY=2\n+KEY={secret}\n*** End Patch"
+    patch = f"--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-KEY=2\n+KEY={secret}\n"
+    requests: list[list[AnyEdit]] = [
+        [write("ask/.env", secret)],
+        [write("c/.env", secret)],
+        [Replace(path=".env", old=secret, new="x")],
+        [Replace(path="link", old=secret, new="x")],
+        [Patch(patch=patch)],
+        [Tool(dialect="codex", tool="apply_patch", args={"input": whole})],
+        [Replace(path="a.txt", old="b", new="x"), write(".env", secret)],
+    ]
+    with place.start() as client:
+        for edits in requests:
+            refused(partial(client.apply, edits))
+        refusals = client.log_refusals().refusals
+        assert len(refusals) == len(requests)
+        assert [entry for entry in refusals if secret in f"{entry.message}{entry.attempt}"] == []
+        refused(partial(client.apply, [Replace(path="a.txt", old=secret, new="x")]))
+        assert secret in client.log_refusals().refusals[0].attempt
+
+        client.apply([write("h/.env", secret)])
+        failures = [hook["failure"]["message"] for hook in client.status().hooks]
+        assert failures == ["loud failed on h/.env: it ended with exit status 3.", "refused c/.env"]
+    assert holders(place.state, secret.encode()) != []
+    assert all(name.startswith(("excluded/", "replaced/")) for name in found(place, secret))
 
 
 COPY = "diff --git a/{0} b/{1}\nsimilarity index 100%\ncopy from {0}\ncopy to {1}\n"

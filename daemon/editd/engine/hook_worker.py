@@ -192,8 +192,9 @@ class HookProcess:
         """Return the warning if the edit continues without this hook. Raises _Refusal otherwise."""
         output = self._shown_output(ran)
         message = f"{hook['name']} failed on {_names(files)}: {problem}."
-        message += f" {_short(output)}" if output else ""
+        # Only the sender gets the output: it may have the files' contents, which no log or status is to have.
         failure = {"hook": hook["name"], "problem": message}
+        message += f" {_short(output)}" if output else ""
         if hook["on_error"] == "skip":
             return {**failure, "warning": f"{message} It was left out."}
         raise _Refusal(

@@ -377,7 +377,9 @@ class Daemon:
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep)
         retention.needed = shared_log.needed
-        refusals = Refusals(engine.history, engine.clock, sessions, subscriptions, self._gate)
+        refusals = Refusals(
+            engine.history, engine.clock, sessions, subscriptions, self._gate, engine.tree.resolve
+        )
         return Services(
             root=root,
             fallback_encoding=self._config.encoding,

@@ -5,21 +5,22 @@ A person who mistypes an undo is told at once, so such a refusal is kept of agen
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction
+from editd.errors import InvalidParams, NothingToUndo, Refused, UnknownTransaction
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
+from editd.values.path import WorkspacePath
 from editd.wire import messages
 from editd.wire.redaction import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from editd.engine.access import Clock
-    from editd.errors import Refused
     from editd.server.connection import ClientState
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
@@ -30,7 +31,13 @@ REFUSALS_MAX = 500  # in memory: some 500 KB
 MESSAGE_CHARACTERS_MAX = 500
 PATHS_MAX = 20
 ATTEMPT_CHARACTERS_MAX = 4000
+HEADER = re.compile(  # a line of a patch, or of a tool's edit, that names a file
+    r"^(?:\+\+\+|---|\*\*\* (?:Add File|Update File|Delete File|Move to):|(?:copy|rename) (?:from|to)) +"
+    r"(?:[ab]/)?([^\t\r\n]+)",
+    re.MULTILINE,
+)
 MISTYPED = (NothingToUndo, UnknownTransaction)
+WITHOUT_TEXT = "The text is left out, because the configuration excludes a file of it from the history."
 EDITING = (
     messages.Apply, messages.Commit, messages.Undo, messages.Redo, messages.Rollback, messages.Restore,
     messages.ExecBegin,
@@ -47,7 +54,9 @@ class Refusals:
         sessions: SessionMethods,
         subscriptions: Subscriptions,
         gate: Gate,
+        resolve: Callable[[WorkspacePath], WorkspacePath],
     ) -> None:
+        self._resolve = resolve
         self._gate = gate
         self._history = history
         self._clock = clock
@@ -69,20 +78,32 @@ class Refusals:
             else params.session
         )
         session = caller.session_of(named)
+        paths = _paths(params, refusal)
+        is_excluded = any(map(self._is_excluded, (*paths, *_named(params, refusal))))
+        message = WITHOUT_TEXT if is_excluded else redacted(refusal.message[:MESSAGE_CHARACTERS_MAX])
         entry = messages.RefusalEntry(
             number=self._number,
             time=rfc3339(self._clock.now_us()),
             method=params.method,
             error=convert.error(refusal).name,
-            message=redacted(refusal.message[:MESSAGE_CHARACTERS_MAX]),
+            message=message,
             session=session,
             actor=getattr(params, "actor", None) or self._sessions.actor(session, caller),
-            paths=_paths(params, refusal),
+            paths=paths,
             head=self._history.head,
-            attempt=_attempt(params),
+            attempt="" if is_excluded else _attempt(params),
         )
         self._kept.append(entry)
         self._subscriptions.tell("refusal", {"refusal": entry})
+
+    def _is_excluded(self, text: str) -> bool:
+        """Return whether the configuration excludes this path, or the file that it leads to."""
+        covers = self._history.excluded.rule.covers
+        try:
+            path = WorkspacePath.parse(text.lstrip("/"))  # Some tools take absolute paths.
+            return covers(path) or covers(self._resolve(path))
+        except Refused:
+            return False
 
     def drop(self, is_dropped: Callable[[str, Sequence[str]], bool]) -> int:
         """Drop the refusals whose message and paths `is_dropped` accepts; return their number."""
@@ -151,3 +172,20 @@ def _paths(params: messages.Params, refusal: Refused) -> list[str]:
     else:
         named += getattr(params, "paths", None) or []
     return list(dict.fromkeys(filter(None, named)))[:PATHS_MAX]
+
+
+def _named(params: messages.Params, refusal: Refused) -> Iterator[str]:
+    """Yield the further paths of a request and its refusal: of patches, and of the arguments of tools."""
+    files = refusal.data.get("files")
+    for file in files if isinstance(files, list) else ():
+        yield file["path"] if isinstance(file, dict) else str(file)
+    for edit in params.edits if isinstance(params, messages.Apply) else ():
+        match edit:
+            case messages.Move(to=to):
+                yield to
+            case messages.Patch(patch=patch):
+                yield from HEADER.findall(patch)
+            case messages.Tool(args=args):
+                for text in args.values():
+                    if isinstance(text, str):
+                        yield from HEADER.findall(text) if "\n" in text else (text,)
