@@ -15,13 +15,15 @@ import msgpack
 import msgspec
 
 from editd.errors import HistoryDamaged
-from editd.remote import entries
+from editd.remote import entries, entry_decoder, log_chain
+from editd.remote.entry_decoder import Unusable
+from editd.remote.log_chain import FileChecks, Forked
 from editd.remote.log_objects import LogObjects
 from editd.store import git_objects, journal, packfile, state_files, transaction_record
 from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, Trees, object_id
 from editd.store.journal import Journal, JournalPosition
 from editd.store.transaction_record import Aborted, Committed
-from editd.values.content import Change, Entry, version_of
+from editd.values.content import SYMLINK, Change, Entry, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Approval, Arrival, Attribution, Authorship, CommitId, Part, Seq
 from fuzz.fuzzer import Format
@@ -374,6 +376,9 @@ class GivenObjects(LogObjects):
     def has(self, oid: bytes) -> bool:
         return oid in self._new
 
+    def check_blob(self, oid: bytes) -> None:
+        self.blob(oid)
+
 
 def _log() -> list[Any]:
     """Return the objects of a log with an entry of each kind, with the queue of a host."""
@@ -391,19 +396,95 @@ def _log() -> list[Any]:
         (CommitId("cd" * 20),), (Part(Seq(1), WorkspacePath("a/b.txt"), (1,)),),
     )  # fmt: skip
     applied = entries.write_entry(objects, waiting, 1, base, after.root, is_applied=True)
-    aside = entries.write_entry(objects, waiting, 2, applied, after.root, is_applied=False)
-    settled = entries.SettledAside(CommitId("ab" * 20), "approved", "h", Authorship("ada"), TIME_US)
-    entries.write_settled(objects, settled, 3, aside, after.root)
+    lost = msgspec.structs.replace(waiting, origin=CommitId("ef" * 20))
+    aside = entries.write_entry(objects, lost, 2, applied, after.root, is_applied=False)
+    settled = entries.SettledAside(lost.origin, "rejected", "h", Authorship("ada"), TIME_US)
+    head = entries.write_settled(objects, settled, 3, aside, after.root)
+    commits, _ = log_chain.commits_back(objects, head, ())
+    assert not any(one.problem for one in log_chain.read_entries(objects, commits, None, {}, FileChecks()))
     queue = entries.write_empty_queue(objects, "h")
     entries.write_waiting(objects, waiting, entries.write_waiting(objects, waiting, queue))
     return [[oid, kind, content] for oid, (kind, content) in objects._new.items()]
 
 
 LOG = _log()
+LINK = object_id("blob", b"a\0b")
+NEARLY_LOGS = [
+    *(
+        [[oid, kind, content.replace(old, new)] for oid, kind, content in LOG]
+        for old, new in (
+            (b"Time: 20", b"Time: 19"), (b"Kind: edit", b"Kind: odd"), (b"ef" * 20, b"ab" * 20),
+            (b"100644 c\0", b"100664 c\0"), (b"Outcome: applied", b"Outcome: aside"),
+            (b"100644 e\0" + object_id("blob", LATER), b"120000 e\0" + LINK), (b"100644 c\0", b"100644 .git\0"),
+            (b"Permissions: 0600", b"Permissions: 7777"),
+            (b"100644 e\0" + object_id("blob", LATER), b"100644 e\0" + EMPTY_TREE),
+        )
+    ),
+]  # fmt: skip
+for nearly_ in NEARLY_LOGS:
+    nearly_[:0] = [[LINK, "blob", b"a\0b"], [EMPTY_TREE, "tree", b""]]
+
+# ── The commit of an entry, alone ──
+
+
+def _entry_samples() -> list[Any]:
+    """Return the commits of the log as values: the parents, the author's message, and the trailers."""
+    samples = []
+    for _, kind, content in LOG:
+        head, _, message = content.partition(b"\n\n")
+        if kind == "commit" and not message.startswith(b"queue"):
+            body, _, block = message.decode().rstrip("\n").rpartition("\n\n")
+            samples.append(
+                [head.count(b"\nparent "), body, [line.split(": ", 1) for line in block.split("\n")]]
+            )
+    return samples
+
+
+def entry_of(value: Any) -> bytes:
+    """Return the bytes of a commit with these parents, this message and these trailers."""
+    parents, body, trailers = [*value, *[None] * 3][:3] if isinstance(value, list) else (1, "", [])
+    lines = [b": ".join(map(_raw, pair)) for pair in trailers if isinstance(pair, list)] if isinstance(
+        trailers, list) else [_raw(trailers)]  # fmt: skip
+    message = _raw(body) + b"\n\n" + b"\n".join(lines) + b"\n"
+    head = git_objects.commit_content(
+        bytes(20), [bytes(20)] * (_whole(parents, 1) % 5), "a <a@b>", transaction_record.EDITD, TIME_US, ""
+    )
+    return head + message
+
+
+ENTRIES = _entry_samples()
+ODD_TRAILERS = (
+    ("Kind", "odd"), ("Kind", "baseline"), ("Kind", "claim"), ("Actor", '""'), ("Actor", '"\\ud800"'), ("Actor", "x" * 3000),
+    ("Message", "none"), ("Message", '"' + "x" * 300_000 + '"'), ("Made", "1960-01-01T00:00:00.000000Z"),
+    ("Time", "2026-13-01T00:00:00.000000Z"), ("Host", "a/b"), ("Host", "h" * 300), ("Origin", "x"),
+    ("Number", "99"), ("Permissions", "7777 c"), ("Permissions", "0600 ../c"), ("Moved", "[1]"),
+    ("Moved", '["../x", "c"]'), ("Undoes", "9 c"), ("Hunks", "1 0 a/b.txt"), ("Needs", "9"), ("Outcome", "odd"),
+    ("Outcome", "decided"), ("Decision", "open"), ("Undone", "cd" * 20), ("Candidate", "é"),
+)  # fmt: skip
+NEARLY_ENTRIES = [
+    *(
+        [parents, body, [[key, odd] if key == name else [key, value] for key, value in trailers]]
+        for name, odd in ODD_TRAILERS
+        for parents, body, trailers in ENTRIES
+    ),
+    *(
+        [parents, body, [*trailers, [name, odd]]]
+        for name, odd in ODD_TRAILERS
+        for parents, body, trailers in ENTRIES[1:2]
+    ),
+    *(
+        [parents, body, [pair for pair in trailers if pair[0] != name]]
+        for name in ("Seq", "Number", "Host", "Origin", "Outcome", "Decides")
+        for parents, body, trailers in ENTRIES
+    ),
+    [1, "x", [[key, {"Outcome": "odd", "Needs": "9"}.get(key, value)] for key, value in ENTRIES[1][2]]],
+    [1, "a\0", ENTRIES[1][2]],
+    *([parents, body, [*trailers, ["no trailer"]]] for parents, body, trailers in ENTRIES),
+]
 
 
 def read_log(data: bytes) -> None:
-    """Read each commit of a log as an entry, as one that is set aside, and as a queue.
+    """Read each commit of a log as the head of a chain, as an entry alone, and as a queue.
 
     The name of a changed object changes, too, wherever an earlier object was named.
     """
@@ -417,26 +498,96 @@ def read_log(data: bytes) -> None:
                 content = content.replace(before, now).replace(before.hex().encode(), now.hex().encode())
         known = next((number for number in KINDS if KINDS[number] == kind), 1)
         names[old] = objects.put(KINDS[known], content)
-    for oid, (kind, _) in list(objects._new.items()):
+    for oid, (kind, content) in list(objects._new.items()):
         if kind == "commit":
-            for read in (_read_entry, entries.read_queue):
-                _refused_or_read(read, objects, oid)
+            _read_fields(content)
+            _read_chain(objects, oid)
+            _read_queue(objects, oid)
 
 
-def _refused_or_read(read: Any, objects: LogObjects, oid: bytes) -> None:
+def _read_fields(content: bytes) -> None:
+    """Decode a commit at each place of a log, and check what a history may hold."""
+    for decode in (entry_decoder.decode_waiting, *(_at(number) for number in range(4))):
+        try:
+            fields, reason = decode(content), ""
+        except Unusable as error:
+            fields, reason = None, error.reason
+        assert reason.isprintable(), "a reason that cannot be shown"
+        assert len(reason) <= entry_decoder.REASON_LENGTH_MAX
+        if fields is not None:
+            _check_fields(fields)
+            if decode is not entry_decoder.decode_waiting:
+                parents = {"baseline": 0, "aside": 2}.get(fields.outcome, 1)
+                assert len(fields.parents) == parents, "a wrong number of parents"
+
+
+def _at(number: int) -> Any:
+    return lambda content: entry_decoder.decode_entry(content, number)
+
+
+def _check_fields(fields: entry_decoder.EntryFields) -> None:
+    """Check each field without the decoder: with what a history, a database and an answer can hold."""
+    message, author, arrival = fields.message, fields.message.authorship, fields.arrival
+    shown = [author.actor, author.session, author.message, author.request_id, arrival.host, arrival.origin]
+    shown += [*fields.undone, fields.about, fields.decision, fields.newer, message.kind]
+    if author.approval is not None:
+        shown += [author.approval.actor, author.approval.session, author.approval.rule]
+    if author.attribution is not None:
+        shown += author.attribution.candidates
+    for text in shown:
+        if text is not None:
+            text.encode()
+            assert "\0" not in text, "a text with a NUL"
+            assert len(text) <= 200_000, "a text without end"
+    assert author.actor, "nobody"
+    assert message.kind in ("edit", "outside", "exec", "undo", "redo", "rollback", "restore", "baseline")
+    for time_us in (message.time_us, arrival.time_us):
+        assert "1970" <= transaction_record.rfc3339(time_us) <= "9999-12-31T23:59:59.999999Z"
+    for path in (
+        *(one for moved in message.moves for one in moved),
+        *(path for path, _ in message.permissions),
+    ):
+        WorkspacePath.parse(path)
+    assert all(bits <= 0o7777 for _, bits in message.permissions), "bits that no file has"
+    assert all(1 <= part.seq <= len(fields.undone) for part in message.parts), "an undo of nothing"
+    assert 0 <= arrival.number < 10**15
+    assert (arrival.origin is None) == (fields.outcome == "baseline")
+    assert all(len(oid) == 20 for oid in (fields.tree, *fields.parents))
+
+
+def _read_chain(objects: LogObjects, head: bytes) -> None:
+    """Read a log as a host does: what is wrong with an entry is that entry's alone."""
+    checks, landed = FileChecks(), dict[CommitId, int]()
     try:
-        read(objects, oid)
-    except (ValueError, KeyError):
+        commits, known = log_chain.commits_back(objects, head, ())
+        read = log_chain.read_entries(objects, commits, None, landed, checks)
+    except (KeyError, Forked):  # git itself has checked that all objects are there
         return
+    assert known is None
+    assert [entry.number for entry in read] == list(range(len(commits))), "an entry has lost its place"
+    again = log_chain.read_entries(objects, commits, None, landed, checks.up_to(len(commits)))
+    assert [entry.problem for entry in again] == [entry.problem for entry in read], "another verdict"
+    origins = [entry.arrival.origin for entry in read if not entry.problem]
+    assert len(origins) == len(set(origins)), "a transaction is twice in the log"
+    for entry in read:
+        if entry.problem:
+            assert entry.tree == entry.tree_before, "an unusable entry changes files"
+            continue
+        for change in entries.changes_of(objects, entry.tree_before, entry.tree, entry.message):
+            if change.after is not None:
+                content = objects.blob(bytes.fromhex(change.after.version))
+                assert (change.after.permissions or 0) <= 0o777, "privileges from a log"
+                assert change.after.mode != SYMLINK or b"\0" not in content, "an impossible link"
+        if entry.outcome == "aside":
+            entries.read_aside(objects, entry)
 
 
-def _read_entry(objects: LogObjects, oid: bytes) -> None:
-    entry, _ = entries.read_entry(objects, oid)
-    _refused_or_read(lambda of, _: entries.read_aside(of, entry), objects, oid)
-    list(entries.changes_of(objects, entry.tree_before, entry.tree, entry.message))
-    transaction_record.transaction_of_commit(
-        lambda name: objects._read(name)[1] if name != EMPTY_TREE else b"", oid
-    )
+def _read_queue(objects: LogObjects, head: bytes) -> None:
+    try:
+        waiting = entries.read_queue(objects, head)
+    except (ValueError, KeyError):  # as the exchange does
+        return
+    assert not any(map(entries.flaw_of, waiting)), "this host would land what nobody can use"
 
 
 TREES = [content for _, kind, content in LOG if kind == "tree"]
@@ -515,19 +666,36 @@ STORED = (
     ),
     Format(
         "log entries",
+        ENTRIES,
+        _read_fields,
+        (),
+        {entry_decoder: r"decode_.*|_.*|Unusable\..*"},
+        encode=entry_of,
+        nearly=NEARLY_ENTRIES,
+        words=(
+            b"\n\n",
+            b'"',
+            b"\\u0000",
+            b"\\ud800",
+            b"\0",
+            b"\xff",
+            b"9" * 20,
+            b"\nNeeds: 2",
+            b"\nKind: odd",
+        ),
+    ),
+    Format(
+        "logs",
         [LOG],
         read_log,
         (),
         {
-            entries: "read_entry|read_queue|read_aside|_read_waiting|_parsed|_check_values|_undone|changes_of|differences",
-            transaction_record: "transaction_of_commit",
+            log_chain: r"commits_back|read_entries|_check_.*|FileChecks\.up_to",
+            entries: "read_entry|unusable_entry|read_queue|read_aside|_read_waiting|check_files|_check_.*|changes_of|differences",
             git_objects: r"CommitObject\.decode",
         },
         encode=packed,
-        nearly=[
-            [[oid, kind, content.replace(old, new)] for oid, kind, content in LOG]
-            for old, new in ((b"Time: 20", b"Time: 19"), (b"Kind: edit", b"Kind: odd"))
-        ],
+        nearly=NEARLY_LOGS,
         words=(
             b"\nOutcome: ",
             b"\nDecides: ",

@@ -155,7 +155,7 @@ def test_an_entry_that_no_host_could_read_is_kept_back_by_its_author(tmp_path: P
             client.apply([write("d.txt", "d\n")])
             until(lambda: client.remote_status().kept_back == [early.seq], "it is not kept back")
             assert (
-                "No host could read it: it has a time before 1970"
+                "No host could use its entry: it has a time before 1970"
                 in client.remote_status().reasons[str(early.seq)]
             )
             until(lambda: client.remote_status().tentative == 1, "the rest does not go on")

@@ -163,38 +163,147 @@ def test_an_object_of_another_kind_stops_the_exchange_and_writes_nothing(
         assert count(one) == before + 1
 
 
+# Trailers of an entry, with the reason why no host can use it; without one its file is taken.
 TRAILERS = [
-    "Kind: banana", "Made: 0001-01-01T00:00:00+23:59", "Permissions: 77777777777777777777777 new",
+    ("Kind: Banana", "its Kind has another form"), ("Kind: banana", None),
+    ("Actor: \"\\ud800\"", "a surrogate"), ("Number: 7", "its place in the log is 2"),
+    ("Made: 0001-01-01T00:00:00+23:59", "its Made has another form"),
+    ("Permissions: 77777777777777777777777 new", "its Permissions has another form"),
 ]  # fmt: skip
 MORE_TRAILERS = [
-    "Kind: baseline", "Actor: \"\\ud800\"", "Actor: ", "Session: \"a\\nb\"",
-    "Made: 9999-12-31T23:59:59-23:59", "Made: 0999-01-01T00:00:00Z", "Made: 9999-12-31T23:59:59.999999Z",
-    "Made: 1960-01-01T00:00:00Z", "Time: 0001-01-01T00:00:00+23:59", "Host: \"\\ud800\"", "Host: ",
-    "Permissions: -7 new", "Moved: [\"../../x\", \"new\"]", "Moved: [1, 2]",
-    "Undoes: 99999999999999999999", "Undoes: 1 ../x", "Hunks: 1 -5 new", "Undone: banana",
-    "Proposal: 1 1 1", "Approved-by: \"\\ud800\"", "By: path", "Message: \"\\ud800\"",
-    "Request: \"\\u0000\"", "Origin: banana", "Origin: ", "Claims: 1", "Seq: 99999999999999999999",
-    "Number: 99999999999999999999",
-]  # fmt: skip
+    ("Kind: baseline", "its kind is baseline"),
+    ("Actor: ", "form"),
+    ('Session: "a\\nb"', None),
+    ("Made: 9999-12-31T23:59:59-23:59", "form"),
+    ("Made: 0999-01-01T00:00:00.000000Z", "a time before 1970"),
+    ("Made: 9999-12-31T23:59:59.999999Z", None),
+    ("Made: 1960-01-01T00:00:00.000000Z", "a time before 1970"),
+    ("Time: 0001-01-01T00:00:00+23:59", "form"),
+    ('Host: "\\ud800"', "form"),
+    ("Host: ", "form"),
+    ("Permissions: -7 new", "form"),
+    ('Moved: ["../../x", "new"]', "impossible path"),
+    ("Moved: [1, 2]", "cannot be read"),
+    ("Undoes: 99999999999999999999", "form"),
+    ("Undoes: 1 ../x", "path"),
+    ("Hunks: 1 -5 new", "form"),
+    ("Undone: banana", "form"),
+    ("Proposal: 1 1 1", None),
+    ('Approved-By: "\\ud800"', "a surrogate"),
+    ("By: path", None),
+    ('Message: "\\ud800"', "a surrogate"),
+    ('Request: "\\u0000"', "a NUL"),
+    ("Origin: banana", "form"),
+    ("Origin: ", "form"),
+    ("Claims: 1", None),
+    ("Seq: 99999999999999999999", "form"),
+    ("Number: 99999999999999999999", "form"),
+    ("Outcome: baseline", "no Origin"),
+    ("Outcome: aside", "1 parents instead of 2"),
+    ("Outcome: odd", "outcome"),
+]
 
 
 @pytest.mark.parametrize(
-    "trailers", [*TRAILERS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE_TRAILERS)]
+    ("trailers", "reason"),
+    [*TRAILERS, *(pytest.param(*one, marks=pytest.mark.long) for one in MORE_TRAILERS)],
 )
-def test_no_trailer_makes_a_log_an_internal_error(tmp_path: Path, trailers: str) -> None:
-    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(
+    tmp_path: Path, trailers: str, reason: str | None
+) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        one.apply([write("a.txt", "before\n")])
+        exchange(one, other)
         log = HostileLog(server)
         log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, trailers + "\n")
-        taken, state = settle_down(one)
-        assert settle_down(one)[0] == taken, "the host loops"
-        assert one.apply([write("a.txt", "edited\n")]).transaction is not None
-        for made in one.log(limit=9).transactions:
-            one.show(made.seq)
-        one.blame("a.txt")
-        places[0].stop()
-        with places[0].start() as again:
-            assert count(again) == taken + 1, state
-            again.status()
+        assert one.apply([write("b.txt", "behind\n")]).transaction is not None
+        exchange(one, other)
+        expected = {"a.txt": b"before\n", "b.txt": b"behind\n", "sub/c.txt": b"c\n"}
+        expected |= {} if reason else {"new": b"new\n"}
+        named = []
+        for place, client in zip(places, (one, other), strict=True):
+            state = client.remote_status()
+            assert (place.files(), state.state) == (expected, "current")
+            named.append([(entry.number, entry.host, entry.reason) for entry in state.unusable])
+            assert state.unusable_entries == (reason is not None)
+            for made in client.log(limit=9).transactions:
+                client.show(made.seq)
+            client.blame("b.txt")
+            assert client.check().ok
+        assert named[0] == named[1]
+        assert [number for number, _, _ in named[0]] == [2] * (reason is not None)
+        assert all(reason in text for _, _, text in named[0]) if reason else True
+        taken = count(other)
+        places[1].stop()
+        with places[1].start() as again:
+            assert count(again) == taken
+            exchange(one, again)
+            assert again.remote_status().unusable == one.remote_status().unusable
+        assert "entry 2 of" in places[0].editctl("remote", "status").stdout if reason else True
+
+
+def test_an_entry_of_a_newer_version_is_said_and_its_files_are_taken(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        log = HostileLog(server)
+        odd = "Kind: squash\nOutcome: folded\nNeeds: 4\nColour: blue\n"
+        log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, odd)
+        exchange(one, other)
+        for place, client in zip(places, (one, other), strict=True):
+            assert place.files()["new"] == b"new\n"
+            state = client.remote_status()
+            assert (state.version, state.unusable, state.newer_entries) == (4, [], 1)
+            assert [entry.reason for entry in state.newer] == [
+                "version 4 of the log and the outcome folded and the kind squash"
+            ]
+        assert "the kind squash" in places[0].editctl("remote", "status").stdout
+
+
+def test_an_entry_behind_an_unusable_one_does_not_bring_its_files(tmp_path: Path) -> None:
+    """A host that joins later has the same files, and the same entry for each line."""
+    with hosts(tmp_path, 3, FILES, join=False) as (places, (one, other, late), server):
+        other.remote_join(str(server))
+        log = HostileLog(server)
+        link = log.object("blob", b"a\0b")
+        log.add({b"b.txt": (b"100644", log.object("blob", b"evil\n"))}, 'Actor: "\\u0000"\n')
+        log.add({b"link": (b"120000", link)})
+        log.add({b"link": None})
+        exchange(one, other)
+        assert [entry.number for entry in one.remote_status().unusable] == [1, 2]
+        assert places[0].files()["b.txt"] == b"evil\n", "the third entry, which is right, still has it"
+        assert "link" not in places[0].files()
+        other.apply([write("a.txt", "A\n")])
+        exchange(one, other)
+        late.remote_join(str(server))
+        exchange(one, other, late)
+        assert late.remote_status().unusable == one.remote_status().unusable
+        assert places[2].files() == places[1].files() == places[0].files()
+        assert [line.number for line in late.blame("a.txt").lines] == [
+            line.number for line in one.blame("a.txt").lines
+        ]
+        assert one.diff("@0", "@2").files == [], "unusable entries change nothing"
+
+
+def test_a_transaction_is_not_twice_in_a_log(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        made = one.apply([write("a.txt", "once\n")]).transaction
+        assert made is not None
+        exchange(one, other)
+        log = HostileLog(server)
+        log.add({b"a.txt": (b"100644", log.object("blob", b"twice\n"))}, f"Origin: {made.id}\n")
+        other.apply([write("b.txt", "behind\n")])
+        exchange(one, other)
+        assert [entry.reason for entry in one.remote_status().unusable] == [
+            "its transaction is entry 1 already"
+        ]
+        assert [place.files()["a.txt"] for place in places] == [b"once\n"] * 2
+
+
+def test_the_umask_holds_for_what_arrives(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
+        log = HostileLog(server)
+        log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, "Permissions: 7666 new\n")
+        exchange(one)
+        assert (places[0].root / "new").stat().st_mode & 0o7777 == 0o644
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from editd_client.cli.options import as_json
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import RemoteResult
+    from editd.wire.messages import NamedEntry, RemoteResult
     from editd_client.cli.invocation import Invocation
 
 MIB = 1024 * 1024
@@ -265,7 +265,17 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
     for seq in result.kept_back:
         yield "kept back", f"{seq}: {result.reasons.get(str(seq), '')}"
+    yield from _named("unusable", result.unusable, result.unusable_entries)
+    yield from _named("newer", result.newer, result.newer_entries)
     if result.exclude:
         yield "stay here", ", ".join(result.exclude)
     if result.held:
         yield "held", ", ".join(result.held)
+
+
+def _named(title: str, entries: Sequence[NamedEntry], number: int) -> Iterator[tuple[str, str]]:
+    """Yield a row for each entry that this host cannot use whole, the newest last."""
+    if number > len(entries):
+        yield title, f"{number - len(entries)} earlier entries"
+    for entry in entries:
+        yield title, f"entry {entry.number} of {entry.host or 'an unknown host'}: {entry.reason}"

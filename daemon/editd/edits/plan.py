@@ -33,7 +33,7 @@ from editd.errors import (
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
 from editd.values.name_key import is_same_form, key_of
-from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of
+from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of, is_link_target
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
 from editd.wire.messages import (
     Chmod,
@@ -531,7 +531,7 @@ def _target(text: str) -> bytes:
 
 
 def _check_target(target: bytes) -> None:
-    if not target or b"\0" in target or len(target) > PATH_BYTES_MAX:
+    if not is_link_target(target):
         raise InvalidParams(
             "The target of a symbolic link is empty, holds a NUL, or is too long.",
             hint=f"Give a path of 1 to {PATH_BYTES_MAX} bytes.",

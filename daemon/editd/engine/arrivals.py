@@ -15,6 +15,7 @@ from editd.engine.commands import ArrivalChain, Arrive
 from editd.engine.external_changes import recorded_state
 from editd.engine.undo_conflicts import NoRoom
 from editd.errors import FileExists, NotAFile, PathIgnored, PathOutside, PermissionDenied, Stale, TooLarge
+from editd.system.files import creation_mask
 from editd.values.content import Change, Entry, FileState, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
@@ -46,7 +47,7 @@ def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None
     for text, known, mode, content, source in step["changes"]:
         path = WorkspacePath.parse(text)
         expected[path] = None if known is None else Entry(known[0], Version(known[1]))
-        after[path] = None if mode is None else FileState(content, mode[0], mode[1])
+        after[path] = None if mode is None else FileState(content, mode[0], _permitted(mode[1]))
         if source is not None:
             sources[path] = WorkspacePath.parse(source)
     return Arrive(
@@ -54,6 +55,11 @@ def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None
         tuple(Part(Seq(seq), WorkspacePath.parse(path), tuple(hunks)) for seq, path, hunks in step["parts"]),
         chain or ArrivalChain(),
     )  # fmt: skip
+
+
+def _permitted(permissions: int | None) -> int | None:
+    """Return the permission bits of an arriving file, as far as the umask allows them for a new one."""
+    return None if permissions is None else permissions & ~creation_mask()
 
 
 class LogAuthor(Struct, frozen=True):

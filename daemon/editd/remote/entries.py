@@ -5,7 +5,7 @@ with the entry's number for its seq, and with two more trailers: `Outcome`, and 
 transaction that it takes back. `Undoes` and `Hunks` name these by their position from 1.
 
 A decision about a transaction that was set aside is an entry that changes no file. It has the trailers
-`Decides`, with the origin of the transaction, and `Decision`.
+`Decides`, with the origin of the transaction, and `Decision`. `entry_decoder` has the forms of all trailers.
 
 A transaction that waits is a commit with two folders: `before` has the touched files as their author had
 them, and `after` as the author left them. An entry that is set aside has that commit as its second parent.
@@ -15,12 +15,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import Refused
+from editd.remote.entry_decoder import (
+    PERMISSIONS_MAX,
+    VERSION,
+    Outcome,
+    Unusable,
+    check_message,
+    decode_entry,
+    decode_waiting,
+)
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
@@ -30,24 +39,18 @@ from editd.store.git_objects import (
     object_id,
     tree_changes,
 )
-from editd.store.transaction_record import EDITD, ParsedMessage, compose, ident, parse
-from editd.values.content import Change, Entry
-from editd.values.path import WorkspacePath
-from editd.values.transaction import Arrival, Authorship, CommitId, Part
-from editd.wire.messages import Kind
+from editd.store.transaction_record import EDITD, ParsedMessage, compose, ident
+from editd.values.content import SYMLINK, Change, Entry
+from editd.values.path import WorkspacePath, is_link_target
+from editd.values.transaction import Arrival, Authorship, CommitId, Part, Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from editd.remote.log_objects import LogObjects
+    from editd.wire.messages import Kind
 
-Outcome = Literal["baseline", "applied", "aside", "decided"]
-OUTCOMES = frozenset({"baseline", "applied", "aside", "decided"})
-TIME_US_END = 253_402_300_800 * 1_000_000  # the year 10000
-_KINDS = frozenset(get_args(Kind))
-PERMISSIONS = 0o777  # of a file that comes out of the log
 _BEFORE, _AFTER = b"before/", b"after/"
-_NOT_AN_ENTRY = "it is not an entry of the log"
 
 
 class Tentative(Struct, eq=False):
@@ -81,7 +84,11 @@ class SettledAside(Struct, frozen=True):
 
 
 class LogEntry(Struct, frozen=True):
-    """One entry of the log. `about` and `state` are those of a decision."""
+    """One entry of the log. `about` and `state` are those of a decision.
+
+    `tree` has the files of the log after it, and `tree_before` those before it. They are those of its commit
+    and of the one before, but for an unusable entry: it changes no file, whatever its commit has.
+    """
 
     commit: Oid
     tree: Oid
@@ -92,6 +99,9 @@ class LogEntry(Struct, frozen=True):
     undone: tuple[CommitId, ...]
     about: CommitId | None = None
     state: str = ""
+    problem: str = ""  # the reason why it is unusable
+    needs: int = 1  # the version of the format
+    newer: str = ""  # what this version does not know of it, in words
 
     @property
     def number(self) -> int:
@@ -111,7 +121,7 @@ def write_entry(
 def write_baseline(objects: LogObjects, tree: Oid, host: str, time_us: int) -> Oid:
     """Write entry 0, with the files of the host that begins the log. Return the commit."""
     author = Authorship("editd", message="Begin the log", arrival=Arrival(0, host, None, time_us))
-    message = compose(0, "baseline", author, time_us, [], []) + "Outcome: baseline\n"
+    message = compose(0, "baseline", author, time_us, [], []) + _outcome("baseline")
     return objects.put("commit", commit_content(tree, [], EDITD, EDITD, time_us, message))
 
 
@@ -120,7 +130,7 @@ def write_settled(objects: LogObjects, settled: SettledAside, number: int, paren
     arrival = Arrival(number, settled.host, settled.origin, settled.time_us)
     authorship = replace(settled.authorship, arrival=arrival)
     message = compose(number, "edit", authorship, settled.time_us, [], [])
-    message += f"Outcome: decided\nDecides: {settled.about}\nDecision: {settled.state}\n"
+    message += _outcome("decided") + f"Decides: {settled.about}\nDecision: {settled.state}\n"
     author = ident(settled.authorship.actor)
     return objects.put("commit", commit_content(tree, [parent], author, EDITD, settled.time_us, message))
 
@@ -158,20 +168,51 @@ def hold_trees(objects: LogObjects, root: Oid, trees: dict[Oid, bytes]) -> None:
         objects.put_tree(root, b"")
 
 
-def read_entry(objects: LogObjects, commit: Oid) -> tuple[LogEntry, Oid | None]:
-    """Read an entry of the log, and return it with its first parent. Raises ValueError."""
-    decoded = CommitObject.decode(objects.commit(commit))
-    message, trailers = _parsed(decoded.message)
-    arrival, outcome = message.authorship.arrival, trailers.get("Outcome", [""])[0]
-    if arrival is None or outcome not in OUTCOMES or (outcome == "decided" and "Decides" not in trailers):
-        raise ValueError(_NOT_AN_ENTRY)
-    parent = decoded.parent
-    before = EMPTY_TREE if parent is None else CommitObject.decode(objects.commit(parent)).tree
-    entry = LogEntry(
-        commit, decoded.tree, before, message, arrival, cast("Outcome", outcome), _undone(trailers),
-        next(map(CommitId, trailers.get("Decides", ())), None), trailers.get("Decision", [""])[0],
+def read_entry(objects: LogObjects, commit: Oid, number: int, tree_before: Oid) -> LogEntry:
+    """Read the entry with this number, behind these files. Raises Unusable, KeyError."""
+    fields = decode_entry(objects.commit(commit), number)
+    return LogEntry(
+        commit, fields.tree, tree_before, fields.message, fields.arrival, fields.outcome, fields.undone,
+        fields.about, fields.decision, "", fields.needs, fields.newer,
     )  # fmt: skip
-    return entry, parent
+
+
+def unusable_entry(commit: Oid, number: int, tree: Oid, error: Unusable) -> LogEntry:
+    """Return the entry of a commit that does not pass: it keeps its place, and changes nothing."""
+    message = ParsedMessage(Seq(number), "edit", Authorship(""), 0, (), (), (), (), "")
+    arrival = Arrival(number, error.host, None, 0)
+    return LogEntry(commit, tree, tree, message, arrival, "unusable", (), problem=error.reason)
+
+
+def check_files(objects: LogObjects, entry: LogEntry) -> None:
+    """Check the files that an entry changes, and those of one that is set aside.
+
+    Git itself has checked that all objects are there. Raises Unusable, KeyError.
+    """
+    try:
+        _check_difference(objects, entry.tree_before, entry.tree)
+        if entry.outcome == "aside":
+            for change in read_aside(objects, entry).changes:
+                for state in (change.before, change.after):
+                    _check_file(objects, change.path, state)
+    except ValueError as error:
+        raise Unusable(str(error), entry.arrival.host) from error
+
+
+def _check_difference(objects: LogObjects, before: Oid, after: Oid) -> None:
+    for path, _, new in differences(objects, before, after):
+        _check_file(objects, path, new)
+
+
+def _check_file(objects: LogObjects, path: WorkspacePath, state: Entry | None) -> None:
+    """Check that a file has a content, and that a file system can have the link. Raises ValueError."""
+    if state is None:
+        return
+    if state.mode != SYMLINK:
+        objects.check_blob(bytes.fromhex(state.version))
+        return
+    if not is_link_target(objects.blob(bytes.fromhex(state.version))):
+        raise ValueError(f"no file system can have the link {path.text!r}")
 
 
 def changes_of(
@@ -185,12 +226,9 @@ def changes_of(
     bits = dict(message.permissions)
     for path, old, new in differences(objects, before, after):
         source = sources.get(path.text)
-        try:
-            moved_from = None if source is None else WorkspacePath.parse(source)
-        except Refused:
-            continue
+        moved_from = None if source is None else WorkspacePath.parse(source)
         permissions = bits.get(path.text)
-        known = None if permissions is None else permissions & PERMISSIONS
+        known = None if permissions is None else permissions & PERMISSIONS_MAX
         after_state = None if new is None else replace(new, permissions=known)
         yield Change(path, old, after_state, moved_from)
 
@@ -205,50 +243,46 @@ def differences(
 
 
 def read_queue(objects: LogObjects, head: Oid) -> list[Tentative]:
-    """Read the transactions that wait in the queue of a host, in its order. Raises ValueError."""
+    """Read the transactions that wait in the queue of a host, in its order. Raises ValueError, KeyError."""
     waiting: list[Tentative] = []
     commit: Oid | None = head
     while commit is not None:
-        decoded = CommitObject.decode(objects.commit(commit))
+        content = objects.commit(commit)
+        decoded = CommitObject.decode(content)
         if decoded.parent is None and decoded.message.startswith("queue of "):
             break
-        waiting.append(_read_waiting(objects, decoded))
+        waiting.append(_read_waiting(objects, content))
         commit = decoded.parent
     waiting.reverse()
     return waiting
 
 
 def read_aside(objects: LogObjects, entry: LogEntry) -> Tentative:
-    """Read the whole transaction of an entry that is set aside. Raises ValueError."""
-    head = objects.commit(entry.commit).partition(b"\n\n")[0]
-    parents = [line[7:] for line in head.split(b"\n") if line.startswith(b"parent ")]
-    if len(parents) != 2:
-        raise ValueError(_NOT_AN_ENTRY)
-    return _read_waiting(objects, CommitObject.decode(objects.commit(bytes.fromhex(parents[1].decode()))))
+    """Read the whole transaction of an entry that is set aside. Raises ValueError, KeyError."""
+    fields = decode_entry(objects.commit(entry.commit), entry.number)
+    return _read_waiting(objects, objects.commit(fields.parents[1]))
 
 
-def _read_waiting(objects: LogObjects, decoded: CommitObject) -> Tentative:
-    message, trailers = _parsed(decoded.message)
-    arrival = message.authorship.arrival
-    if arrival is None or arrival.origin is None:
-        raise ValueError("it is not a transaction that waits")
-    folders = Trees(decoded.tree, objects.tree).folder(b"")
+def _read_waiting(objects: LogObjects, content: bytes) -> Tentative:
+    fields = decode_waiting(content)
+    message, arrival = fields.message, fields.arrival
+    assert arrival.origin is not None, "only a baseline has none"
+    folders = Trees(fields.tree, objects.tree).folder(b"")
     known = {} if folders is None else folders.folders()
     before, after = known.get(b"before", EMPTY_TREE), known.get(b"after", EMPTY_TREE)
     changes = sorted(changes_of(objects, before, after, message), key=lambda change: change.path.raw)
     return Tentative(
         arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
-        message.time_us, tuple(changes), _undone(trailers), message.parts,
-        is_aside=trailers.get("Outcome") == ["aside"],
+        message.time_us, tuple(changes), fields.undone, message.parts, is_aside=fields.outcome == "aside",
     )  # fmt: skip
 
 
 def flaw_of(waiting: Tentative) -> str | None:
-    """Return the reason for which no host could read an entry of this transaction; None without one."""
+    """Return the reason for which no host could use an entry of this transaction; None without one."""
     try:
-        _parsed(_message(waiting, 1, "applied"))
-    except ValueError as error:
-        return f"No host could read it: {error}."
+        check_message(_message(waiting, 1, "applied"))
+    except Unusable as error:
+        return f"No host could use its entry: {error.reason}."
     return None
 
 
@@ -256,32 +290,19 @@ def _message(waiting: Tentative, number: int, outcome: Outcome) -> str:
     arrival = Arrival(number, waiting.host, waiting.origin, waiting.time_us)
     positions = range(1, len(waiting.undone) + 1)
     text = compose(
-        number, waiting.kind, replace(waiting.authorship, arrival=arrival), waiting.time_us, waiting.changes,
-        positions, parts=waiting.parts,
+        number, waiting.kind, replace(waiting.authorship, arrival=arrival), waiting.time_us,
+        list(map(_without_privileges, waiting.changes)), positions, parts=waiting.parts,
     )  # fmt: skip
-    return text + f"Outcome: {outcome}\n" + "".join(f"Undone: {origin}\n" for origin in waiting.undone)
+    return text + _outcome(outcome) + "".join(f"Undone: {origin}\n" for origin in waiting.undone)
 
 
-def _undone(trailers: Mapping[str, Sequence[str]]) -> tuple[CommitId, ...]:
-    return tuple(map(CommitId, trailers.get("Undone", ())))
+def _outcome(outcome: Outcome) -> str:
+    return f"Outcome: {outcome}\nNeeds: {VERSION}\n"
 
 
-def _parsed(text: str) -> tuple[ParsedMessage, dict[str, list[str]]]:
-    """Parse a message, and return it with all its trailers. Raises ValueError."""
-    trailers: dict[str, list[str]] = {}
-    for line in text.rstrip("\n").rpartition("\n\n")[2].split("\n"):
-        key, _, value = line.partition(": ")
-        trailers.setdefault(key, []).append(value)
-    message = parse(text)
-    _check_values(message)
-    return message, trailers
-
-
-def _check_values(message: ParsedMessage) -> None:
-    """Check the values that a history can hold, and an answer can show. Raises ValueError."""
-    arrival = message.authorship.arrival
-    times = (message.time_us, message.time_us if arrival is None else arrival.time_us)
-    if message.kind not in _KINDS:
-        raise ValueError(f"it has the unknown kind {message.kind!r}")
-    if not all(0 <= time_us < TIME_US_END for time_us in times):
-        raise ValueError("it has a time before 1970 or after 9999")
+def _without_privileges(change: Change[Entry]) -> Change[Entry]:
+    """Return a change without the permission bits that never leave a host."""
+    after = change.after
+    if after is None or after.permissions is None or after.permissions <= PERMISSIONS_MAX:
+        return change
+    return replace(change, after=replace(after, permissions=after.permissions & PERMISSIONS_MAX))

@@ -37,6 +37,7 @@ from editd.remote.entries import (
     write_settled,
     write_waiting,
 )
+from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
 from editd.remote.replica import Replica, Step
@@ -51,9 +52,9 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.remote.entries import Outcome
+    from editd.remote.entry_decoder import Outcome
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
 
@@ -64,15 +65,10 @@ ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
 PACKS_MAX = 50  # of the log's repository; more are combined
 KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has refused
+NAMED_MAX = 100  # unusable entries, and those of a newer version, in the status
 QUEUE_SECONDS = 5.0  # then anybody lands the queue of a host that does not
 INCOMING = "refs/editd/incoming"
 _QUEUES = "refs/editd/queues/"
-
-
-class Forked(Refused):
-    """The log on the server does not continue the one that this host has taken in."""
-
-    code = "conflict"
 
 
 class NotLanded(Refused):
@@ -132,6 +128,10 @@ class Exchange:
         self.chain: dict[Oid, int] = {}  # all entries of the log
         self._hosts: dict[str, int] = {}  # the last entry of each
         self._entries: list[tuple[CommitId | None, Outcome]] = []  # by their numbers
+        self.unusable: dict[int, LogEntry] = {}
+        self._newer: dict[int, LogEntry] = {}  # of which this version does not know all
+        self._version = 1  # of the format, which all entries together need
+        self._checks = FileChecks()
         self._aside: dict[CommitId, LogEntry] = {}  # without a decision
         self._settled: dict[CommitId, LogEntry] = {}  # the first decision about each
         self._relisted: list[int] = []  # that have a transaction of their own here only now
@@ -152,10 +152,13 @@ class Exchange:
             with open(self._path, encoding="utf-8") as file:
                 saved = json.load(file)
             taken, through = saved["taken"], saved["through"]
-        self._saved = (taken, through)
+            if "checked" in saved:
+                self._checks = FileChecks(saved["checked"], dict(saved["unusable_files"]))
+        self._saved: tuple[str, int] | None = None
         if not self.objects.has(oid_of(taken)):
             self._fetch()  # the log's repository was deleted (L7)
-        entries = self._entries_back(oid_of(taken), None)
+        commits, _ = commits_back(self.objects, oid_of(taken), ())
+        entries = read_entries(self.objects, commits, None, {}, self._checks)
         for entry in entries:
             self._note(entry)
         self._head = entries[-1]
@@ -257,12 +260,7 @@ class Exchange:
             self._transport.push(self._head.commit, self._place.ref, None)
             return
         self._fetch()
-        common: Oid | None = now
-        while common is not None and common not in self.chain:
-            try:
-                common = read_entry(self.objects, common)[1]
-            except (ValueError, KeyError) as error:
-                raise _not_an_entry(error) from error
+        _, common = commits_back(self.objects, now, self.chain)
         if common is None or self.chain[common] < self._first:
             raise Forked(
                 "The log on the server has no entry in common with the one that this host has, "
@@ -320,7 +318,33 @@ class Exchange:
             "held": sorted(path.text for path in self.replica.held),
             "held_since": {path.text: seq for path, seq in self.replica.held.items()},
             "hosts": self._hosts,
+            "version": self._version,
+            "unusable": [
+                {"number": one.number, "host": one.arrival.host or None, "reason": one.problem}
+                for one in _last(self.unusable)
+            ],
+            "unusable_entries": len(self.unusable),
+            "newer": [
+                {"number": one.number, "host": one.arrival.host, "reason": one.newer}
+                for one in _last(self._newer)
+            ],
+            "newer_entries": len(self._newer),
         }
+
+    def entries_from(self, number: int, tree: Oid) -> Iterator[LogEntry]:
+        """Yield the entries that are taken in, from one on, which has `tree` before it."""
+        last = self.replica.taken.number
+        for place, commit in enumerate(islice(self.chain, number, last + 1), number):
+            entry = self.unusable.get(place) or read_entry(self.objects, commit, place, tree)
+            yield entry
+            tree = entry.tree
+
+    def tree_at(self, number: int) -> Oid:
+        """Return the files of the log after an entry; an unusable one has those before it."""
+        if number in self.unusable:
+            return self.unusable[number].tree
+        commit = next(islice(self.chain, number, None))
+        return CommitObject.decode(self.objects.commit(commit)).tree
 
     def _news(self, known: Known) -> Frame:
         """Return what the daemon does not know of the entries that are taken in."""
@@ -429,47 +453,31 @@ class Exchange:
         self._transport.fetch(f"+{self._place.ref}:{INCOMING}", f"+{self._place.queues}*:{_QUEUES}*")
 
     def _take_over(self, head: Oid) -> None:
-        """Add the entries up to `head` to those that are to be taken in. Raises Forked."""
-        for entry in self._entries_back(head, self._head):
-            self._note(entry)
-            self.replica.incoming.append(entry)
-            self._head = entry
-
-    def _entries_back(self, head: Oid, known: LogEntry | None) -> list[LogEntry]:
-        """Read the entries from behind the known one to `head`, the oldest first. Raises Forked (L1)."""
-        entries: list[LogEntry] = []
-        commit: Oid | None = head
-        while commit is not None and (known is None or commit != known.commit):
-            try:
-                entry, commit = read_entry(self.objects, commit)
-            except (ValueError, KeyError) as error:
-                raise _not_an_entry(error) from error
-            if known is not None and entry.number <= known.number:
-                break
-            entries.append(entry)
-        first = entries[-1].number - 1 if entries else 0
-        if (known is None and first != -1) or (known is not None and (commit != known.commit)):
+        """Add the entries up to `head` to those that are to be taken in. Raises Forked (L1)."""
+        commits, known = commits_back(self.objects, head, self.chain)
+        if known != self._head.commit:
             raise Forked(
                 "The log on the server does not continue the one that this host has.",
                 hint="`editctl remote repair` lands what it lacks.",
             )
-        entries.reverse()
-        start = entries[0].number if entries else 0
-        if [entry.number for entry in entries] != list(range(start, start + len(entries))):
-            raise Forked("The numbers of the log are not in order.")
-        if known is not None and entries and start != known.number + 1:
-            raise Forked("The numbers of the log are not in order.")
-        return entries
+        for entry in read_entries(self.objects, commits, self._head, self.landed, self._checks):
+            self._note(entry)
+            self.replica.incoming.append(entry)
+            self._head = entry
 
     def _note(self, entry: LogEntry) -> None:
         self.chain[entry.commit] = entry.number
-        self._hosts[entry.arrival.host] = entry.number
         origin = entry.arrival.origin
-        if origin is not None:
-            if origin in self.landed:
-                raise Forked(f"Transaction {origin} is twice in the log.")
-            self.landed[origin] = entry.number
         self._entries.append((origin, entry.outcome))
+        if entry.problem:
+            self.unusable[entry.number] = entry
+            return
+        self._hosts[entry.arrival.host] = entry.number
+        self._version = max(self._version, entry.needs)
+        if entry.newer:
+            self._newer[entry.number] = entry
+        if origin is not None:
+            self.landed[origin] = entry.number
         if entry.outcome == "aside" and origin is not None:
             self._aside[origin] = entry
         if entry.about is not None and entry.about not in self._settled:
@@ -504,7 +512,13 @@ class Exchange:
             self._write_place(*place)
 
     def _write_place(self, taken: str, through: int) -> None:
-        content = json.dumps({"taken": taken, "through": through})
+        checks = self._checks.up_to(self.chain[oid_of(taken)])
+        content = json.dumps(
+            {
+                "taken": taken, "through": through,
+                "checked": checks.through, "unusable_files": list(checks.problems.items()),
+            }
+        )  # fmt: skip
         replace_file_durably(self._path, content.encode())
         self._saved = taken, through
 
@@ -630,8 +644,9 @@ class Exchange:
         self.objects.close()
 
 
-def _not_an_entry(error: Exception) -> Forked:
-    return Forked(f"The log has a commit that is none of its entries: {error}.")
+def _last(entries: Mapping[int, LogEntry]) -> list[LogEntry]:
+    """Return the newest of some entries, which the status names."""
+    return list(entries.values())[-NAMED_MAX:]
 
 
 def transport_of(objects: LogObjects, folder: str, place: Place) -> Transport:

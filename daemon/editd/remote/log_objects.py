@@ -61,6 +61,20 @@ class LogObjects:
         """Return a file's content. Raises KeyError if it is missing, ValueError for another kind."""
         return self._of_kind("blob", oid)
 
+    def check_blob(self, oid: Oid) -> None:
+        """Check that a file's content is a blob. Raises KeyError if it is missing, ValueError otherwise."""
+        if oid in self._new or oid in self._for_now:
+            self.blob(oid)
+            return
+        for repository in (self._log, self._history):
+            try:
+                kind, _ = repository.odb.read_header(pygit2.Oid(raw=oid))
+            except KeyError:
+                continue
+            _check_kind("blob", KINDS.get(int(kind)), oid)
+            return
+        self.blob(oid)  # which opens the history anew
+
     def history(self, oid: Oid) -> bytes:
         """Return a commit or a tree of this host's history, which has each in its place. Raises KeyError."""
         if oid == EMPTY_TREE:
@@ -71,8 +85,7 @@ class LogObjects:
     def _of_kind(self, wanted: ObjectKind, oid: Oid) -> bytes:
         """Return an object's bytes: whoever may push to the log chooses the object that a name leads to."""
         kind, content = self._read(oid)
-        if kind != wanted:
-            raise ValueError(f"the log has a {kind or 'tag'} ({oid.hex()}) in the place of a {wanted}")
+        _check_kind(wanted, kind, oid)
         return content
 
     def _read(self, oid: Oid) -> tuple[ObjectKind | None, bytes]:
@@ -180,6 +193,11 @@ class LogObjects:
     def close(self) -> None:
         self._log.free()
         self._history.free()
+
+
+def _check_kind(wanted: ObjectKind, kind: ObjectKind | None, oid: Oid) -> None:
+    if kind != wanted:
+        raise ValueError(f"the log has a {kind or 'tag'} ({oid.hex()}) in the place of a {wanted}")
 
 
 def _object_of(repository: pygit2.Repository, oid: Oid) -> tuple[ObjectKind | None, bytes]:

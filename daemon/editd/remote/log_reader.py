@@ -10,15 +10,14 @@ first question, and is only a cache.
 from __future__ import annotations
 
 import os
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from editd.errors import Refused, UnknownTransaction
-from editd.remote.entries import changes_of, differences, read_entry
+from editd.remote.entries import changes_of, differences
 from editd.remote.merged_tree import MergedTree
-from editd.store.git_objects import CommitObject, oid_of
+from editd.store.git_objects import EMPTY_TREE, CommitObject, oid_of
 from editd.store.git_repository import HistoryStart
 from editd.store.index import Index
 from editd.store.line_blame import LineBlame
@@ -80,10 +79,7 @@ class LogReader:
                 hint="`remote now` takes in new entries.",
                 data={"tx": reference},
             )
-        return CommitObject.decode(self._objects.commit(self._commit(number))).tree
-
-    def _commit(self, number: int) -> Oid:
-        return next(islice(self._exchange.chain, number, None))
+        return self._exchange.tree_at(number)
 
     def _state(self, entry: Entry | None) -> tuple[int, bytes] | None:
         return None if entry is None else (entry.mode, self._objects.blob(oid_of(entry.version)))
@@ -142,8 +138,9 @@ class LogReader:
         if last >= len(commits) or (last >= 0 and self.index.id_of(last) != commits[last].hex()):
             self.index.clear()
             last = -1
-        for commit in commits[last + 1 : self._exchange.replica.taken.number + 1]:
-            self.index.add(self._transaction(read_entry(self._objects, commit)[0]))
+        tree = EMPTY_TREE if last < 0 else self._exchange.tree_at(last)
+        for entry in self._exchange.entries_from(last + 1, tree):
+            self.index.add(self._transaction(entry))
             self.index.flush_if_full()
         self.index.flush()
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.remote.entries import differences, hold_trees, read_entry, write_baseline, write_empty_queue
-from editd.remote.exchange import INCOMING, LOGS, Forked, Place, shared_of, transport_of
+from editd.remote.entries import differences, hold_trees, write_baseline, write_empty_queue
+from editd.remote.exchange import INCOMING, LOGS, Place, shared_of, transport_of
+from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.step_frames import change_frames
 from editd.remote.transport import Offline
@@ -78,10 +79,8 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
         ref = next(iter(refs))
         place = replace(place, ref=ref)
         transport.fetch(f"+{ref}:{INCOMING}")
-        try:
-            entry, _ = read_entry(objects, refs[ref])
-        except ValueError as error:
-            raise Forked(f"{ref} is not a log of editd: {error}.") from error
+        commits, _ = commits_back(objects, refs[ref], ())
+        entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
         is_shared = place.chooser()
         mine = CommitObject.decode(objects.commit(head)).tree
         changes = [

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from editd.errors import Conflict, HistoryDamaged
 from editd.remote.entries import LogEntry, Tentative, changes_of
+from editd.remote.entry_decoder import as_text
 from editd.remote.marked_text import MarkedText, marked, with_entry
 from editd.remote.merged_tree import MergedTree, is_equal
 from editd.remote.waiting_list import WaitingList
@@ -481,7 +482,7 @@ def _to_send(authorship: Authorship) -> Authorship:
         approval = replace(approval, proposal=None, revision=None, hunks=())
     if arrival is not None and session is not None:
         session = session.removesuffix(f"@{arrival.host}")
-    return replace(authorship, approval=approval, arrival=None, session=session)
+    return as_text(replace(authorship, approval=approval, arrival=None, session=session))
 
 
 def _landed_as_made(own: Tentative, changes: Iterable[Change[Entry]]) -> bool:

@@ -443,7 +443,9 @@ class History:
             )
         seq, outcome = entry
         if seq is None:
-            how = {"aside": "was set aside", "decided": "is a decision"}.get(outcome, "changed no file here")
+            how = {
+                "aside": "was set aside", "decided": "is a decision", "unusable": "cannot be used",
+            }.get(outcome, "changed no file here")  # fmt: skip
             raise UnknownTransaction(
                 f"Entry {reference} {how}, so this host has no transaction of it.",
                 hint="`proposal list` has what was set aside.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -92,6 +93,18 @@ def read_proc(path: str) -> bytes:
 
 
 _PROC_BYTES = 1024 * 1024  # of one read
+
+
+@cache
+def creation_mask() -> int:
+    """Return the umask of this process, which never changes it."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o077)  # a kernel without the file; a new file of another thread is private meanwhile
+    os.umask(mask)
+    return mask
 
 
 # Regular files of other programs, opened without blocking on a FIFO or a terminal.

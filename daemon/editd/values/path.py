@@ -116,6 +116,11 @@ class WorkspacePath(
         return self.text
 
 
+def is_link_target(target: bytes) -> bool:
+    """Return whether a file system can have a symlink with this target."""
+    return b"\0" not in target and 0 < len(target) <= PATH_BYTES_MAX
+
+
 def folders_of(path: WorkspacePath) -> Iterator[WorkspacePath]:
     """Yield the folders above `path`, the nearest first."""
     folder = path.folder

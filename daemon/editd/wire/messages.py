@@ -1583,6 +1583,14 @@ class ForgetResult(Result):
 RemoteState = Literal["none", "current", "behind", "offline", "refused", "forked", "paused"]
 
 
+class NamedEntry(Result):
+    """An entry of the log that this host cannot use, or not all of it."""
+
+    number: int
+    host: str | None  # null if it cannot be read
+    reason: str
+
+
 class RemoteResult(Result):
     state: RemoteState
     error: str | None  # the reason of `offline`, `refused` and `forked`, in git's own words if it has some
@@ -1596,6 +1604,11 @@ class RemoteResult(Result):
     aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
     kept_back: list[int] = []  # transactions that are not sent; the others go on
     reasons: dict[str, str] = {}  # for each of these, by its number
+    unusable: list[NamedEntry] = []  # the newest 100 entries that no host can use: they change nothing
+    unusable_entries: int = 0  # the number of all of them
+    newer: list[NamedEntry] = []  # the newest 100 entries of a newer version; their files are taken
+    newer_entries: int = 0
+    version: int | None = None  # of the format, that all entries together need
     held: list[str] = []  # paths that are kept out of the exchange, as long as this host cannot have them
     exclude: list[str] = []  # globs of the files that stay on this host, by both keys `exclude`
     hosts: dict[str, int] = {}  # the last entry of each
