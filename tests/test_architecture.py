@@ -28,7 +28,7 @@ FLOORS: dict[str, set[str]] = {
     "edits": {"wire", "values", "errors"},
     "tools": {"edits", "wire", "values", "errors"},
     "store": {"edits", "wire", "values"} | GROUND,
-    "workspace": {"edits", "values"} | GROUND,
+    "workspace": {"edits", "values", "config"} | GROUND,
     "remote": {"store", "edits", "wire", "values"} | GROUND,
     "engine": {"store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
     "config": {"values", "errors"},

@@ -21,7 +21,7 @@ from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
 from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
-from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint
+from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, covering
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import find_workspace
 from editd_client.session_state import CallOutcome, Events, SessionState
@@ -70,6 +70,8 @@ class ClientBase(requests.RequestMethods):
         which then raises these, and calls `on_wait` in a thread.
         """
         located = find_workspace(workspace)
+        if start:
+            located = covering(located, workspace or os.environ.get("EDITD_WORKSPACE"), on_wait=on_wait)
         return cls(Endpoint.of(located, start=start, on_wait=on_wait, as_owner=as_owner), reconnect=reconnect)
 
     @property

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from editd.config.environment import kept_environment
 from editd.config.paths import review_socket_path
 from editd_client.errors import Unreachable
+from editd_client.locate import inner_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,10 @@ SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
 FIRST_LINE_MAX = 4096  # bytes of a starting daemon's message on its pipe
 
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # no socket, or one of a dead daemon
+
+
+class PartOfAnother(Unreachable):
+    """No daemon was started for a folder, because it is part of the workspace around it."""
 
 
 def connect(path: str) -> socket.socket | None:
@@ -124,6 +129,23 @@ def connect_or_start(
     )
 
 
+def covering(
+    served: Workspace, start: str | None, *, again: bool = False, on_wait: Callable[[], None] | None = None
+) -> Workspace:
+    """Return the workspace that covers a folder's files: `served`, or a repository that git ignores in it.
+
+    Tries once to start a daemon for such a repository. Raises Unreachable.
+    """
+    inner = None if served.is_nested else inner_repository(served, start, again=again)
+    if inner is None or os.environ.get("EDITD_SOCKET"):
+        return served
+    try:
+        connect_or_start(inner, on_wait=on_wait)[0].close()
+    except PartOfAnother:
+        return served
+    return inner
+
+
 def check_not_elsewhere(workspace: Workspace) -> None:
     """Raise Unreachable if the workspace's daemon answers at another socket than the expected one."""
     try:
@@ -149,7 +171,7 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
     said, to_say = os.pipe()
     try:
         # -P: otherwise Python would import from the current folder, which may be a workspace.
-        nested = ["--nested"] if workspace.is_nested else []
+        nested = ["--nested"] if workspace.is_nested else ["--exact"] if workspace.is_exact else []
         arguments = ["--workspace", workspace.root, *nested, "--ready-fd", str(to_say)]
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "editd", *arguments],
@@ -171,6 +193,8 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
     if word == "busy":
         child.wait()
         return False
+    if word == "part":
+        raise PartOfAnother(text)
     raise Unreachable(
         text or "The daemon exited, or was not ready within ten seconds.",
         hint=f"Read its log, {workspace.state_folder}/log, or run `editd --foreground`.",

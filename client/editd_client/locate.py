@@ -19,11 +19,13 @@ class Workspace:
     """A folder that editd may own, by its real path.
 
     With `is_nested`, a daemon may be started for it inside a workspace of another daemon.
+    With `is_exact`, a daemon takes this very folder, unless it is part of the workspace around it.
     """
 
     root: str
     found: Literal["named", "socket", "git", "here"]
     is_nested: bool = False
+    is_exact: bool = False
 
     @property
     def id(self) -> str:
@@ -47,9 +49,10 @@ class Workspace:
 def find_workspace(named: str | None = None, start: str | None = None, *, nested: bool = False) -> Workspace:
     """Return the workspace of `named`, then EDITD_WORKSPACE, then `start`, then the current folder.
 
-    That is the git top level at or above the folder, or otherwise the folder itself. With `nested` it is
-    always the folder itself. Raises EditdError (`file_missing`, `not_a_file`, `permission_denied`) for a
-    folder that does not exist, for a file, and for a folder that editd refuses to own.
+    That is the workspace that serves the folder (`paths.serving_root`), or otherwise the folder itself. With
+    `nested` it is always the folder itself.
+    Raises EditdError (`file_missing`, `not_a_file`, `permission_denied`) for a folder that does not exist,
+    for a file, and for a folder that editd refuses to own.
     """
     named = named or os.environ.get("EDITD_WORKSPACE") or None
     here = os.path.realpath(named or start or current_folder())
@@ -57,8 +60,25 @@ def find_workspace(named: str | None = None, start: str | None = None, *, nested
         return _checked(Workspace(here, "named", is_nested=True))
     if named is not None:
         return _checked(Workspace(paths.workspace_root(here), "named"))
-    root = paths.top_level(here)
+    root = paths.serving_root(here)
     return _checked(Workspace(here, "here") if root is None else Workspace(root, "git"))
+
+
+def inner_repository(served: Workspace, start: str | None, *, again: bool = False) -> Workspace | None:
+    """Return the git top level of a folder, if `served` is a workspace around it and may not cover it.
+
+    Git may ignore the folder there, which a daemon finds out at its start. With `again`, also if a daemon has
+    found that `served` covers it.
+    """
+    here = os.path.realpath(start or current_folder())
+    top = paths.top_level(here)
+    if (
+        top is None
+        or not top.startswith(f"{served.root}/")
+        or (not again and paths.is_part(top, served.root))
+    ):
+        return None
+    return Workspace(top, "git", is_exact=True)
 
 
 def current_folder() -> str:

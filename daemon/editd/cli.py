@@ -20,7 +20,7 @@ from editd.config.environment import drop_others
 from editd.config.load import read_config
 from editd.errors import Refused
 from editd.server.daemon import Daemon
-from editd.server.ownership import AlreadyRunning, WorkspacePaths
+from editd.server.ownership import AlreadyRunning, PartOfOuter, WorkspacePaths
 from editd.server.systemd import SystemdNotifier
 from editd.system.native import SYSTEMS, VARIABLE
 
@@ -39,13 +39,20 @@ SWITCH_SECONDS = 0.0005
 @click.option(
     "--nested", is_flag=True, help="Own DIR itself, even inside a workspace that another daemon owns."
 )
+@click.option(
+    "--exact", is_flag=True, hidden=True, help="Own DIR itself, if no workspace around it covers it."
+)
 @click.option("--foreground", is_flag=True, help="Stay in the foreground and log to stderr.")
 @click.option(
     "--idle", type=float, metavar="SECONDS", help="Seconds without a client before the end (default: never)."
 )
-@click.option("--ready-fd", type=int, hidden=True, help="Descriptor for `ready`, `busy` or `error …`.")
+@click.option(
+    "--ready-fd", type=int, hidden=True, help="Descriptor for `ready`, `busy`, `part …` or `error …`."
+)
 @click.version_option(editd.__version__, prog_name="editd")
-def main(workspace: str, nested: bool, foreground: bool, idle: float | None, ready_fd: int | None) -> None:
+def main(
+    workspace: str, nested: bool, exact: bool, foreground: bool, idle: float | None, ready_fd: int | None
+) -> None:
     """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
 
     Without --foreground the daemon goes to the background and prints the socket's path.
@@ -64,13 +71,14 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         sys.exit(_in_background(workspace, idle, nested=nested))
     say = _Teller(ready_fd)
     try:
-        _serve(workspace, idle, say, nested=nested, foreground=foreground)
+        places = WorkspacePaths.of(workspace, exact=nested or exact)
+        _serve(places, idle, say, nested=nested, foreground=foreground)
     except AlreadyRunning as running:
         say.say("busy")
         click.echo(f"editd: another daemon has {running}.", err=True)
         sys.exit(3)
     except Refused as refusal:
-        say.say(f"error {refusal.text()}")
+        say.say(f"{'part' if isinstance(refusal, PartOfOuter) else 'error'} {refusal.text()}")
         click.echo(f"editd: {refusal.message}\nhint: {refusal.hint}", err=True)
         sys.exit(1)
     except OSError as error:
@@ -79,12 +87,13 @@ def main(workspace: str, nested: bool, foreground: bool, idle: float | None, rea
         sys.exit(1)
 
 
-def _serve(workspace: str, idle: float | None, say: _Teller, *, nested: bool, foreground: bool) -> None:
+def _serve(
+    places: WorkspacePaths, idle: float | None, say: _Teller, *, nested: bool, foreground: bool
+) -> None:
     """Own the workspace until the daemon's end. Raises AlreadyRunning, Refused, OSError."""
     notifier = SystemdNotifier.of(os.environ)
     if notifier.is_there:
         faulthandler.enable()  # a watchdog's SIGABRT leaves the stack of each thread in the journal
-    places = WorkspacePaths.of(workspace, nested=nested)
     # One after the other, because makedirs gives the mode to the last folder only.
     os.makedirs(os.path.dirname(places.state), 0o700, exist_ok=True)
     os.makedirs(places.state, 0o700, exist_ok=True)
@@ -137,7 +146,7 @@ def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
     with os.fdopen(reading, encoding="utf-8") as pipe:
         answer = pipe.readline().strip()
     if answer == "ready":
-        click.echo(WorkspacePaths.of(workspace, nested=nested).socket)
+        click.echo(WorkspacePaths.of(workspace, exact=nested).socket)
         return 0
     if answer == "busy":
         click.echo(f"editd: another daemon has {workspace}.", err=True)

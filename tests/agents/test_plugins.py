@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.config.paths import workspace_id
 from editd_client.agents.hook import adapter_of
 from editd_client.agents.integration import Choices, Integrator
 from json_daemon import JsonDaemon
@@ -51,9 +52,15 @@ def folder() -> Iterator[Path]:
 
 
 def run(
-    agent: str, folder: Path, calls: list[list[Any]], *, strict: bool = False, seconds: float = 30.0
+    agent: str,
+    folder: Path,
+    calls: list[list[Any]],
+    *,
+    strict: bool = False,
+    current: str = "root",
+    seconds: float = 30.0,
 ) -> list[Any]:
-    """Integrate the agent, call its plugin's functions, and return what they answer.
+    """Integrate the agent, call its plugin's functions in a folder, and return what they answer.
 
     The daemon has so many seconds for an answer: a busy machine shares the processor with other tests.
     """
@@ -66,7 +73,7 @@ def run(
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "EDITD_SOCKET": str(folder / "fake.sock")}
     environment["EDITD_HOOK_SECONDS"] = str(seconds)
     done = subprocess.run(
-        ["node", str(folder / "driver.mjs"), json.dumps(calls)], cwd=folder / "root", env=environment,
+        ["node", str(folder / "driver.mjs"), json.dumps(calls)], cwd=folder / current, env=environment,
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -131,6 +138,38 @@ def test_opencode_s_questions_become_these_requests(folder: Path) -> None:
         ("exec.ask", {"session": session, "key": key}),
         ("exec.end", {"session": session, "key": key}),  # without a status: it did not run
     ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"),
+    [
+        ("submodule", "inner/b.txt"),
+        ("worktree", "b.txt"),
+        ("lost worktree", "b.txt"),
+        ("own history", "b.txt"),
+    ],
+)
+def test_opencode_in_a_tree_inside_a_workspace_names_its_files_there(
+    folder: Path, tree: str, path: str
+) -> None:
+    """The submodule is part of the workspace around it; the others are workspaces of their own."""
+    inner, root = folder / "root/inner", folder / "root"
+    inner.mkdir()
+    git = {"submodule": root / ".git/modules/inner", "lost worktree": folder / "gone/worktrees/inner"}
+    named = git.get(tree, root / ".git/worktrees/inner")
+    (inner / ".git").write_text(f"gitdir: {named}\n")
+    if tree != "lost worktree":
+        named.mkdir(parents=True)
+    if tree == "worktree":
+        (named / "commondir").write_text("../..\n")
+    for served in (root, *([inner] if tree == "own history" else [])):
+        state = folder / "home-opencode/.local/state/editd" / workspace_id(os.path.realpath(served))
+        (state / "store.git").mkdir(parents=True)
+    daemon = JsonDaemon(folder, accept)
+    assert run("opencode", folder, [before("edit", {"filePath": "b.txt"})], current="root/inner") == [None]
+    daemon.close()
+    begun = [params["paths"] for method, params in daemon.asked if method == "exec.begin"]
+    assert begun == [[path]]
 
 
 def test_opencode_s_calls_become_these_requests(folder: Path) -> None:

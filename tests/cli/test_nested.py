@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator
 
     from workplace import Workplace
@@ -38,7 +39,7 @@ def root_of(done: subprocess.CompletedProcess[str]) -> str:
     return root
 
 
-def test_a_workspace_inside_one_that_a_running_daemon_owns_is_refused_unless_nested(
+def test_a_repository_inside_a_served_workspace_is_part_of_it_unless_nested(
     editctl: Run, place: Workplace
 ) -> None:
     place.write({"a": "1\n", "inner/b": "2\n"})
@@ -46,8 +47,13 @@ def test_a_workspace_inside_one_that_a_running_daemon_owns_is_refused_unless_nes
     place.git("init", "-q", "inner")
     root = os.path.realpath(place.root)
     assert root_of(editctl("start", "--json")) == root
-    refused = editctl("start", folder="inner", code=3)
-    assert f"A running daemon owns {root}, and {root}/inner is part of it." in refused.stderr
+    assert root_of(place.editctl("start", "--json", folder="inner")) == root
+    refused = subprocess.run(
+        [sys.executable, "-P", "-m", "editd", "-C", f"{root}/inner", "--exact", "--foreground"],
+        env=place.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert f"{root}/inner is part of the workspace {root}." in refused.stderr
     assert "--nested" in refused.stderr
     assert root_of(editctl("--nested", "start", "--json", folder="inner")) == f"{root}/inner"
     editctl("stop", folder="inner")

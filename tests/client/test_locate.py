@@ -157,7 +157,7 @@ def test_a_named_folder_means_the_git_top_level_above_it(
         monkeypatch.setenv(by, folder)
     found = find_workspace(folder if by == "-C" else None, start=str(tmp_path))
     assert found.root == os.path.realpath(tmp_path / "project") == WorkspacePaths.of(folder).root
-    assert find_workspace(folder, nested=True).root == folder == WorkspacePaths.of(folder, nested=True).root
+    assert find_workspace(folder, nested=True).root == folder == WorkspacePaths.of(folder, exact=True).root
 
 
 def test_a_named_folder_in_a_home_that_is_a_repository_is_the_workspace(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crash_checks import wait_until
+from editd.wire.messages import Write
 from editd_client.errors import EditdError
 from socket_attacks import Siege
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from workplace import Workplace
 
@@ -92,3 +94,40 @@ def test_an_install_and_an_uninstall_of_one_agent_are_not_its_own(place: Workpla
     assert result.warnings == []
     assert [file.path for file in result.files] == ["index.js"]
     assert place.files() == {"package.json": b"{}", "index.js": b"1"}
+
+
+def test_a_nested_repository_switches_the_checkpoints_off(place: Workplace) -> None:
+    """A repository inside the project disabled the checkpoints (RooCodeInc/Roo-Code#8433)."""
+    place.write({"backend/a.py": "a\n", "frontend/b.ts": "b\n"})
+    for name in ("backend", "frontend"):
+        place.git("init", "-q", name)
+    with place.start() as client:
+        client.settle()
+        made = client.exec_begin("sed -i s/a/x/ */*", session="agent").exec
+        place.write({"backend/a.py": "x\n", "frontend/b.ts": "x\n"})
+        client.exec_end(made, 0)
+        client.rollback("agent")
+    assert place.files() == {"backend/a.py": b"a\n", "frontend/b.ts": b"b\n"}
+
+
+def test_a_git_file_and_a_link_out_of_the_project_are_taken_for_the_wrong_tree(
+    place: Workplace, tmp_path: Path
+) -> None:
+    """Submodules and worktrees went unseen, and links led outside (RooCodeInc/Roo-Code#11340)."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    place.git("init", "-qb", "main")
+    place.write({"a.txt": "a\n"})
+    place.git("add", "-A")
+    place.git("commit", "-qm", "first")
+    place.git("worktree", "add", "-q", "wt", "-b", "side")
+    place.git("worktree", "add", "-q", str(outside / "wt"), "-b", "other")
+    (place.root / "link").symlink_to(outside)
+    place.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(place.root), "sub")
+    with place.start() as client:
+        client.apply([Write(path="sub/a.txt", content="agent\n", force=True)])
+        client.undo()
+        assert "linked worktree" in refused(client.apply, [Write(path="wt/a.txt", content="")]).message
+        left_out = [line for line in client.status().uncovered if "worktree" in line]
+        assert [line.split(" ")[0] for line in left_out] == ["wt"]
+    assert (place.root / "sub/a.txt").read_text() == "a\n"

@@ -203,7 +203,9 @@ def test_a_reopened_proposal_waits_on_its_first_base_also_if_others_moved_the_fi
         assert harness.files()["moved"] == PROPOSED
 
 
-@pytest.mark.parametrize(("state", "verdict"), [("rejected", "rejected"), ("landed", "landed"), ("moot", None)])
+@pytest.mark.parametrize(
+    ("state", "verdict"), [("rejected", "rejected"), ("landed", "landed"), ("moot", None)]
+)
 def test_a_decision_of_another_host_is_about_all_undecided_hunks(
     harness: Harness, state: str, verdict: str | None
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,7 @@ def test_a_transaction_that_was_kept_back_is_offered_again_after_a_minute(
         head = one.show(other).transaction.id
         one.close()
         places[0].stop()
-        monkeypatch.setattr(exchange_module.time, "monotonic", lambda: now)
+        monkeypatch.setattr(time, "monotonic", lambda: now)
         rounds = Rounds(places[0], head)
         assert rounds.until_done()["kept_back"] == [kept]
         assert len(log_of(server)) == 2

@@ -198,7 +198,7 @@ def test_no_edit_carries_an_excluded_content_to_a_kept_file(place: Workplace) ->
     secret = secrets.token_hex(20)
     place.write({".env": f"KEY={secret}\n", ".env.example": "KEY=\n"})
     copy = Patch(patch=COPY.format(".env", "plain.txt"))
-    attacks = (
+    attacks: tuple[list[AnyEdit], ...] = (
         [copy],
         [copy, Replace(path="plain.txt", old="KEY", new="key")],
         [Patch(patch=COPY.format(".env", "x.key")), Move(path="x.key", to="plain.txt")],

@@ -6,6 +6,7 @@ Each connection has given the PIN, so that nothing but the rule under test refus
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_session_grants_itself_nothing_also_if_it_names_none(shared: Workplace
     with owner_of(shared) as client:
         client.session_open("grants")
         for session in ("grants", None):
-            denied = refusal(lambda session=session: client.review_allow(["a.txt"], 60, session=session))
+            denied = refusal(partial(client.review_allow, ["a.txt"], 60, session=session))
             assert (denied.name, denied.data["session"]) == ("permission_denied", "grants")
         assert client.review_grants().grants == []
         made = client.review_allow(["a.txt"], 60, session="somebody else").grant

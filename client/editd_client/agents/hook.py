@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import time
+from functools import lru_cache
 
 from editd.config import paths
 from editd.config.program_names import SHELLS
@@ -102,40 +103,77 @@ def answer_to(agent: str, payload: bytes, *, is_strict: bool = False) -> dict[st
     adapter = adapter_of(agent)
     if not isinstance(adapter, Adapter):
         return None
+    _root_of.cache_clear()
     event = Event(adapter, decoded(payload))
     if event.moment is None or not event.session_id:
         return None
-    root = workspace_root(event.folder)
-    if root is None:
-        return None
+    home = workspace_root(event.folder)
     if event.moment == START:
-        _begin_session(root, event)
+        if home is not None:
+            _begin_session(home, event)
         return None
-    request = event.request(root, is_strict=is_strict)
-    if request is None:
-        return None
-    method, params = request
+    return _answer_of_each(event, home, is_strict=is_strict)
+
+
+def _answer_of_each(event: Event, home: str | None, *, is_strict: bool) -> dict[str, object] | None:
+    """Send the requests to the daemon of each workspace that the event concerns; return the first refusal.
+
+    A daemon that does not answer does not keep the others from it. Raises its error at the end.
+    """
+    asked: list[str] = []
+    failure: Exception | None = None
+    for root in event.roots(home):
+        request = event.request(root, is_strict=is_strict, is_home=root == home)
+        if request is None:
+            continue
+        try:
+            answer = _ask(root, event, *request)
+        except (OSError, ValueError, RefusedError) as error:
+            failure = failure or error
+            continue
+        if answer is not None:
+            _take_back(asked, event)
+            return answer
+        asked.append(root)
+    if failure is not None:
+        raise failure
+    if event.moment == AFTER and event.is_in_background and asked:
+        hint = "editd: run a command that goes on in the background as `editctl exec -- COMMAND`, "
+        sys.stderr.write(hint + "so that its later changes are yours.\n")
+    return None
+
+
+def _ask(root: str, event: Event, method: str, params: dict[str, Any]) -> dict[str, object] | None:
+    """Send one request; return the refusal in the agent's form. Raises RefusedError, OSError, ValueError."""
+    is_before = event.moment in (BEFORE, ASKED)
     try:
-        is_before = event.moment in (BEFORE, ASKED)
         with DaemonLink(root, seconds=FIRST_SECONDS_MAX if is_before else END_SECONDS_MAX) as daemon:
-            daemon.introduce(agent)
+            daemon.introduce(event.adapter.name)
             if method in ("exec.begin", "seen"):
                 params |= daemon.agent_process()
             result = daemon.ask(method, params)
-        for warning in result.get("warnings", ()):
-            sys.stderr.write(f"editd: {warning}\n")
     except RefusedError as refused:
         if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
             if event.moment == BEFORE:
                 sys.stderr.write(f"{refused} This call is recorded as one from outside.\n")
             raise
         if event.moment == BEFORE and refused.name in REFUSALS:
-            return adapter.deny(event.name, str(refused))
+            return event.adapter.deny(event.name, str(refused))
         raise
-    if event.moment == AFTER and event.is_in_background:
-        hint = "editd: run a command that goes on in the background as `editctl exec -- COMMAND`, "
-        sys.stderr.write(hint + "so that its later changes are yours.\n")
+    for warning in result.get("warnings", ()):
+        sys.stderr.write(f"editd: {warning}\n")
     return None
+
+
+def _take_back(roots: Sequence[str], event: Event) -> None:
+    """End the brackets of a call that the daemon of another workspace has refused."""
+    for root in roots:
+        try:
+            with DaemonLink(root, seconds=END_SECONDS_MAX) as daemon:
+                daemon.introduce(event.adapter.name)
+                daemon.ask("exec.end", {"session": event.session, "key": event.key})
+        except (OSError, ValueError, RefusedError):
+            continue  # the bracket ends with the turn
 
 
 def decoded(payload: bytes | str) -> dict[str, Any]:
@@ -203,8 +241,39 @@ class Event:
     def is_in_background(self) -> bool:
         return self._first(self.adapter.background) is True
 
-    def request(self, root: str, *, is_strict: bool) -> tuple[str, dict[str, Any]] | None:
-        """Return the method and the parameters; None if the event concerns no file of the workspace."""
+    def roots(self, home: str | None) -> list[str]:
+        """Return the workspaces that the event concerns: those of its files, otherwise the agent's `home`."""
+        roots: dict[str | None, None] = {}
+        if self.tool and self.moment != TURN_END:
+            named = [os.path.join(self.folder, name) for name in self._named()]
+            roots = dict.fromkeys(owner_of(path) for path in named if _is_path(path))
+        if not roots or self.tool in self.adapter.shells:
+            roots = {home: None} | roots
+        return [root for root in roots if root is not None]
+
+    def _named(self) -> list[str]:
+        """Return the files that the tool's call names."""
+        if self.tool in self.adapter.shells:
+            command = self._argument(self.adapter.shells[self.tool])
+            inner = commands.patch_folder(command)
+            if inner is None:
+                return self._read()
+            return [os.path.join(inner, name) for name in commands.patched(command)[0]]
+        place = self.adapter.edits.get(self.tool)
+        if place is None:
+            return self._read()
+        argument = self._argument(place.removeprefix(PATCH))
+        if place.startswith(PATCH):
+            return list(commands.patched(argument)[0])
+        return [argument] if argument else []
+
+    def request(
+        self, root: str, *, is_strict: bool, is_home: bool = True
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return the method and the parameters; None if the event concerns no file of the workspace.
+
+        `is_home`: it is the agent's own workspace, which a command concerns.
+        """
         if self.moment == TURN_END:
             return "exec.end", {"all": True, "session": self.session, "status": 0}
         if self.moment == ASKED:
@@ -214,6 +283,8 @@ class Event:
         if self.moment == DENIED:
             return "exec.end", {"session": self.session, "key": self.key}
         bracket = self._bracket(root, is_strict=is_strict)
+        if bracket is not None and "paths" not in bracket and not is_home:
+            return None
         if bracket is None:
             files = [{"path": _wire(one)} for one in inside(self._read(), self.folder, root)]
             is_over = self.moment == AFTER and files
@@ -332,7 +403,8 @@ class Event:
 def inside(named: Sequence[str], folder: str, root: str) -> list[str]:
     """Return the paths relative to the root, links resolved; those outside of the workspace are left out.
 
-    Of a link both count, because a tool may write its target or replace the link.
+    Of a link both count, because a tool may write its target or replace the link. A file of another workspace
+    inside this one is left out.
     """
     found: dict[str, None] = {}
     for name in named:
@@ -342,7 +414,8 @@ def inside(named: Sequence[str], folder: str, root: str) -> list[str]:
         parent, last = os.path.split(path)
         for real in (os.path.join(os.path.realpath(parent), last), os.path.realpath(path)):
             relative = os.path.relpath(real, root)
-            if relative != "." and relative.split("/", 1)[0] not in ("..", ".git"):
+            is_inside = relative != "." and relative.split("/", 1)[0] not in ("..", ".git")
+            if is_inside and owner_of(real) in (root, None):
                 found[relative] = None
     return list(found)
 
@@ -376,8 +449,21 @@ def workspace_root(folder: str) -> str | None:
         root = paths.workspace_root(named)
     else:
         here = os.path.realpath(folder)
-        root = paths.top_level(here) or here
+        root = paths.serving_root(here) or here
     return None if paths.is_system_root(root) or paths.is_home(root) else root
+
+
+def owner_of(path: str) -> str | None:
+    """Return the workspace that serves a file; None if nothing does, or if editd refuses to own it.
+
+    EDITD_WORKSPACE names that of all files.
+    """
+    return _root_of(os.path.realpath(os.path.dirname(path)))
+
+
+@lru_cache(1024)  # a patch names many files of few folders
+def _root_of(folder: str) -> str | None:
+    return None if paths.serving_root(folder) is None else workspace_root(folder)
 
 
 def first_seconds(default: float = FIRST_SECONDS_MAX) -> float:
@@ -564,22 +650,27 @@ def self_test(folder: str) -> int:
 def _begin_session(root: str, event: Event) -> None:
     """Name the session and the process of the agent to the daemon of a git repository.
 
-    If none answers, start one in the background.
+    If none answers, start one in the background, also for a repository inside that the outer one may ignore.
     """
-    if not os.path.lexists(os.path.join(root, paths.TOP_LEVEL)):
+    top = paths.top_level(os.path.realpath(event.folder)) or root
+    if not os.path.lexists(os.path.join(root, paths.TOP_LEVEL)) and top == root:
         return  # a folder that happens to be the current one
+    is_served = False
     try:
         with DaemonLink(root) as daemon:
             daemon.introduce(event.adapter.name)
             daemon.ask("seen", {"session": event.session, "files": [], **daemon.agent_process()})
-            return
+            is_served = True
     except (FileNotFoundError, ConnectionRefusedError):
-        import subprocess
+        is_served = False
+    if is_served and (top == root or os.environ.get("EDITD_WORKSPACE")):
+        return
+    import subprocess
 
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "editd_client", "-C", root, "start"], start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+    subprocess.Popen(
+        [sys.executable, "-P", "-m", "editd_client", "-C", top, "start"], start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def _write_log(path: str, line: str) -> None:

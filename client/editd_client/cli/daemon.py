@@ -33,12 +33,15 @@ def start_verb(invocation: Invocation) -> None:
     """Start the daemon, if none runs.
 
     Other verbs start it, too. Use this in a script to be sure, or to wait for the start separately.
+    In a submodule or a nested repository, the daemon is that of the workspace around it. If git ignores
+    the folder there, it gets a daemon of its own.
 
     \b
     Examples:
       editctl start
       editctl -C ~/src/project start
     """
+    invocation.cover(again=True)
     with invocation.client() as client:
         status = client.status()
     invocation.say(status, f"editd {status.version} (pid {status.pid}) serves {output.plain(status.root)}")
@@ -151,6 +154,8 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
             else f", failed last at {output.local_time(hook['failure']['time'])}"
         )
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
+    if status.outer is not None:
+        yield "inside", f"{status.outer}, a workspace that leaves this folder to this daemon"
     if missing := status.system.get("missing"):
         yield "does without", ", ".join(missing)
     for name, sentences in (

@@ -48,6 +48,16 @@ class Invocation:
             output.print_error(f"hint: {hint}")
         return workspace
 
+    def cover(self, *, again: bool = False) -> None:
+        """Act on the repository of the folder, if git ignores it in the workspace around it.
+
+        Starts a daemon to find that out, once or `again`.
+        """
+        from editd_client.connect import covering
+
+        start = self.named or os.environ.get("EDITD_WORKSPACE")
+        self.workspace = covering(self.workspace, start, again=again, on_wait=self._say_starting)
+
     def act_in(self, session: str) -> None:
         """Act in this session, also in the commands that are run, with its token from EDITD_TOKEN.
 
@@ -119,6 +129,8 @@ class Invocation:
         from editd_client.cli.progress import PatientClient
         from editd_client.connect import check_not_elsewhere, connect_or_start
 
+        if start:
+            self.cover()
         path = self.workspace.socket_path
         if start:
             return PatientClient(connect_or_start(self.workspace, on_wait=self._say_starting)[0], path)

@@ -99,9 +99,10 @@ def _workspaces() -> Iterator[RunningWorkspace]:
         return
     roots = {name: _first_line(os.path.join(histories, name, "root")) for name in names}
     for name, root in sorted(roots.items(), key=lambda item: item[1]):
-        if not root:
-            continue
         state = os.path.join(histories, name)
+        is_attempt = os.path.exists(os.path.join(state, paths.PART)) and not paths.is_separate(root)
+        if not root or is_attempt:
+            continue
         is_running = paths.is_running(state)
         pid = _first_line(os.path.join(state, "lock")).partition(" ")[0] if is_running else ""
         yield RunningWorkspace(

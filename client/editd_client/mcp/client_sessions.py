@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from editd_client.agents import ID_LENGTH, NAMES
+from editd_client.connect import covering
 from editd_client.errors import EditdError, Unreachable
 from editd_client.handles import hosts_of, is_in_namespace_of
 from editd_client.locate import Workspace, find_workspace
@@ -155,13 +156,13 @@ def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
     root's. Raises EditdError for a folder that editd refuses to own.
     """
     if is_named(named):
-        return find_workspace(named)
+        return covering(find_workspace(named), named or os.environ.get("EDITD_WORKSPACE"))
     folders = [folder for root in roots if (folder := _folder(root)) is not None]
     if not folders:
-        return find_workspace()
-    meant = [find_workspace(start=folder) for folder in folders]
+        return covering(find_workspace(), None)
+    meant = [covering(find_workspace(start=folder), folder) for folder in folders]
     try:
-        here = find_workspace()
+        here = covering(find_workspace(), None)
     except EditdError:
         return meant[0]
     return here if len(meant) > 1 and any(place.root == here.root for place in meant) else meant[0]

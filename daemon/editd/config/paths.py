@@ -9,11 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import stat
+from functools import lru_cache
 
 ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol has it
 NESTED = "nested"  # a file in the state folder of a workspace that may be inside another one
+PART = "part"  # a file in the state folder of a repository that the workspace around it covers: its root
 REVIEW = ".review.sock"  # the end of the name of a socket of reviewers
 TOP_LEVEL = ".git"  # a folder, or a file in a linked worktree or a submodule
+HISTORY = "store.git"  # a folder in the state folder of a workspace whose history has begun
+GIT_FILE_BYTES_MAX = 64 * 1024
 
 
 def workspace_id(root: str) -> str:
@@ -24,11 +29,26 @@ def workspace_id(root: str) -> str:
 def top_level(folder: str) -> str | None:
     """Return the nearest folder, from `folder` upwards, that is a git top level or a nested workspace."""
     for candidate in upwards(folder):
-        if os.path.lexists(os.path.join(candidate, TOP_LEVEL)):
-            return candidate
-        if os.path.exists(os.path.join(state_folder(workspace_id(candidate)), NESTED)):
+        if os.path.lexists(os.path.join(candidate, TOP_LEVEL)) or is_nested(candidate):
             return candidate
     return None
+
+
+def serving_root(folder: str) -> str | None:
+    """Return the workspace that serves `folder`; None if it is in no git repository and nothing serves it.
+
+    The nearest folder upwards that is a workspace of its own, or has a running daemon. Otherwise it is the
+    nearest git top level: a submodule or a nested repository that nobody has served is part of the workspace
+    around it.
+    """
+    nearest: str | None = None
+    for candidate in upwards(folder):
+        state = state_folder(workspace_id(candidate))
+        if is_separate(candidate) or (os.path.exists(os.path.join(state, "lock")) and is_running(state)):
+            return candidate
+        if nearest is None and os.path.lexists(os.path.join(candidate, TOP_LEVEL)):
+            nearest = candidate
+    return nearest
 
 
 def workspace_root(folder: str) -> str:
@@ -39,8 +59,94 @@ def workspace_root(folder: str) -> str:
     named = os.path.realpath(folder)
     if not os.path.isdir(named):
         return named  # the caller refuses it
-    root = top_level(named)
+    root = serving_root(named)
     return named if root is None or is_system_root(root) or is_home(root) else root
+
+
+# Workspaces inside a workspace. The one rule for clients and daemons: the inner one owns its files.
+
+
+def is_separate(folder: str) -> bool:
+    """Return whether a folder is a workspace of its own, also inside another workspace.
+
+    It is a linked worktree, a nested workspace, or a git top level with a history.
+    """
+    if is_nested(folder):
+        return True
+    if not os.path.lexists(os.path.join(folder, TOP_LEVEL)):
+        return False
+    return os.path.exists(os.path.join(state_of(folder), HISTORY)) or is_linked_worktree(folder)
+
+
+def is_nested(folder: str) -> bool:
+    """Return whether a user has made the folder a workspace with `--nested`."""
+    return os.path.exists(os.path.join(state_of(folder), NESTED))
+
+
+def is_part(folder: str, outer: str) -> bool:
+    """Return whether a daemon has found that the workspace `outer` covers the files of `folder`."""
+    return _path_in(os.path.join(state_of(folder), PART)) == outer
+
+
+def is_linked_worktree(folder: str) -> bool:
+    """Return whether a folder is the top of a linked worktree of git (gitrepository-layout(5)).
+
+    A submodule has a `.git` file, too, but its git folder is in `modules`, or has no `commondir`. The main
+    repository may be missing, on a disk that is not mounted.
+    """
+    git = _named_git_folder(os.path.join(folder, TOP_LEVEL))
+    if git is None or os.path.basename(os.path.dirname(git)) != "worktrees":
+        return False
+    return os.path.exists(os.path.join(git, "commondir")) or not os.path.exists(git)
+
+
+def _named_git_folder(path: str) -> str | None:
+    """Return the folder that a `.git` file names, absolute; None for any other file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        text = os.fsdecode(os.read(descriptor, GIT_FILE_BYTES_MAX))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if not text.startswith("gitdir: ") or "\0" in text:
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(path), text[8:].rstrip("\r\n")))
+
+
+@lru_cache(4096)  # an edit checks each folder on its path
+def _id_of(root: str) -> str:
+    return workspace_id(root)
+
+
+def state_of(root: str) -> str:
+    """Return the state folder of the workspace whose real path is `root`, whether or not it exists."""
+    return state_folder(_id_of(root))
+
+
+def served_below(root: str) -> list[str]:
+    """Return the folders below `root` that a daemon of this user has ever served, or tried to."""
+    histories = histories_folder()
+    try:
+        states = os.listdir(histories)
+    except OSError:
+        return []
+    roots = (_path_in(os.path.join(histories, state, "root")) for state in states)
+    return sorted(inner for inner in roots if inner.startswith(f"{root}/"))
+
+
+def _path_in(path: str) -> str:
+    """Return the path that a file of a state folder has in its only line; "" without the file."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read().removesuffix(b"\n"))
+    except OSError:
+        return ""
 
 
 def upwards(folder: str) -> list[str]:

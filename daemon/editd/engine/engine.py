@@ -759,6 +759,7 @@ class Engine(Recorder):
         if isinstance(planned, NothingToUndo):
             raise planned
         targets, inverted, warnings = planned
+        self._refuse_hidden(targets)
         changes = inverted.changes
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
         outcome = Outcome(changes, warnings=warnings, answers=answers)
@@ -797,6 +798,13 @@ class Engine(Recorder):
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
+
+    def _refuse_hidden(self, targets: Sequence[UndoTarget]) -> None:
+        """Raise PermissionDenied if a target's file is hidden, although the undo might not change it now."""
+        touches = (touch for target in targets for touch in target.touches)
+        by_folder = {touch.path.raw.rpartition(b"/")[0]: touch.path for touch in touches}
+        for path in by_folder.values():
+            self.hidden.refuse(path)
 
     def _conflicts_of(self, changes: Sequence[Change[FileState]]) -> tuple[ConflictReport, ...]:
         """Return the files that have no room for an undo, which would be refused."""

@@ -171,12 +171,17 @@ class Recorder:
             find_displaced(batch.view, self.files, changes, made)
         if not batch.view.strangers:
             return
-        # Skip folders whose file system folds names, and folders hidden by a mount: their recorded files
-        # may be present and invisible.
+        # Skip folders whose file system folds names, folders hidden by a mount, and inner workspaces: their
+        # recorded files may be present and invisible, or another workspace's.
+        inner = self.hidden.inner.lookup()
         strangers = {
             path: state
             for path, state in batch.view.strangers.items()
-            if not (self.files.is_kept_out(path) or self.hidden.folder_over(path))
+            if not (
+                self.files.is_kept_out(path)
+                or self.hidden.folder_over(path)
+                or inner(path.raw.rpartition(b"/")[0])
+            )
         }
         batch.view.strangers.clear()
         for adoption in external_changes(strangers, self.history, self._known_scope()):

@@ -4,11 +4,12 @@
 It is a process of its own because a walk takes unbounded time, which must not block the daemon.
 
 `{do: "baseline", time, exclude}` → `{progress, bytes}` …,
-`{baseline, tree, files, bytes, uncovered, linked, budget_spent, excluded: [[version, path]]}`, or `{failed}`.
+`{baseline, tree, files, bytes, uncovered, linked, inner, budget_spent, excluded: [[version, path]]}`,
+or `{failed}`.
 The commit is durable, and head is not moved. The history may begin meanwhile: see `store.first_scan`. It has
 no content of the excluded files.
 `{do: "scan", id}` → `{id, folder, files: [[name, mode, version]]}` …, `{id, done, files, uncovered, linked,
-strays}`.
+inner, strays}`.
 Names and paths are text with surrogate escapes.
 """
 
@@ -37,7 +38,7 @@ from editd.workspace.scan import FILE_BYTES_MAX, OID_BYTES, Walk, load_known, sa
 from editd.workspace.scope import WorkspaceScope, load_uncovered, save_uncovered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from editd.values.content import Version
 
@@ -96,8 +97,9 @@ class ScanWorker:
             "files": walk.files,
             "bytes": walk.content_bytes,
             "uncovered": self._left_out(walk),
-            "too_large": [os.fsdecode(path) for path in walk.too_large],
+            "too_large": _texts(walk.too_large),
             "linked": walk.linked,
+            "inner": _texts(walk.scope.inner),
             "budget_spent": bool(blobs.left),
             "excluded": sorted(_only_excluded(excluded, walk, rule).items()),
         }
@@ -155,9 +157,10 @@ class ScanWorker:
                 "done": True,
                 "files": walk.files,
                 "uncovered": self._left_out(walk),
-                "too_large": [os.fsdecode(path) for path in walk.too_large],
+                "too_large": _texts(walk.too_large),
                 "linked": walk.linked,
-                "strays": [os.fsdecode(stray) for stray in walk.strays],
+                "inner": _texts(walk.scope.inner),
+                "strays": _texts(walk.strays),
             },
         )
 
@@ -258,6 +261,10 @@ def _only_excluded(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths
         if version is not None and not rule.covers(WorkspacePath(os.fsdecode(path))):
             excluded.pop(version, None)
     return excluded
+
+
+def _texts(paths: Iterable[bytes]) -> list[str]:
+    return [os.fsdecode(path) for path in sorted(paths)]
 
 
 def _some(paths: list[bytes]) -> str:

@@ -655,6 +655,7 @@ class Daemon:
             pid=os.getpid(),
             id=self._places.name,
             review_socket=self._review_socket,
+            outer=self._places.outer() or None,
         )
         return alone if self._dispatch is None else self._dispatch.status(alone)
 

@@ -223,6 +223,7 @@ class Dispatch:
             documents=len(self._services.documents.held),
             notices=scanner.rates.notices(),
             uncovered=[
-                *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions()
+                *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions(),
+                *engine.hidden.inner.descriptions(scanner.inner),
             ],
         )  # fmt: skip

@@ -46,6 +46,10 @@ class AlreadyRunning(Exception):
     """Another daemon has this workspace."""
 
 
+class PartOfOuter(PermissionDenied):
+    """The folder's files belong to the workspace around it."""
+
+
 class WorkspacePaths(Struct, frozen=True):
     """The paths of a workspace's daemon."""
 
@@ -55,13 +59,13 @@ class WorkspacePaths(Struct, frozen=True):
     socket: str
 
     @classmethod
-    def of(cls, workspace: str, *, nested: bool = False) -> WorkspacePaths:
-        """Return the paths of the workspace that contains `workspace`; with `nested`, of that very folder.
+    def of(cls, workspace: str, *, exact: bool = False) -> WorkspacePaths:
+        """Return the paths of the workspace that serves `workspace`; with `exact`, of that very folder.
 
         Raises PermissionDenied for `/`, a home folder, and a folder that contains its own history or
         is inside another one.
         """
-        root = os.path.realpath(workspace) if nested else paths.workspace_root(workspace)
+        root = os.path.realpath(workspace) if exact else paths.workspace_root(workspace)
         if not os.path.isdir(root):
             raise PermissionDenied(f"{workspace} is not a folder.", hint="Give the workspace's top folder.")
         if paths.is_system_root(root) or paths.is_home(root):
@@ -94,22 +98,38 @@ class WorkspacePaths(Struct, frozen=True):
         """Record that this workspace may be inside another one, for later starts too."""
         Path(self.state, paths.NESTED).touch(0o600)
 
-    def check_not_nested(self) -> None:
-        """Refuse a workspace whose files a running daemon owns as part of a folder above.
-
-        Raises PermissionDenied. A folder that the outer workspace ignores is not its own.
-        """
-        if os.path.exists(os.path.join(self.state, paths.NESTED)):
-            return
+    def outer(self) -> str:
+        """Return the nearest workspace around this one, with a running daemon or a history; "" for none."""
         for outer in paths.upwards(self.root)[1:]:
-            if not paths.is_running(paths.state_folder(paths.workspace_id(outer))):
-                continue
-            inside = WorkspacePath.parse(os.path.join(os.path.relpath(self.root, outer), "file"))
-            if WorkspaceScope(outer).is_in(inside):
-                raise PermissionDenied(
-                    f"A running daemon owns {outer}, and {self.root} is part of it.",
-                    hint=f"Use that workspace (`editctl -C {outer}`), or pass `--nested` for one inside it.",
-                )
+            if paths.is_separate(outer) or paths.is_running(paths.state_of(outer)):
+                return outer
+        return ""
+
+    def check_not_part(self) -> None:
+        """Refuse a workspace whose files belong to the one around it. Raises PartOfOuter.
+
+        A folder that the outer workspace ignores is not its own, nor is a separate workspace.
+        """
+        outer = self.outer()
+        if not outer or paths.is_separate(self.root):
+            return
+        inside = WorkspacePath.parse(os.path.join(os.path.relpath(self.root, outer), "file"))
+        if WorkspaceScope(outer).is_in(inside):
+            Path(self.state, paths.PART).write_bytes(
+                os.fsencode(outer) + b"\n"
+            )  # spares a client the next try
+            raise PartOfOuter(
+                f"{self.root} is part of the workspace {outer}.",
+                hint=f"Use that workspace (`editctl -C {shlex.quote(outer)}`), or pass `--nested` for one "
+                "inside it.",
+            )
+
+    def separate_inner(self) -> None:
+        """Make nested workspaces of the folders below that another daemon serves now: they stay its own."""
+        for inner in paths.served_below(self.root):
+            state = paths.state_of(inner)
+            if paths.is_running(state) and not paths.is_separate(inner):
+                Path(state, paths.NESTED).touch(0o600)
 
 
 @contextmanager
@@ -122,7 +142,8 @@ def owned(workspace: WorkspacePaths, listener: str | None) -> Iterator[None]:
     root: Flock | None = None
     try:
         root = _take_root(workspace)
-        workspace.check_not_nested()
+        workspace.check_not_part()
+        workspace.separate_inner()
         yield
     finally:
         if root is not None:

@@ -29,12 +29,11 @@ from editd.workspace.scan import FILE_BYTES_MAX
 from editd.workspace.scope import WorkspaceScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Set
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     from editd.engine.engine import Engine
     from editd.engine.external_changes import Portion, Reconciliation
     from editd.server.engine_queue import EngineQueue
-    from editd.store.history import History
     from editd.system.fs_watch import FsEvent
     from editd.values.excluded_paths import ExcludedPaths
     from editd.workspace.reader import FileStat
@@ -62,6 +61,7 @@ class Scanner:
         self._too_large: set[bytes] = set()
         self.rates = ChangeRates()
         self.links = HardLinks()  # as the last scan has seen them
+        self.inner: set[bytes] = set()  # workspaces inside this one, seen by the last scan or since
         self.files = 0  # seen in the last scan
         self.unseen: list[WorkspacePath] = []  # known paths in folders that the last scan did not reach
         self.unrecorded: list[str] = []  # findings of the last scan that the engine could not record
@@ -85,6 +85,7 @@ class Scanner:
     def _take_left_out(self, frame: dict[str, Any]) -> None:
         self._left_out = list(frame["uncovered"])
         self._too_large = set(map(os.fsencode, frame["too_large"]))
+        self.inner = set(map(os.fsencode, frame["inner"]))
         self.links = HardLinks.of(frame["linked"])
 
     def _size_of(self, path: bytes) -> int:
@@ -180,7 +181,7 @@ class Scanner:
         self._idle.restart()
         self._take_left_out(frame)
         self.files = frame["files"]
-        self.unseen = await queue.run(lambda: _below(engine.history, known - seen))
+        self.unseen = await queue.run(lambda: _below(engine, known - seen))
         suspects += self.unseen
         await self._record(engine, queue, suspects)
         strays = list(map(os.fsencode, frame["strays"]))
@@ -194,7 +195,7 @@ class Scanner:
             inspection = await queue.run(engine.inspect)
             await queue.run_in_slices(map(inspection.look, suspects))
             try:
-                await record_in_portions(engine, queue, inspection, self.rates)
+                await record_in_portions(engine, queue, inspection, self.rates, TreeLabels())
             except IoError as refusal:
                 found = [f"{path.text}: {refusal.message}" for path in inspection.found]
                 self.unrecorded = inspection.failed + found
@@ -227,9 +228,11 @@ class Scanner:
         self._frames.put_nowait(None)
 
 
-def _below(history: History, folders: set[str]) -> list[WorkspacePath]:
-    """Return the recorded files in and below these folders."""
-    return [path for folder in sorted(folders) for path in known_below(history, folder)]
+def _below(engine: Engine, folders: set[str]) -> list[WorkspacePath]:
+    """Return the recorded files in and below these folders, without those of inner workspaces."""
+    inner = engine.hidden.inner.lookup()
+    own = [folder for folder in sorted(folders) if not inner(os.fsencode(folder))]
+    return [path for folder in own for path in known_below(engine.history, folder)]
 
 
 # Notices: the files that the watcher names, gathered until it is quiet, then checked and recorded.
@@ -320,12 +323,20 @@ class Repositories:
 
     def __init__(self) -> None:
         self.heads: dict[bytes, GitHead] = {}
+        self.tops: dict[bytes, bytes] = {}  # of their work trees, relative to the workspace
         self.is_held = False  # by a git that has an index locked
 
-    def note(self, noticed: Set[bytes]) -> None:
-        """Read the HEAD of each noticed repository that is new."""
+    def note(self, noticed: Set[bytes], top_of: Callable[[bytes], bytes]) -> None:
+        """Read the HEAD of each noticed repository that is new. `top_of` returns the top of its work tree."""
         for repository in noticed - self.heads.keys():
             self.heads[repository] = GitHead.of(repository)
+        for repository in noticed:
+            self.tops[repository] = top_of(repository)
+
+    def clear(self) -> None:
+        """Forget all of them, to read them anew."""
+        self.heads.clear()
+        self.tops.clear()
 
     async def git_done(self) -> None:
         """Wait until no git is at work, nor about to move HEAD, which it does after unlocking the index."""
@@ -352,15 +363,15 @@ class NoticeRecorder:
         queue: EngineQueue,
         scanner: Scanner,
         uncovered: frozenset[bytes],
-        heads: dict[bytes, GitHead],
+        repositories: Repositories,
     ) -> None:
-        """`heads` has the HEAD of each repository, by git's own folder. A record brings it up to date."""
+        """A record brings the heads of `repositories` up to date."""
         self._root = root
         self._engine = engine
         self._queue = queue
         self._scanner = scanner
         self._uncovered = uncovered
-        self._heads = heads
+        self._repositories = repositories
         self._other_names: set[WorkspacePath] = set()  # of the noticed files
         self._has_unknown_links = False
 
@@ -446,26 +457,55 @@ class NoticeRecorder:
 
     async def _record(self, inspection: Reconciliation, taken: PendingEvents) -> None:
         heads = {repository: GitHead.of(repository) for repository in taken.repositories}
-        message = self._movement(heads)
+        labels = TreeLabels(self._movements(heads), set(self._repositories.tops.values()))
         # A checkout is one transaction, which says where HEAD moved.
         most = WHOLE if taken.repositories else None
-        await record_in_portions(self._engine, self._queue, inspection, self._scanner.rates, message, most)
-        self._heads |= heads
+        await record_in_portions(self._engine, self._queue, inspection, self._scanner.rates, labels, most)
+        self._repositories.heads |= heads
         for failure in inspection.failed:
             log.info("not recorded: %s", failure)
 
-    def _movement(self, heads: Mapping[bytes, GitHead]) -> str:
-        """Return a message on git's actions meanwhile, for the transaction; empty if there were none.
+    def _movements(self, heads: Mapping[bytes, GitHead]) -> dict[bytes, str]:
+        """Return a message on git's actions meanwhile, by the top of the work tree, if there were any.
 
         `heads` are the repositories' heads now.
         """
-        said: list[str] = []
+        movements: dict[bytes, list[str]] = {}
         for repository, after in sorted(heads.items()):
-            before = self._heads.get(repository, GitHead())
+            before = self._repositories.heads.get(repository, GitHead())
             moved = describe_move(before, after, head_moves(repository))
             if moved:
-                said.append(moved)
-        return "; ".join(said)
+                top = self._repositories.tops.get(repository, b"")
+                movements.setdefault(top, []).append(f"{_name_of(top)}: {moved}" if top else moved)
+        return {top: "; ".join(sentences) for top, sentences in movements.items()}
+
+
+class TreeLabels(Struct, frozen=True):
+    """The messages on git's actions, by the work tree in which git acted."""
+
+    movements: Mapping[bytes, str] = {}  # by the top of the work tree
+    tops: Set[bytes] = frozenset()  # of all work trees
+
+    def divided(self, paths: Sequence[WorkspacePath]) -> list[tuple[str, list[WorkspacePath]]]:
+        """Divide files by the messages of their work trees, which is empty for a tree without a movement."""
+        if not self.movements:
+            return [("", list(paths))]
+        parts: dict[str, list[WorkspacePath]] = {}
+        for path in paths:
+            parts.setdefault(self.movements.get(self._top_over(path), ""), []).append(path)
+        return list(parts.items())
+
+    def _top_over(self, path: WorkspacePath) -> bytes:
+        folder = path.raw
+        while (folder := folder.rpartition(b"/")[0]) not in self.tops and folder:
+            continue
+        return folder
+
+
+def _name_of(top: bytes) -> str:
+    """Return the name of a work tree for a message, on one line."""
+    text = top.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else repr(text)
 
 
 async def record_in_portions(
@@ -473,7 +513,7 @@ async def record_in_portions(
     queue: EngineQueue,
     inspection: Reconciliation,
     rates: ChangeRates,
-    message: str = "",
+    labels: TreeLabels,
     most: Portion | None = None,
 ) -> None:
     """Record the differences, and serve requests between the portions. Raises IoError.
@@ -482,7 +522,8 @@ async def record_in_portions(
     """
     most = engine.portion if most is None else most
     until = time.monotonic() + ROOM_SECONDS_MAX
-    for paths in inspection.portions(most):
+    parts = (part for paths in inspection.portions(most) for part in labels.divided(paths))
+    for message, paths in parts:
         while engine.history.is_half_full and engine.broken is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(QUIET_SECONDS)  # the maintenance packs, and has no notification
         began = time.monotonic()

@@ -27,6 +27,8 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from editd.errors import Refused
 from editd.server.engine_queue import wait_event
 from editd.server.scanner import (
@@ -39,6 +41,7 @@ from editd.server.scanner import (
 from editd.system.fs_watch import FsEvent, Watcher, WatchFilter, can_watch
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
 from editd.workspace.git_files import repository_above
+from editd.workspace.inner_workspaces import InnerWorkspaces
 from editd.workspace.scope import WatchSet
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ class WorkspaceWatcher:
         self._tell: Callable[[str, dict[str, Any]], None] = lambda _event, _body: None
         self._loop = asyncio.get_running_loop()
         self._covering = WatchSet(root)
+        self._inner = InnerWorkspaces(root)
         self._watch: Watcher | None = None
         self._is_ready = False
         self._ready = asyncio.Event()
@@ -127,8 +131,9 @@ class WorkspaceWatcher:
         `tell` sends an event to the subscribers when notices were missed.
         """
         self._engine, self._queue, self._tell = engine, queue, tell
-        heads = self._repositories.heads
-        self._recorder = NoticeRecorder(self._root, engine, queue, self._scanner, uncovered, heads)
+        self._recorder = NoticeRecorder(
+            self._root, engine, queue, self._scanner, uncovered, self._repositories
+        )
         self._uncovered = uncovered
         self._seen = -1 if seen is None else seen
         self._tasks = [self._loop.create_task(self._supervise()), self._loop.create_task(self._run())]
@@ -260,7 +265,7 @@ class WorkspaceWatcher:
         self._is_ready = False
         self._ready.clear()
         self._retry_at = self._loop.time() + BLIND_SECONDS  # unless it makes progress until then
-        self._repositories.heads.clear()
+        self._repositories.clear()
         above = repository_above(os.fsencode(self._root))
         watch = Watcher(
             os.fsencode(self._root),
@@ -270,6 +275,7 @@ class WorkspaceWatcher:
                 TEMPORARY_PREFIX.encode(),
                 COOKIE_PREFIX.encode(),
                 () if above is None else (above,),
+                self._covering.renew,
             ),
         )
         self._watch = watch
@@ -287,7 +293,8 @@ class WorkspaceWatcher:
     def _heard(self, watch: Watcher, notice: FsEvent) -> None:
         if watch is not self._watch:
             return  # from a watch that was given up
-        self._repositories.note(notice.repositories)
+        notice = self._without_inner(watch, notice)
+        self._repositories.note(notice.repositories, watch.top_of)
         if notice.repositories:
             self.on_git()
         if notice.state is not None:
@@ -305,6 +312,14 @@ class WorkspaceWatcher:
             cookie = self._cookies.get(name)
             if cookie is not None and not cookie.done():
                 cookie.set_result(True)
+
+    def _without_inner(self, watch: Watcher, notice: FsEvent) -> FsEvent:
+        """Return the notice without the repositories of inner workspaces, which have their own daemons."""
+        inner = {one for one in notice.repositories if self._inner.is_one(watch.top_of(one))}
+        if not inner:
+            return notice
+        self._scanner.inner.update(map(watch.top_of, inner))
+        return replace(notice, repositories=notice.repositories - inner)
 
     def _is_echo(self, notice: FsEvent) -> bool:
         if notice.folders or notice.repositories:

@@ -63,6 +63,7 @@ class WatchFilter(Struct, frozen=True):
     own_prefix: bytes = b".editd-"  # of names without notices
     cookie_prefix: bytes = b".editd-cookie-"  # of names in the root with notices of their own
     repositories: tuple[bytes, ...] = ()  # git's folders above the root
+    renew: Callable[[], None] = lambda: None  # called when a `.git` has come or gone, in the same thread
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
 
 
@@ -135,6 +136,13 @@ class Watcher:
         """The folders that cannot be watched, by path, with the error's number."""
         return {} if self._emitter is None else dict(self._emitter.failed)
 
+    def top_of(self, repository: bytes) -> bytes:
+        """Return the top of the work tree of git's own folder; b"" for one at or above the root."""
+        if self._emitter is not None:
+            return self._emitter.tops.get(repository, b"")
+        top, name = os.path.split(os.path.relpath(repository, self._root))
+        return top if name == GIT and not top.startswith(b"..") else b""
+
     def has(self, folder: bytes) -> bool:
         """Whether this folder is watched."""
         return self.folders is None or folder in self.folders
@@ -187,6 +195,7 @@ class FolderEmitter(EventEmitter):
         self._paths: dict[int, bytes] = {}  # by watch
         self._below: dict[bytes, set[bytes]] = {}  # the watched folders directly below each
         self._repositories: dict[int, bytes] = {}  # git's own folders by watch, absolute
+        self.tops: dict[bytes, bytes] = {}  # the tops of their work trees below the root, by git's folder
         self.folders: dict[bytes, int] = {}  # by path
         self.failed: dict[bytes, int] = {}
         self.turns = 0
@@ -224,7 +233,7 @@ class FolderEmitter(EventEmitter):
         if self._queue >= 0:
             os.close(self._queue)
             self._queue = -1
-        for known in (self._paths, self._below, self._repositories, self.folders, self.failed):
+        for known in (self._paths, self._below, self._repositories, self.tops, self.folders, self.failed):
             known.clear()
         self._queue = inotify.open_queue()
         for repository in self._wanted.repositories:
@@ -295,6 +304,9 @@ class FolderEmitter(EventEmitter):
                 heard.cookies.append(name)
         elif name == GIT:
             heard.repositories.update(self._watch_repositories_at(path))
+            if folder and mask & inotify.ANY_NAME:  # other files may be in scope by now
+                self._wanted.renew()
+                heard.folders.add(folder)
         elif not mask & inotify.IS_FOLDER:
             heard.paths.add(path)
         elif mask & inotify.ANY_NAME or path in self.failed:  # we may be able to read it by now
@@ -388,6 +400,7 @@ class FolderEmitter(EventEmitter):
         """Watch git's folder that a `.git` is or names, for names directly in it: `HEAD`, `index.lock`."""
         folder = git_folder(self._absolute(path))
         if folder is not None:
+            self.tops[folder] = path.rpartition(b"/")[0]
             self._watch_repository(folder)
             yield folder
 

@@ -921,6 +921,7 @@ class StatusResult(Result):
     agents: list[AgentEntry] = []  # the last heard first
     documents: int = 0  # that editors hold unsaved
     notices: list[str] = []  # what fills the history
+    outer: str | None = None  # the workspace around this one, which leaves this one out
 
 
 class CheckResult(Result):

@@ -175,7 +175,7 @@ class Walk(Struct):
         self, path: bytes, rules: IgnoreRules | None, index: GitIndex | None, *, is_folder: bool
     ) -> bool:
         if rules and index and index.is_tracked(rules.inside(path), is_folder=is_folder):
-            return not self.scope.is_kept_out(path)  # git never ignores a tracked file
+            return not self.scope.is_kept_out(path, is_folder=is_folder)  # git never ignores a tracked file
         return self.scope.takes(path, rules, is_folder=is_folder)
 
     def _index(self, rules: IgnoreRules | None) -> GitIndex | None:

@@ -4,7 +4,7 @@ Out of scope are git's own folders, editd's temporaries, locks and swap files of
 case or Unicode form in names, and ignored files. Without a git repository, folders of generated files are out
 of scope instead. Tracked files are in scope even if they are ignored. An edit takes a path that is out of
 scope into the history, but on a mount of that kind it is refused. Nested repositories and submodules have
-their own rules.
+their own rules. Inner workspaces are out of scope, and no edit is taken there.
 
 `WeakerGuarantees` has the promises that the workspace's mounts cannot keep.
 """
@@ -27,6 +27,7 @@ from editd.system.folded_names import folding_mounts
 from editd.system.mounts import MountEvents, mount_of, mounts, mounts_below
 from editd.system.native import NATIVE
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
+from editd.workspace.inner_workspaces import InnerWorkspaces
 from editd.workspace.staged_change import is_temporary
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class WorkspaceScope:
         self._folding: frozenset[bytes] | None = None
         self._states: dict[bytes, tuple[IgnoreRules | None, bool]] = {}
         self._cursor = _FolderCursor(self._root)
+        self._inner = InnerWorkspaces(os.fsdecode(self._root))
+        self._served: frozenset[bytes] | None = None  # inner workspaces with a history or a mark
+        self.inner: set[bytes] = set()  # the inner workspaces that were left out
 
     def is_in(self, path: WorkspacePath) -> bool:
         """Return whether this path is in scope. For single paths; a walk calls `takes` folder by folder."""
@@ -66,7 +70,8 @@ class WorkspaceScope:
         rules, is_taken = self._state_of(raw.rpartition(b"/")[0])
         if is_taken and self.takes(raw, rules, is_folder=False):
             return True
-        is_kept_out = any(map(self.is_kept_out, ways_down(raw, ())))
+        *folders, _ = ways_down(raw, ())
+        is_kept_out = self.is_kept_out(raw) or any(self.is_kept_out(way, is_folder=True) for way in folders)
         return rules is not None and not is_kept_out and rules.tracks(raw)
 
     def _state_of(self, folder: bytes) -> tuple[IgnoreRules | None, bool]:
@@ -84,7 +89,7 @@ class WorkspaceScope:
 
     def takes(self, path: bytes, rules: IgnoreRules | None, *, is_folder: bool) -> bool:
         """Return whether `path` is in scope, if its folder is, under `rules` (None: no git repository)."""
-        if self.is_kept_out(path):
+        if self.is_kept_out(path, is_folder=is_folder):
             return False
         if not is_folder and _EDITORS_OWN.fullmatch(path.rpartition(b"/")[2]):
             return False
@@ -92,11 +97,26 @@ class WorkspaceScope:
             return not (is_folder and self._is_generated(path))
         return not rules.ignores(path, is_folder=is_folder)
 
-    def is_kept_out(self, path: bytes) -> bool:
-        """Return whether `path` is never in scope: by its name, or as a mount that ignores case or form."""
+    def is_kept_out(self, path: bytes, *, is_folder: bool = False) -> bool:
+        """Return whether `path` is never in scope.
+
+        That is by its name, as a mount that ignores case or form, or as an inner workspace.
+        """
         if self._folding is None:
             self._folding = frozenset(folding_mounts(self._root, mounts()))
-        return path in self._folding or is_never_ours(path.rpartition(b"/")[2])
+        if path in self._folding or is_never_ours(path.rpartition(b"/")[2]):
+            return True
+        if is_folder and self._is_inner(path):
+            self.inner.add(path)
+            return True
+        return False
+
+    def _is_inner(self, folder: bytes) -> bool:
+        if self._served is None:
+            self._served = frozenset(self._inner.served())
+        above, _, name = folder.rpartition(b"/")
+        has_git = self._cursor.has(above, name + b"/.git")
+        return folder in self._served or (has_git and self._inner.is_one(folder))
 
     def rules(self, folder: bytes, above: IgnoreRules | None) -> IgnoreRules | None:
         """Return the rules in force in `folder`: its own repository's, or `above` if it is no top of one."""
@@ -215,6 +235,8 @@ def save_uncovered(folder: str, paths: frozenset[bytes]) -> None:
 # Their files exist but cannot be seen, so they are not recorded as deleted. The files on the mount are
 # different files, unknown to the history. The state folder has a list of the mounts that are part of the
 # workspace. A mount that is not in this list was made while no daemon ran.
+#
+# Inner workspaces are alike: recorded files may be in them, and belong to another workspace now.
 
 _MOUNTS_FILE = "mounts"  # of the file in the state folder
 
@@ -228,6 +250,7 @@ class HiddenFolders:
         `has_files` returns whether the history has a file at or below a path. If there is no list yet, the
         present mounts hide nothing.
         """
+        self.inner = InnerWorkspaces(root)
         self._root = os.fsencode(root)
         self._path = os.path.join(state, _MOUNTS_FILE)
         self._has_files = has_files
@@ -253,7 +276,9 @@ class HiddenFolders:
         return ""
 
     def refuse(self, path: WorkspacePath) -> None:
-        """Raise PermissionDenied if `path` is in a hidden folder."""
+        """Raise PermissionDenied if `path` is in a hidden folder or an inner workspace."""
+        if b"/" in path.raw:
+            self.inner.refuse(path)
         self._refresh()
         if self._folders and (folder := self.folder_over(path)):
             raise PermissionDenied(
@@ -336,7 +361,11 @@ class WatchSet:
             self._renew()
         is_in = self._is_in_scope(folder)
         self._spent_seconds += time.monotonic() - began
-        return is_in
+        return is_in or folder in self._scope.inner  # whose `.git` may go
+
+    def renew(self) -> None:
+        """Apply the ignore rules and the repositories as they are now. Called in the watcher's thread."""
+        self._renew()
 
     def _renew(self) -> None:
         self._scope = WorkspaceScope(self._root)
@@ -359,7 +388,7 @@ class WatchSet:
     def _is_taken(self, folder: bytes, rules: IgnoreRules | None) -> bool:
         if self._scope.takes(folder, rules, is_folder=True):
             return True
-        if rules is None or self._scope.is_kept_out(folder):
+        if rules is None or self._scope.is_kept_out(folder, is_folder=True):
             return False
         if rules.worktree not in self._indexes:
             self._indexes[rules.worktree] = rules.index()

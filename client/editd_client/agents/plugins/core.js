@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
-import { existsSync, realpathSync } from "node:fs"
+import { existsSync, readFileSync, realpathSync } from "node:fs"
 import { connect } from "node:net"
 import { homedir } from "node:os"
 import { basename, dirname, isAbsolute, join, relative } from "node:path"
@@ -20,6 +20,32 @@ const GIT_READERS = new Set(("blame cat-file describe diff for-each-ref grep log
   "shortlog show show-ref status").split(" "))
 const MADE_MAX = 4000000 // of the texts of a call, in characters
 const NAMED = /^\*\*\* (?:(Add|Update|Delete) File|Move to): (.+?)\s*$/gm
+
+const idOf = (root) => createHash("sha256").update(root).digest("hex").slice(0, 16)
+const absolute = (name) => (isAbsolute(process.env[name] ?? "") ? process.env[name] : null)
+
+/** The socket of a workspace's daemon. */
+function socketOf(root) {
+  const own = `/run/user/${process.getuid()}`
+  const runtime = absolute("XDG_RUNTIME_DIR") ?? (existsSync(own) ? own : null)
+  const sockets = runtime ? join(runtime, "editd") : join(process.env.TMPDIR || "/tmp", `editd-${process.getuid()}`)
+  return join(sockets, `${idOf(root)}.sock`)
+}
+
+/** Whether a folder is a workspace already, or a linked worktree, which is always one of its own. */
+function isServed(root) {
+  const state = join(absolute("XDG_STATE_HOME") ?? join(homedir(), ".local/state"), "editd", idOf(root))
+  if (existsSync(join(state, "nested")) || (!process.env.EDITD_SOCKET && existsSync(socketOf(root)))) return true
+  const git = join(root, ".git")
+  if (!existsSync(git)) return false
+  if (existsSync(join(state, "store.git"))) return true
+  try {
+    const folder = /^gitdir: (.*?)[\r\n]*$/s.exec(readFileSync(git, "utf8"))?.[1]
+    if (!folder || basename(dirname(folder)) !== "worktrees") return false
+    const at = isAbsolute(folder) ? folder : join(root, folder)
+    return existsSync(join(at, "commondir")) || !existsSync(at)
+  } catch { return false } // a folder, as in most repositories
+}
 
 /** Whether a shell command cannot write a file, by its words alone; false if in doubt. */
 function onlyReads(command) {
@@ -74,22 +100,20 @@ class Editd {
     this.failedAt = 0
     try { this.root = this.rootOf(realpathSync(process.env.EDITD_WORKSPACE || folder)) } catch { this.root = null }
     if (this.root === null) return
-    const id = createHash("sha256").update(this.root).digest("hex").slice(0, 16)
-    const own = `/run/user/${process.getuid()}`
-    const runtime = isAbsolute(process.env.XDG_RUNTIME_DIR ?? "") ? process.env.XDG_RUNTIME_DIR : existsSync(own) ? own : null
-    const sockets = runtime ? join(runtime, "editd") : join(process.env.TMPDIR || "/tmp", `editd-${process.getuid()}`)
-    this.socket = process.env.EDITD_SOCKET || join(sockets, `${id}.sock`)
+    this.socket = process.env.EDITD_SOCKET || socketOf(this.root)
     if (EDITCTL && existsSync(join(this.root, ".git")))
       this.exchange([]).catch((error) => {
         if (error.code !== "ENOENT" && error.code !== "ECONNREFUSED") return
-        spawn(EDITCTL, ["-C", this.root, "start"], { detached: true, stdio: "ignore" }).on("error", () => {}).unref()
+        spawn(EDITCTL, ["-C", folder, "start"], { detached: true, stdio: "ignore" }).on("error", () => {}).unref()
       })
   }
 
+  /** The workspace that serves a folder: the nearest one upwards, otherwise the nearest git top level. */
   rootOf(folder) {
-    let root = folder
-    while (!existsSync(join(root, ".git"))) {
-      if (dirname(root) === root) { root = folder; break }
+    let top = null, root = folder
+    while (!isServed(root)) {
+      if (top === null && existsSync(join(root, ".git"))) top = root
+      if (dirname(root) === root) { root = top ?? folder; break }
       root = dirname(root)
     }
     return root === "/" || root === homedir() ? null : root
