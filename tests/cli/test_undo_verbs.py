@@ -246,8 +246,13 @@ def test_restore_of_a_path_alone_takes_back_its_newest_change(
     change(client, "a", 2, "older")
     change(client, "src/b", 3, "b")
     change(client, "a", 9, "newer")
+    head = client.status().head
+    refused = editctl("restore", "--", "a", "src/c", code=1).stderr
+    assert "src/c has no change" in refused
+    assert (client.status().head, line(place, "a", 9)) == (head, "newer"), "all or none"
     editctl("restore", "-m", "back", "--", "a", "src/b")
     assert line(place, "a", 2) == "older"
     assert (line(place, "a", 9), line(place, "src/b", 3)) == ("#9", "#3")
+    assert client.status().head == head + 1, "one transaction"
     assert "has no change" in editctl("restore", "--", "src/c", code=1).stderr
     assert "WHEN" in editctl("restore", code=2).stderr

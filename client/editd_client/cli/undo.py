@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from editd_client.cli.options import AuthorOptions
     from editd_client.client import Client
 
-BEFORE_NEWEST = "before the newest change"  # in place of WHEN
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
     "exec",
@@ -317,6 +316,9 @@ def rollback_verb(
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
+BEFORE_NEWEST = "before_newest"  # in place of WHEN, as the protocol names it
+
+
 class RestoreCommand(click.Command):
     """A command whose WHEN may be left out before `--`, as with `git restore`."""
 
@@ -343,7 +345,7 @@ def restore_verb(
     2026-03-01T14:30. 0 is the baseline. Unlike an undo, removes all later changes of these paths,
     whoever made them. The history keeps them, and `editctl undo` brings them back. A file that
     editd never saw stays, and an unchanged file is not touched. With PATHs after `--` and no WHEN, each
-    path gets the version before its newest change.
+    path gets the version before its newest change, all of them in one transaction.
 
     \b
     Examples:
@@ -353,25 +355,9 @@ def restore_verb(
       editctl restore 10m
     """
     with invocation.client() as client:
-        named = invocation.paths(paths)
-        states: dict[int | str, list[str] | None] = {}
-        if when == BEFORE_NEWEST:
-            for path in named or ():
-                states.setdefault(_before_newest(client, path), []).append(path)  # type: ignore[union-attr]
-        else:
-            states[time_named(when)] = named
-        for state, some in states.items():
-            result = client.restore(state, paths=some, **authorship.params)
-            report(invocation, result, dry_run=authorship.dry_run)
-
-
-def _before_newest(client: Client, path: str) -> int:
-    """Return the state before the newest change of a path. Raises EditdError if it has none."""
-    client.settle()
-    newest = client.log(path=path, limit=1).transactions
-    if not newest or newest[0].kind == "baseline":
-        raise refusal("nothing_to_undo", f"{path} has no change.", hint="Use `log` to see the history.")
-    return newest[0].seq - 1
+        state = when if when == BEFORE_NEWEST else time_named(when)
+        result = client.restore(state, paths=invocation.paths(paths), **authorship.params)
+        report(invocation, result, dry_run=authorship.dry_run)
 
 
 REFUSED_EXIT_CODE = 1

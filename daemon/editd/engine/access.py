@@ -23,6 +23,7 @@ from msgspec import Struct
 from editd.engine.changes_by_time import spare_by_time
 from editd.engine.commands import Apply, Land
 from editd.engine.leases import leased
+from editd.engine.path_history import state_before
 from editd.engine.queries import format_ranges
 from editd.engine.sessions import refused_by
 from editd.engine.undo import invert
@@ -31,7 +32,6 @@ from editd.engine.undo_selection import (
     BySession,
     batches_of,
     check_not_excluded,
-    seq_at,
     spare_dropped,
     times_warning,
     without_effect,
@@ -306,8 +306,11 @@ class AccessControl(Struct, frozen=True):
         after = self.sessions.proved_after(session)
         if after is None or request.files is not None:
             raise refusal
-        seq = int(history.find(seq_at(request.to, history)).seq)
-        later = {later for change in changes for later in history.index.touches_after(change.path, seq)}
+        later = {
+            later
+            for change in changes
+            for later in history.index.touches_after(change.path, state_before(request, change.path, history))
+        }
         for transaction in history.index.transactions(sorted(later)):
             if transaction.authorship.session != session or int(transaction.seq) <= after:
                 raise _with_reason(refusal, _not_own(transaction, session, "to be taken back"))

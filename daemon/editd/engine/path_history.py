@@ -8,14 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.engine.external_changes import recorded_state
 from editd.engine.undo_selection import seq_at, times_warning
-from editd.errors import FileMissing
+from editd.errors import FileMissing, InvalidParams, NothingToUndo
 from editd.store.index_tables import LogQuery
 from editd.values.content import Change
 from editd.values.path import folders_of, is_among
 from editd.values.transaction import Seq, entry_number
+from editd.wire.messages import BEFORE_NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -252,17 +254,60 @@ def restore(
     Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
     the history.
     """
+    if request.to == BEFORE_NEWEST:
+        return "the versions before the newest changes", _before_newest(request, history, current), ()
     if request.files is not None:
         return f"entry {request.to}", _to_entry(request, request.files, history, current), ()
     seq = history.find(seq_at(request.to, history)).seq
+    warnings = times_warning(None, request.to, history)
+    return f"transaction {seq}", _to_transaction(request, seq, history, current), warnings
+
+
+def _to_transaction(
+    request: Restore, seq: Seq, history: History, current: Callable[[WorkspacePath], FileState | None]
+) -> tuple[Change[FileState], ...]:
     touched = _chosen(request, history.index.changed_paths(seq, int(history.head)), history)
     changes = [
         Change(path, current(path), recorded_state(held_after(path, seq, history), history))
         for path in touched
     ]
-    changes = [change for change in changes if change.before != change.after]
-    warnings = times_warning(None, request.to, history)
-    return f"transaction {seq}", _with_moves(changes, seq, history), warnings
+    return _with_moves([change for change in changes if change.before != change.after], seq, history)
+
+
+def _before_newest(
+    request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
+) -> tuple[Change[FileState], ...]:
+    """Return the changes that take each named path back to the state before its newest change.
+
+    A file in a named folder that is named itself has its own state. Raises NothingToUndo.
+    """
+    changes: dict[WorkspacePath, Change[FileState]] = {}
+    for path in sorted(request.paths or (), key=lambda path: path.text.count("/")):
+        alone = replace(request, paths=(path,))
+        for known in [known for known in changes if is_among(known, frozenset((path,)))]:
+            del changes[known]
+        seq = Seq(state_before(request, path, history))
+        changes |= {change.path: change for change in _to_transaction(alone, seq, history, current)}
+    return tuple(changes[path] for path in sorted(changes))
+
+
+def state_before(request: Restore, path: WorkspacePath, history: History) -> int:
+    """Return the transaction after which `path` had the content that a restore brings back.
+
+    Raises UnknownTransaction, InvalidParams, and NothingToUndo for a path without a change.
+    """
+    if request.to != BEFORE_NEWEST:
+        return int(history.find(seq_at(request.to, history)).seq)
+    named = [one for one in request.paths or () if is_among(path, frozenset((one,)))]
+    if not named:
+        raise InvalidParams("`to: before_newest` needs `paths`.", hint="Name the files to restore.")
+    nearest = max(named, key=lambda one: one.text.count("/"))
+    newest = history.index.log(LogQuery(paths=(nearest,)), 1, files=False)
+    if not newest or newest[0].kind == "baseline":
+        raise NothingToUndo(
+            f"{nearest} has no change.", hint="Use `log` to see the history.", data={"path": nearest.text}
+        )
+    return int(newest[0].seq) - 1
 
 
 def _to_entry(

@@ -369,9 +369,13 @@ class Rollback(Params):
     elicited: bool | UnsetType = UNSET  # as in `proposal.decide`
 
 
+BEFORE_NEWEST = "before_newest"
+"""The state of each path before its newest change, in place of a transaction: `to` of `restore`."""
+
+
 class Restore(Params):
     method: ClassVar[str] = "restore"
-    to: Tx  # or an RFC 3339 time
+    to: Tx  # or an RFC 3339 time, or BEFORE_NEWEST
     paths: list[str] | None = None
     session: str | None = None
     actor: str | None = None

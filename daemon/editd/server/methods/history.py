@@ -220,6 +220,8 @@ def restore(services: Services, params: messages.Restore, caller: ClientState) -
     paths = None if params.paths is None else tuple(map(convert.path, params.paths))
     if paths == ():
         raise InvalidParams("`paths` names nothing.", hint="Leave it out to restore everything.")
+    if params.to == messages.BEFORE_NEWEST and paths is None:
+        raise InvalidParams("`to: before_newest` needs `paths`.", hint="Name the files to restore.")
     reader = caller.reader(authorship.session)
     request = Restore(authorship, reader, params.to, paths, params.dry_run, _fingerprint(params))
     request = services.documents.marked(request, params.on_unsaved, caller)
