@@ -6,10 +6,10 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hosts import exchange, hosts, name_host, until
+from hosts import bare_repository, exchange, hosts, name_host, until
 from log_checker import objects_of
 from state_search import holders
-from workplace import replace, write
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +71,27 @@ def test_no_object_of_the_server_has_a_byte_that_stays_on_its_host(tmp_path: Pat
 def is_only_kept(place: Workplace, secret: str) -> bool:
     """Return whether no file but the kept contents of excluded files has the text."""
     return all(name.startswith("excluded/") for name in holders(place.state, secret.encode()))
+
+
+def test_init_goes_on_if_the_rule_is_removed_before_and_the_contents_stay_out(tmp_path: Path) -> None:
+    server = bare_repository(tmp_path / "server.git")
+    with workplace(tmp_path / "host", {".env": f"{SECRET}: first\n", "a.txt": LINES}) as place:
+        name_host(place, "host0")
+        with place.start() as client:
+            client.apply([write("x[1].pem", f"{SECRET}: a key\n"), write("b.txt", "b\n")])
+        place.stop()
+        name_host(place, "host0", "[history]\nexclude = []\n")
+        with place.start() as client:
+            assert client.remote_init(str(server), dry_run=True).files == 2
+            client.remote_init(str(server))
+            assert client.remote_status().exclude == [".env", "x\\[1].pem"]
+            made = client.apply([write(".env", f"{SECRET}: later\n", force=True), write("c.txt", "c\n")])
+            assert ".env" in made.warnings[0]
+            client.remote_now()
+        known = objects_of(server)
+        assert SECRET.encode() not in known
+        assert LINES.encode() in known
+        assert b"c.txt" in known
 
 
 def test_a_host_that_joined_before_the_rule_sends_nothing_of_it_from_then_on(tmp_path: Path) -> None:

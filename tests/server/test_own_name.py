@@ -165,7 +165,7 @@ def test_a_connection_that_stated_a_name_before_it_was_opened_acts_in_it_no_more
             lambda: kim.publish("In its name", session="opened later"),
             lambda: kim.review_allow(["a.txt"], 60, session="another"),
             lambda: kim.session_pause("another"),
-            lambda: kim.session_close(),
+            kim.session_close,
         ):
             denied = refusal(ask)
             assert (denied.name, denied.data["session"]) == ("unknown_session", "opened later")

@@ -107,6 +107,10 @@ class LogObjects:
         """Return whether the log's repository has an object."""
         return pygit2.Oid(raw=oid) in self._log.odb
 
+    def has_content(self, oid: Oid) -> bool:
+        """Return whether this host's history has the content of a file; an excluded one may be missing."""
+        return pygit2.Oid(raw=oid) in self._history.odb
+
     def point(self, ref: str, commit: Oid) -> None:
         """Let a ref of the log's repository name a commit. Raises pygit2.GitError."""
         self._log.references.create(ref, pygit2.Oid(raw=commit), force=True)

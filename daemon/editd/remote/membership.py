@@ -18,6 +18,7 @@ from editd.remote.transport import Offline
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
 from editd.store.history import store_of
 from editd.values.content import Change
+from editd.values.excluded_paths import ExcludedPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,9 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
     """Make the log with this host's files as entry 0. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        tree = _shared_tree(objects, CommitObject.decode(objects.commit(head)).tree, place.chooser())
+        root = CommitObject.decode(objects.commit(head)).tree
+        place = _without_missing(objects, place, root)
+        tree = _shared_tree(objects, root, place.chooser())
         objects.write()
         objects.share_all(tree)
         commit = write_baseline(objects, tree, place.host, time_us)
@@ -42,7 +45,10 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         transport = transport_of(objects, folder, place)
         transport.push(commit, place.ref, None)
         host = _claim(objects, transport, place)
-        return {"taken": commit.hex(), "ref": place.ref, "host": host, "number": 0}
+        return {
+            "taken": commit.hex(), "ref": place.ref, "host": host, "number": 0,
+            "excluded": [rule.texts for rule in place.excluded],
+        }  # fmt: skip
     finally:
         objects.close()
 
@@ -51,8 +57,8 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
     """Count the files that this host would send to begin a log."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        is_shared = place.chooser()
         root = CommitObject.decode(objects.commit(head)).tree
+        is_shared = _without_missing(objects, place, root).chooser()
         sizes = [
             objects.size(oid_of(entry.version))
             for path, _, entry in differences(objects, EMPTY_TREE, root)
@@ -81,8 +87,9 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
         transport.fetch(f"+{ref}:{INCOMING}")
         commits, _ = commits_back(objects, refs[ref], ())
         entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
-        is_shared = place.chooser()
         mine = CommitObject.decode(objects.commit(head)).tree
+        place = _without_missing(objects, place, mine)
+        is_shared = place.chooser()
         changes = [
             Change(path, old, new)
             for path, old, new in differences(objects, mine, entry.tree)
@@ -90,7 +97,7 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
         ]
         return {
             "taken": entry.commit.hex(), "ref": ref, "number": entry.number,
-            "host": place.host,
+            "host": place.host, "excluded": [rule.texts for rule in place.excluded],
             "differs": [change.path.text for change in changes if change.before is not None],
             "changes": change_frames(objects, changes),
         }  # fmt: skip
@@ -134,6 +141,22 @@ def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
             continue
         return host
     raise Offline(f"{NAMES_MAX} hosts are called {place.host}.", hint="Set `host` in `[remote]`.")
+
+
+def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:
+    """Return the place with a rule for the files whose contents the history lacks: they stay here for good.
+
+    An earlier rule of the history excluded them. Its removal does not bring the contents back.
+    """
+    is_shared = place.chooser()
+    missing = [
+        path
+        for path, _, entry in differences(objects, EMPTY_TREE, root)
+        if entry is not None and is_shared(path) and not objects.has_content(oid_of(entry.version))
+    ]
+    if not missing:
+        return place
+    return replace(place, excluded=(*place.excluded, ExcludedPaths.of_files(missing)))
 
 
 def _shared_tree(objects: LogObjects, root: Oid, is_shared: Callable[[WorkspacePath], bool]) -> Oid:

@@ -372,7 +372,7 @@ class SharedLog:
         self._save(
             {
                 "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
-                "exclude": asked["exclude"], "excluded": asked["excluded"], "taken": answer["taken"],
+                "exclude": asked["exclude"], "excluded": answer["excluded"], "taken": answer["taken"],
                 "through": seq,
                 "held": [[path, seq] for path in held],
             }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from editd.values.path import WorkspacePath
 
+_WILDCARD = re.compile(r"[*?\[\\]")
 _NOTHING = "(?!)"  # an expression that matches no path
 _FOLDERS = "(?:[^/]+/)*"  # the beginning of the expression of a glob with `**/` in front
 
@@ -35,6 +36,11 @@ class ExcludedPaths:
     def of(cls, texts: Sequence[Iterable[str]]) -> ExcludedPaths:
         """Return the rule with these `texts`. Raises InvalidParams."""
         return cls(*texts)
+
+    @classmethod
+    def of_files(cls, paths: Iterable[WorkspacePath]) -> ExcludedPaths:
+        """Return the rule that covers these files alone."""
+        return cls(_WILDCARD.sub(r"\\\g<0>", path.text) for path in paths)
 
     @property
     def texts(self) -> list[list[str]]:
