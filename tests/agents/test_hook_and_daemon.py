@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -345,3 +346,51 @@ def test_a_call_whose_beginning_never_came_is_repaired_or_told(place: Workplace)
     assert (done.returncode, done.stdout) == (0, "")
     assert "did not reach editd in time" in done.stderr
     assert "1 missed" in place.editctl("integrate").stdout
+
+
+def shell(place: Workplace, agent: str, call: str, command: str, *, is_over: bool) -> None:
+    """Run an agent's hook before or after a command."""
+    names = {
+        "claude": ("PreToolUse", "PostToolUse", "Bash"),
+        "gemini": ("BeforeTool", "AfterTool", "run_shell_command"),
+    }
+    before, after, tool = names[agent]
+    payload = {
+        "session_id": f"{agent}-0123456789", "cwd": str(place.root), "tool_name": tool, "tool_use_id": call,
+        "hook_event_name": after if is_over else before,
+        "tool_input": {"command": command, "description": call},
+    }  # fmt: skip
+    assert hook(place, agent, payload) == ""
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_install_and_an_uninstall_of_an_agent_are_taken_back_beside_another_agent(
+    place: Workplace, rounds: int, is_known: bool
+) -> None:
+    """What the brackets of a session made and deleted is its own, also if others wrote it shortly before."""
+    package = {f"node_modules/p/{number}.js": f"{number}\n" for number in range(20)}
+    with place.client() as client:
+        if is_known:  # somebody else had it a minute ago
+            place.write(package)
+            client.settle()
+            shutil.rmtree(place.root / "node_modules")
+            client.settle()
+        before = place.files()
+        for number in range(rounds):
+            shell(place, "claude", f"install-{number}", "npm install p", is_over=False)
+            place.write({path: f"{number} {text}" for path, text in package.items()})
+            place.write({"lock.json": f"{number}\n"})
+            shell(place, "claude", f"install-{number}", "npm install p", is_over=True)
+            shell(place, "gemini", f"build-{number}", "make other", is_over=False)
+            place.write({"other.txt": f"{number}\n"})
+            shell(place, "gemini", f"build-{number}", "make other", is_over=True)
+            shell(place, "claude", f"uninstall-{number}", "npm uninstall p", is_over=False)
+            shutil.rmtree(place.root / "node_modules")
+            shell(place, "claude", f"uninstall-{number}", "npm uninstall p", is_over=True)
+        client.settle()
+        answer = client.rollback("claude*")
+        assert answer.warnings == []
+        assert answer.transaction is not None
+        assert len(answer.transaction.undoes) == 2 * rounds
+    assert place.files() == {**before, "other.txt": f"{rounds - 1}\n".encode()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.config.paths import workspace_id
 from editd_client.errors import EditdError
 from workplace import replace, write
 
@@ -142,6 +143,19 @@ def test_a_command_in_a_submodule_acts_on_the_outer_workspace(place: Workplace) 
         assert newest(client, "sub/x.py").kind == "edit"
         started = json.loads(place.editctl("start", "--json", folder="sub").stdout)
         assert started["root"] == root
+
+
+def test_that_the_outer_workspace_covers_a_submodule_is_found_out_once(place: Workplace) -> None:
+    add_submodule(place)
+    settled(place).close()
+    assert place.editctl("log", folder="sub").returncode == 0
+    note = place.state.parent / workspace_id(os.path.realpath(place.root / "sub")) / "part"
+    assert note.read_text() == f"{os.path.realpath(place.root)}\n"
+    before = note.stat().st_mtime_ns
+    assert place.editctl("log", folder="sub").returncode == 0
+    assert note.stat().st_mtime_ns == before
+    listed = json.loads(place.editctl("workspaces", "--json").stdout)["workspaces"]
+    assert [one["root"] for one in listed] == [os.path.realpath(place.root)]
 
 
 def test_a_known_workspace_is_started_again_for_a_folder_inside(place: Workplace) -> None:
@@ -412,10 +426,12 @@ def test_git_clean_of_a_nested_repository_can_be_undone(place: Workplace) -> Non
         assert (place.root / "nested/x.py").read_text() == "x = 1\n"
 
 
-def test_an_ignored_clone_gets_a_daemon_of_its_own_at_the_start_of_a_session(place: Workplace) -> None:
+@pytest.mark.parametrize("words", [["start"], ["replace", "b", "2", "3"], ["log"]])
+def test_an_ignored_clone_gets_a_daemon_of_its_own(place: Workplace, words: list[str]) -> None:
+    """As in a repository of repositories, which ignores all of them."""
     place.write({".gitignore": "trees/\n", "trees/one/b": "2\n"})
     place.git("init", "-q", "trees/one")
     settled(place).close()
-    started = json.loads(place.editctl("start", "--json", folder="trees/one").stdout)
-    assert started["root"] == os.path.realpath(place.root / "trees/one")
-    assert roots_served(place, "trees/one") == started["root"]
+    done = place.editctl(*words, folder="trees/one")
+    assert done.returncode == 0, done.stderr
+    assert roots_served(place, "trees/one") == os.path.realpath(place.root / "trees/one")

@@ -30,6 +30,7 @@ class Invocation:
     def __init__(self) -> None:
         self.named: str | None = None
         self.is_nested = False
+        self._is_covered = False  # whether `workspace` is known to cover the folder
         self._session: str | None = None  # as the command line names it
         self.json = False
         self.session: str | None = None  # in which the client acts
@@ -53,10 +54,20 @@ class Invocation:
 
         Starts a daemon to find that out, once or `again`.
         """
+        if self._is_covered and not again:
+            return
         from editd_client.connect import covering
+
+        self._is_covered = True
 
         start = self.named or os.environ.get("EDITD_WORKSPACE")
         self.workspace = covering(self.workspace, start, again=again, on_wait=self._say_starting)
+
+    @property
+    def _root(self) -> str:
+        """The root of the workspace that covers the folder, to which paths are relative."""
+        self.cover()
+        return self.workspace.root
 
     def act_in(self, session: str) -> None:
         """Act in this session, also in the commands that are run, with its token from EDITD_TOKEN.
@@ -165,7 +176,7 @@ class Invocation:
         """
         if not given:
             raise refusal("invalid_params", "A path is empty.")
-        root = self.workspace.root
+        root = self._root
         here = current_folder()
         if self.workspace.found == "socket" and not _is_in(here, root) and not os.path.isabs(given):
             raise refusal(
@@ -189,7 +200,7 @@ class Invocation:
         Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere, for the root, and for a name
         with a final slash of a file, or with `for_new` of nothing.
         """
-        root = self.workspace.root
+        root = self._root
         absolute = self.absolute(given)
         is_none = not os.path.isdir(absolute) and (for_new or os.path.lexists(absolute))
         if is_none and given.endswith(("/", "/.")):
@@ -217,14 +228,14 @@ class Invocation:
 
     def paths(self, given: Sequence[str]) -> list[str] | None:
         """Return the paths for the daemon; None, for the whole workspace, if empty or with the root in it."""
-        if any(self.absolute(path) == self.workspace.root for path in given):
+        if any(self.absolute(path) == self._root for path in given):
             return None
         return [self.path(path) for path in given] or None
 
     def from_here(self, path: str) -> str:
         """Return a path of the workspace as the command line takes it in the current folder."""
         here = current_folder()
-        root = self.workspace.root
+        root = self._root
         return os.path.relpath(os.path.join(root, path), here) if _is_in(here, root) else path
 
     def check_known(self, client: Client, given: str) -> None:
