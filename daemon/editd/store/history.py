@@ -43,8 +43,6 @@ from editd.store.git_repository import (
 )
 from editd.store.index import NEVER, Index
 from editd.store.journal import (
-    EXCLUDING,
-    VERSION,
     Journal,
     JournalPosition,
     acknowledged_seq,
@@ -561,12 +559,10 @@ class History:
 
         Raises OSError, after which the caller reverts the drafts, or JournalFailed if the commit is in doubt.
         """
-        version = VERSION
         for draft in drafts:
             if draft.excluded:
-                version = EXCLUDING
                 self.excluded.name({known: path for known, (path, _) in draft.excluded.items()})
-        self.journal.append(tuple(map(_RECORD, drafts)), version)
+        self.journal.append(tuple(map(_RECORD, drafts)))
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:
         """Abort these committed drafts, the newest ones, which no client has seen (C4, C6)."""

@@ -40,7 +40,7 @@ from editd.store.state_files import (
     before_in,
     read_acknowledged,
 )
-from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record
+from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record, is_excluding
 from editd.system.files import replace_file_durably, sync_path
 from editd.system.filesystem import flush, folder_bytes, write_at, write_out, write_synced
 
@@ -129,10 +129,10 @@ class Journal:
                 sync_path(segment_path(self.folder, number))
             self._acknowledge(last.records[-1], last.end)
 
-    def append(self, records: Sequence[Record], version: int = VERSION) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Write `records` as one frame and sync it: the commit point (C1).
 
-        An older editd takes a frame of another `version` for damage, and so starts no recovery from it.
+        An older editd takes a frame of version `EXCLUDING` for damage, and so starts no recovery from it.
         A relaxed journal only passes the frame to the disk, so that no later rename outlives it there.
         Raises OSError with nothing appended, or JournalFailed if that is in doubt.
         """
@@ -144,6 +144,7 @@ class Journal:
         if self.is_relaxed and number > self._relaxed_through:
             note_relaxed(self.folder, number)
             self._relaxed_through = number
+        version = EXCLUDING if any(map(is_excluding, records)) else VERSION
         head = _FRAME.pack(_FRAME_MAGIC, version, number, len(payload), zlib.crc32(payload), 0)
         head = head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
         try:

@@ -44,8 +44,6 @@ from editd.store.git_repository import (
 )
 from editd.store.index_tables import as_recorded
 from editd.store.journal import (
-    EXCLUDING,
-    VERSION,
     Journal,
     JournalPosition,
     acknowledged_seq,
@@ -456,8 +454,7 @@ class Repair:
         os.makedirs(aside, 0o700, exist_ok=True)
         journal = Journal(os.path.join(aside, "journal"))
         for record in self._records:
-            is_excluding = any(change.is_excluded for change in record.changes)
-            journal.append([record], EXCLUDING if is_excluding else VERSION)
+            journal.append([record])
         position = journal.position
         journal.close()
         _put_in_place(aside, self.folder, b"journal")

@@ -436,6 +436,12 @@ class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 Record = Committed | Aborted
 
+
+def is_excluding(record: Record) -> bool:
+    """Return whether a record has a change whose contents are not in it (`store.excluded`)."""
+    return isinstance(record, Committed) and any(change.is_excluded for change in record.changes)
+
+
 ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
 

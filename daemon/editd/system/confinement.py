@@ -243,19 +243,17 @@ _ARGUMENTS_AT = 16 if sys.byteorder == "little" else 20  # the lower half of the
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 
+_Step = tuple[int, int, int, int]  # struct sock_filter: the code, two jumps over so many steps, an operand
+
+
 def socket_filter(machine: int, number: int, _pair: int) -> bytes:
-    """Return the program that refuses all sockets: struct sock_filter, one after the other."""
-    steps = [
-        (_LOAD, 0, 0, _MACHINE_AT),
-        (_IF_EQUAL, 0, 5, machine),  # calls of another machine's kind are refused
-        (_LOAD, 0, 0, _NUMBER_AT),
-        (_IF_AT_LEAST, 3, 0, _X32_BIT),
-        (_IF_EQUAL, 2, 0, number),
-        (_IF_EQUAL, 1, 0, _IO_URING_SETUP),
+    """Return the program that refuses all sockets."""
+    return _program(
+        machine,
+        (_IF_EQUAL, 1, 0, number),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
-    ]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+    )
 
 
 def family_filter(machine: int, number: int, pair: int, families: Sequence[int]) -> bytes:
@@ -266,12 +264,8 @@ def family_filter(machine: int, number: int, pair: int, families: Sequence[int])
     """
     own = len(families)
     datagrams = 0 if socket.AF_UNIX in families else 1  # a jump over the permission
-    steps = [
-        (_LOAD, 0, 0, _MACHINE_AT),
-        (_IF_EQUAL, 0, own + 14, machine),
-        (_LOAD, 0, 0, _NUMBER_AT),
-        (_IF_AT_LEAST, own + 12, 0, _X32_BIT),
-        (_IF_EQUAL, own + 11, 0, _IO_URING_SETUP),
+    return _program(
+        machine,
         (_IF_EQUAL, 2, 0, number),
         (_IF_EQUAL, own + 3, 0, pair),
         (_RETURN, 0, 0, _ALLOW),
@@ -285,6 +279,22 @@ def family_filter(machine: int, number: int, pair: int, families: Sequence[int])
         (_IF_EQUAL, datagrams, 0, socket.SOCK_DGRAM),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
+    )
+
+
+def _program(machine: int, *rest: _Step) -> bytes:
+    """Return a program that looks at the number of the call in `rest`, the last step of which refuses.
+
+    It first refuses calls of another machine's kind, and an io_uring, which can make sockets.
+    """
+    last = len(rest) - 1
+    steps: list[_Step] = [
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_IF_EQUAL, 0, last + 3, machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_IF_AT_LEAST, last + 1, 0, _X32_BIT),
+        (_IF_EQUAL, last, 0, _IO_URING_SETUP),
+        *rest,
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
