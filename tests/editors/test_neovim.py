@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -671,6 +672,36 @@ def test_the_socket_is_looked_for_where_editctl_looks(
         variable, value,
     )  # fmt: skip
     assert found == Workspace("/w", "named").socket_path
+
+
+@pytest.mark.parametrize("tree", ["submodule", "linked worktree"])
+def test_a_save_in_a_tree_inside_goes_to_the_daemon_that_owns_the_file(place: Workplace, tree: str) -> None:
+    place.git("init", "-q")
+    place.write({"inner/text.txt": TEN})
+    kind = "modules" if tree == "submodule" else "worktrees"
+    git = place.root / ".git" / kind / "inner"
+    git.mkdir(parents=True)
+    (place.root / "inner/.git").write_text(f"gitdir: {git}\n")
+    if tree != "submodule":
+        (git / "commondir").write_text("../..\n")
+    try:
+        with (
+            place.start() as client,
+            neovim(place, "require('editd').setup{wait_milliseconds = 15000}") as editor,
+        ):
+            editor.edit("inner/text.txt")
+            editor.command("call setline(1, 'x')\nwrite")
+            client.settle()
+            made = [one.files[0].path for one in client.log(actor="nvim").transactions]
+            assert made == (["inner/text.txt"] if tree == "submodule" else [])
+        if tree != "submodule":
+            done = place.editctl("log", "--actor", "nvim", "--json", folder="inner")
+            assert [one["files"][0]["path"] for one in json.loads(done.stdout)["transactions"]] == [
+                "text.txt"
+            ]
+    finally:
+        if tree != "submodule":
+            place.editctl("stop", folder="inner")
 
 
 def test_a_daemon_is_started_where_none_answers(place: Workplace) -> None:

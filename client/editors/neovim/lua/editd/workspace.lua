@@ -18,14 +18,56 @@ function M.real(path)
   return folder and (folder == '/' and '' or folder) .. '/' .. vim.fn.fnamemodify(path, ':t')
 end
 
---- Return the git top level above `folder`, or nil.
-local function top_level(folder)
+--- Return the folder with the history of the workspace `root`, whether or not it exists.
+local function state_of(root)
+  local state = vim.env.XDG_STATE_HOME
+  if not state or state:sub(1, 1) ~= '/' then
+    state = (vim.env.HOME or '') .. '/.local/state'
+  end
+  return state .. '/editd/' .. vim.fn.sha256(root):sub(1, 16)
+end
+
+--- Return whether the `.git` file of `folder` is that of a linked worktree.
+local function is_linked_worktree(folder)
+  local stat = uv.fs_lstat(folder .. '/.git')
+  local file = stat and stat.type == 'file' and io.open(folder .. '/.git', 'rb')
+  if not file then
+    return false
+  end
+  local git = (file:read('*a') or ''):match('^gitdir: ([^\r\n]+)')
+  file:close()
+  if not git or not git:match('/worktrees/[^/]+/?$') then
+    return false
+  end
+  git = git:sub(1, 1) == '/' and git or folder .. '/' .. git
+  return uv.fs_stat(git .. '/commondir') ~= nil or uv.fs_stat(git) == nil
+end
+
+--- Return whether `folder` is a workspace already, or a linked worktree, which is always one of its own.
+local function is_served(folder)
+  local given = vim.env.EDITD_SOCKET
+  if uv.fs_stat(state_of(folder) .. '/nested') or ((not given or given == '') and uv.fs_stat(M.socket(folder))) then
+    return true
+  end
+  if not uv.fs_lstat(folder .. '/.git') then
+    return false
+  end
+  return uv.fs_stat(state_of(folder) .. '/store.git') ~= nil or is_linked_worktree(folder)
+end
+
+--- Return the workspace that serves `folder`: the nearest one upwards, otherwise the nearest git top level.
+local function serving_root(folder)
+  local top
   while folder ~= '/' and folder ~= '' do
-    if uv.fs_lstat(folder .. '/.git') then
+    if is_served(folder) then
       return folder
+    end
+    if not top and uv.fs_lstat(folder .. '/.git') then
+      top = folder
     end
     folder = vim.fn.fnamemodify(folder, ':h')
   end
+  return top
 end
 
 local function root_of(folder)
@@ -34,7 +76,7 @@ local function root_of(folder)
   if named and (folder .. '/'):sub(1, #named + 1) == named .. '/' then
     return named
   end
-  local root = top_level(folder)
+  local root = serving_root(folder)
   local home = uv.fs_realpath(vim.env.HOME or '/')
   return root ~= home and root or nil -- editd owns neither / nor a home
 end
