@@ -318,6 +318,16 @@ def test_a_new_file_and_a_path_through_a_link(place: Workplace, agent: Client, e
     assert refused(lambda: editor.document_hold("../x", None, "")).name == "path_outside"
 
 
+def test_a_session_holds_no_file_outside_its_scope(agent: Client, editor: Client) -> None:
+    """The attack: by a held text, an agent has all edits refused of a file that it may not write."""
+    agent.session_open("bound", scope=messages.Scope(write=["src/**"]))
+    refusal = refused(lambda: agent.document_hold("a.txt", None, "mine\n"))
+    assert (refusal.name, refusal.data["write"]) == ("permission_denied", ["src/**"])
+    assert agent.document_list().documents == []
+    agent.document_hold("src/new.txt", None, "mine\n")
+    assert editor.apply([replace("a.txt", "line 12\n", "x\n")]).transaction is not None
+
+
 def test_limits(agent: Client, editor: Client) -> None:
     for number in range(DOCUMENTS_MAX):
         editor.document_hold(f"n{number}", None, "")

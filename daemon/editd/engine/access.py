@@ -360,6 +360,12 @@ class AccessControl(Struct, frozen=True):
             if not session.bounds.may_read(path):
                 raise _outside(session, path, "read")
 
+    def permit_holding(self, name: str | None, path: WorkspacePath) -> None:
+        """Raise PermissionDenied if the session may not write the path, whose edits a held text refuses."""
+        session = None if name is None else self.sessions.get(name)
+        if session is not None and not session.bounds.may_write(path):
+            raise _outside(session, path, "write")
+
     def permit_leasing(self, name: str, globs: Sequence[Glob]) -> None:
         """Raise PermissionDenied if a lease of `globs` would cover a path that the session may not write."""
         session = self.sessions.get(name)

@@ -402,7 +402,7 @@ class Daemon:
             leases=LeaseMethods(guard, queue, subscriptions, sessions, self._gate),
             proposals=proposals,
             checks=checks,
-            documents=DocumentMethods(engine, subscriptions, self._config.encoding),
+            documents=DocumentMethods(engine, guard, subscriptions, self._config.encoding),
             spans=ExecMethods(engine, queue, self._watching, sessions, guard, self._gate),
             changesets=Changesets(),
             shared_log=shared_log,

@@ -13,6 +13,7 @@ from editd.server import convert
 from editd.wire import messages
 
 if TYPE_CHECKING:
+    from editd.engine.access import AccessControl
     from editd.engine.commands import Apply, Restore, Undo
     from editd.engine.engine import Engine
     from editd.engine.unsaved import HeldDocument
@@ -24,8 +25,11 @@ Marked = TypeVar("Marked", "Apply", "Undo", "Restore")
 
 
 class DocumentMethods:
-    def __init__(self, engine: Engine, subscriptions: Subscriptions, fallback: str | None) -> None:
+    def __init__(
+        self, engine: Engine, guard: AccessControl, subscriptions: Subscriptions, fallback: str | None
+    ) -> None:
         """`fallback` is the encoding of text that is not UTF-8, or None."""
+        self._guard = guard
         self.held = engine.documents
         self.held.on_change = self._tell
         self._engine = engine
@@ -43,6 +47,7 @@ class DocumentMethods:
 
     def hold(self, params: messages.DocumentHold, caller: ClientState) -> messages.DocumentHoldResult:
         path = self._engine.tree.resolve(convert.path(params.path))
+        self._guard.permit_holding(caller.session, path)
         who = caller.number, caller.name or convert.ANYBODY, caller.session
         document = convert.held_document(params, path, who, self._engine.clock.now_us())
         if (more := self.held.growth(document)) > 0:
