@@ -64,6 +64,17 @@ def test_a_text_is_gone_from_every_file_and_the_rest_is_as_it_was(place: Workpla
         assert [one.id for one in client.log().transactions] == [one.id for one in log]
 
 
+def test_a_secret_in_utf_16_is_gone_too(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    encoded = f"password = {secret}\r\n".encode("utf-16")
+    place.write({"settings.reg": encoded})
+    with place.start() as client:
+        client.apply([write("settings.reg", "gone\n")])
+        done = client.forget(text=secret)
+        assert ([one.paths for one in done.removed], done.remaining) == ([["settings.reg"]], [])
+        assert holders(place.state, secret.encode("utf-16-le")) == []
+
+
 def test_the_history_names_what_was_forgotten_and_an_undo_of_it_says_so(place: Workplace) -> None:
     secret = secrets.token_hex(20)
     with place.start() as client:

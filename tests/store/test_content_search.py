@@ -106,6 +106,19 @@ def test_a_text_is_found_wherever_it_is(put: Callable[[Path], None], tmp_path: P
     assert found(tmp_path, Sought.of([], SECRET[::-1])) == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32", "latin-1"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_text_is_found_in_each_encoding_with_each_kind_of_line_end(
+    encoding: str, end: str, tmp_path: Path
+) -> None:
+    """The attack: a key in a file of Windows, which is UTF-16 with CR LF, and is given as UTF-8 with LF."""
+    text = f"-----BEGIN KEY-----\n{SECRET}\n-----END KEY-----"
+    (tmp_path / "key").write_bytes(f"before\n{text}\nafter\n".replace("\n", end).encode(encoding))
+    assert found(tmp_path, Sought.of([], text)) == ["key"]
+    assert found(tmp_path, Sought.of([], text.replace("\n", "\r\n"))) == ["key"]
+    assert found(tmp_path, Sought.of([], text[::-1])) == []
+
+
 @pytest.mark.parametrize("put", BY_VERSION)
 def test_a_content_is_found_by_its_version(put: Callable[[Path], None], tmp_path: Path) -> None:
     put(tmp_path)

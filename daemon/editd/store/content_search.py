@@ -6,7 +6,8 @@ Everything is decompressed: each object and each delta of every pack, and each r
 journal, also of an earlier use of a segment. Each value of every database is read, and its pages and its log
 are searched as they are. Every other file is searched as it is. Only reads.
 
-A content is sought by its version, and a text by its bytes, as UTF-8 and as JSON writes it.
+A content is sought by its version, and a text by its bytes: in each encoding of Unicode, in Latin-1, with all
+kinds of line ends, and as JSON writes it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\0"
 _RECORD = "forgotten"  # it names the versions, and has no content
+ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "latin-1", "cp1252")
+LINE_ENDS = ("\n", "\r\n", "\r")
 REMOTE = "remote"  # the copy of the log of all hosts, which is not the history's
 
 
@@ -50,9 +53,9 @@ class Sought(Struct, frozen=True):
     def of(cls, versions: Iterable[str], text: str | None) -> Sought:
         if text is None:
             return cls(frozenset(map(Version, versions)))
-        escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
-        forms = {form.encode("utf-8", "surrogateescape") for form in (text, *escaped)}
-        return cls(frozenset(map(Version, versions)), tuple(sorted(forms)))
+        lines = text.replace("\r\n", "\n").replace("\r", "\n")
+        forms = {needle for end in LINE_ENDS for needle in _forms(lines.replace("\n", end))}
+        return cls(frozenset(map(Version, versions)), tuple(sorted(forms | _forms(text))))
 
     def is_in(self, content: bytes | mmap.mmap) -> bool:
         """Return whether the text is in the content."""
@@ -61,6 +64,16 @@ class Sought(Struct, frozen=True):
     def is_content(self, content: bytes) -> bool:
         """Return whether it is one of the contents, or has the text in it."""
         return self.is_in(content) or (bool(self.versions) and version_of(content) in self.versions)
+
+
+def _forms(text: str) -> set[bytes]:
+    """Return the bytes of a text in each encoding that has them, and of its forms in JSON."""
+    escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    forms = {form.encode("utf-8", "surrogateescape") for form in (text, *escaped)}
+    for encoding in ENCODINGS:
+        with contextlib.suppress(UnicodeEncodeError):
+            forms.add(text.encode(encoding))
+    return forms
 
 
 class Holder(Struct, frozen=True):
