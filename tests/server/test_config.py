@@ -15,6 +15,7 @@ import pytest
 
 import injection
 from crash_checks import wait_until
+from editd.engine.engine import FREE_MESSAGE_CHARACTERS
 from editd.wire import messages
 from editd_client.errors import EditdError
 from workplace import replace, write
@@ -112,11 +113,15 @@ def test_a_quota_that_is_reached_refuses_edits_and_nothing_else(place: Workplace
         assert place.files() == kept
         assert client.apply([write("a.txt", "x")], dry_run=True).files[0].change == "modified"
         assert client.undo().transaction is not None  # taking back is the way out
+        long = "x" * (FREE_MESSAGE_CHARACTERS + 1)  # The attack: undo and redo in turn fill the disk.
+        assert refused(lambda: client.redo(message=long)).name == "io_error"
+        assert client.redo(message=long[1:]).transaction is not None
+        assert client.undo().transaction is not None
         assert client.read("a.txt", at=1).content
         place.write({"a.txt": "from outside\n"})
         client.settle()
         assert client.log(limit=1).transactions[0].kind == "outside"
-        assert client.status().head == head + 2
+        assert client.status().head == head + 4
 
         configure(place, "history.keep.count = 2\nhistory.quota = 60000\n")
         client.config_reload()

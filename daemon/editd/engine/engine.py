@@ -124,6 +124,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+FREE_MESSAGE_CHARACTERS = 1000  # of an undo, which needs no room for it beside a full quota
 ROUNDS_MAX = 50  # attempts to plan an edit of a file that other programs keep changing
 WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read again
 PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
@@ -788,8 +789,9 @@ class Engine(Recorder):
             authorship = replace(authorship, message=message_of(scope, authorship.session))
         undoes = [target.transaction.seq for target in inverted.targets]
         parts = [part for target in inverted.targets for part in target.parts]
-        if ruling.action == "ask":
+        if ruling.action == "ask" or len(request.authorship.message) > FREE_MESSAGE_CHARACTERS:
             self.check_room()
+        if ruling.action == "ask":
             return self._propose(request, outcome, ruling, authorship, undoes, parts)
         batch.stage(
             request.kind, approved(authorship, ruling, self.proposals), self._now_us(), outcome,
