@@ -10,7 +10,8 @@ import pytest
 
 from bait import git
 from editd.errors import InvalidParams
-from editd.remote.server_address import ServerAddress, without_password, workspaces_in
+from editd.remote.server_address import ServerAddress, workspaces_in
+from editd.system.git_command import without_credentials
 from editd.system.native import NATIVE
 from hosts import bare_repository
 
@@ -179,8 +180,15 @@ def test_git_takes_the_resolved_url_of_a_folder_with_odd_letters(machine: Path) 
 
 
 def test_a_password_is_not_shown() -> None:
-    for url in ("https://me:secret@server/x", "fish://me:secret@server/x"):
-        assert "secret" not in without_password(url)
+    for url in (
+        "https://me:secret@server/x", "fish://me:secret@server/x", "https://me:secret@secret@server/x",
+        "https://secret@server/x", "https://server/x?private_token=secret", "https://server/x#secret",
+        "ssh://me:secret%0a@[::1]:22/x",
+    ):  # fmt: skip
+        assert "secret" not in without_credentials(url)
+        assert "secret" not in without_credentials(f"fatal: unable to access '{url}/': no server\nsee {url}")
+    for url in ("https://server/a@b/x", "file:///srv/a?b.git", "me@server:work.git", "/srv/a@b.git"):
+        assert without_credentials(url) == url
     with pytest.raises(InvalidParams) as caught:
         ServerAddress.parse("fish://me:secret@server/x")
     assert "secret" not in caught.value.message

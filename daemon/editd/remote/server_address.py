@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from editd.errors import InvalidParams
 from editd.system.files import git_folder, open_regular
+from editd.system.git_command import without_credentials
 from editd.system.real_paths import ThroughProcess, is_within, real_path
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def workspaces_in(histories: str) -> list[str]:
 
 
 def _refusal(url: str, reason: str) -> InvalidParams:
-    return InvalidParams(f"{without_password(url)!r} {reason}.", hint=_PATH_HINT)
+    return InvalidParams(f"{without_credentials(url)!r} {reason}.", hint=_PATH_HINT)
 
 
 def _checked_host(url: str, host: str, path: str) -> str:
@@ -181,12 +182,3 @@ def _common_folder(folder: str) -> Iterator[str]:
     except FileNotFoundError:
         return
     yield real_path(os.path.join(folder, common))
-
-
-def without_password(url: str) -> str:
-    """Return the URL as it may be shown."""
-    scheme, separator, rest = url.partition("://")
-    credentials, at, host = rest.partition("@")
-    if not separator or not at or "/" in credentials:
-        return url
-    return f"{scheme}://{host}"

@@ -24,10 +24,11 @@ from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.engine.unshared import KeptBack, Unshared
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction, listed
-from editd.remote.server_address import ServerAddress, without_password
+from editd.remote.server_address import ServerAddress
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
 from editd.system.files import replace_file_durably
+from editd.system.git_command import without_credentials
 from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath
 
@@ -178,7 +179,7 @@ class SharedLog:
             answer["state"] = "paused"
         oldest = answer.pop("oldest_us", None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
-        return answer | {"url": without_password(place["url"]), "ref": place["ref"], "host": place["host"],
+        return answer | {"url": without_credentials(place["url"]), "ref": place["ref"], "host": place["host"],
                          "oldest": age, "exclude": self._stay_here(place)}  # fmt: skip
 
     def _stay_here(self, place: Mapping[str, Any]) -> list[str]:
@@ -378,7 +379,7 @@ class SharedLog:
             }
         )  # fmt: skip
         log.info("this host is %s in the log %s of %s", answer["host"], answer["ref"],
-                 without_password(asked["url"]))  # fmt: skip
+                 without_credentials(asked["url"]))  # fmt: skip
         number = answer["number"]
         self._answer = {"state": "behind", "error": None, "number": number, "head": number}
         self._begin()
@@ -430,7 +431,7 @@ class SharedLog:
     def _check_free(self) -> None:
         if self._place is not None:
             raise InvalidParams(
-                f"This workspace has joined {without_password(self._place['url'])} already.",
+                f"This workspace has joined {without_credentials(self._place['url'])} already.",
                 hint="`editctl remote leave` ends that.",
             )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from typing import NamedTuple
@@ -58,6 +59,10 @@ _OF_ONE_REPOSITORY = frozenset(
 
 class GitMissing(Exception):
     """There is no `git` in the PATH."""
+
+
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")  # a password may have an @ as well
+_QUERY = re.compile(r"(https?://[^?#\s'\"]*)[?#][^\s'\"]*")
 
 
 class GitFailed(Exception):
@@ -113,8 +118,14 @@ def run_git(
                 _kill(process)
     if process.returncode not in statuses:
         words = (errors + output).decode("utf-8", "replace").strip()
-        raise GitFailed(f"git {verb} failed: {words[-WORDS_MAX:] or process.returncode}")
+        words = without_credentials(words)[-WORDS_MAX:]
+        raise GitFailed(f"git {verb} failed: {words or process.returncode}")
     return output
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with its URLs as they may be shown: without user, password, and query of the web."""
+    return _QUERY.sub(r"\1", _CREDENTIALS.sub(r"\1", text))
 
 
 def git_environment() -> dict[str, str]:
