@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -288,6 +289,46 @@ def test_after_a_no_nothing_is_the_agents(place: Workplace, agent: str) -> None:
     done = place.editctl("rollback", f"{agent}*")
     assert (done.returncode, "othing" in done.stderr) == (1, True), done.stderr
     assert place.files()["a.txt"] == b"my own\n"
+
+
+def test_calls_that_a_stopped_daemon_does_not_answer_are_counted_and_told(place: Workplace) -> None:
+    place.variables["EDITD_HOOK_SECONDS"] = "0.2"
+    before = begun("claude", place)
+    after = ended("claude", place, before["request"][1]["key"])
+    with place.client() as client:
+        pid = client.status().pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for call in ("first", "second", "third"):
+            hook(place, "claude", before["payload"] | {"tool_use_id": call})
+            hook(place, "claude", after | {"tool_use_id": call})
+        place.write({"a.txt": TEXT.replace("two", "TWO")})
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    place.variables["EDITD_HOOK_SECONDS"] = "30"
+    with place.client() as client:
+        client.settle()
+        (agent,) = client.status().agents
+        assert (agent.name, agent.session, agent.missed) == ("claude", before["request"][1]["session"], 3)
+    assert "3 missed" in place.editctl("integrate").stdout
+    for failures in (place.runtime / "editd").glob("*.hook"):
+        failures.unlink()  # its time of silence is over
+    answers = []
+    for call in ("fourth", "fifth"):
+        hook(place, "claude", before["payload"] | {"tool_use_id": call})
+        done = place.editctl("hook", "claude", stdin=json.dumps(after | {"tool_use_id": call}))
+        answers.append(done.stderr)
+    assert "3 earlier calls of this session did not reach editd in time" in answers[0]
+    assert answers[1] == "", "it is told once"
+
+
+def test_a_note_that_no_hook_has_written_is_ignored(place: Workplace) -> None:
+    (place.runtime / "editd" / f"{place.id}.sock.missed").write_bytes(
+        b'\xff\n[1]\n{}\n["claude", "", "k"]\n["claude", "s\\u001b", "k"]\n["claude", "s", "k"]\n["cut'
+    )
+    with place.client() as client:
+        assert [(agent.session, agent.missed) for agent in client.status().agents] == [("s", 1)]
+        assert [agent.missed for agent in client.status().agents] == [1]
 
 
 def codex_patch(place: Workplace, event: str, *sections: str, call: str = "moved") -> dict[str, Any]:

@@ -145,13 +145,8 @@ def _answer_of_each(event: Event, home: str | None, *, is_strict: bool) -> dict[
 
 def _ask(root: str, event: Event, method: str, params: dict[str, Any]) -> dict[str, object] | None:
     """Send one request; return the refusal in the agent's form. Raises RefusedError, OSError, ValueError."""
-    is_before = event.moment in (BEFORE, ASKED)
     try:
-        with DaemonLink(root, seconds=FIRST_SECONDS_MAX if is_before else END_SECONDS_MAX) as daemon:
-            daemon.introduce(event.adapter.name)
-            if method in ("exec.begin", "seen"):
-                params |= daemon.agent_process()
-            result = daemon.ask(method, params)
+        _tell(root, event, method, params)
     except RefusedError as refused:
         if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
             if event.moment == BEFORE:
@@ -160,8 +155,6 @@ def _ask(root: str, event: Event, method: str, params: dict[str, Any]) -> dict[s
         if event.moment == BEFORE and refused.name in REFUSALS:
             return event.adapter.deny(event.name, str(refused))
         raise
-    for warning in result.get("warnings", ()):
-        sys.stderr.write(f"editd: {warning}\n")
     return None
 
 
@@ -174,6 +167,41 @@ def _take_back(roots: Sequence[str], event: Event) -> None:
                 daemon.ask("exec.end", {"session": event.session, "key": event.key})
         except (OSError, ValueError, RefusedError):
             continue  # the bracket ends with the turn
+
+
+def _tell(root: str, event: Event, method: str, params: dict[str, Any]) -> None:
+    """Send the request of an event, and print the warnings of its answer. Raises RefusedError and OSError."""
+    is_before = event.moment in (BEFORE, ASKED)
+    try:
+        with DaemonLink(root, seconds=FIRST_SECONDS_MAX if is_before else END_SECONDS_MAX) as daemon:
+            daemon.introduce(event.adapter.name)
+            if method in ("exec.begin", "seen"):
+                params |= daemon.agent_process()
+            result = daemon.ask(method, params)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise  # no daemon runs
+    except (OSError, ValueError):
+        if method == "exec.end" and event.moment in (AFTER, FAILED):
+            _note_missed(root, event, params)
+        raise
+    for warning in result.get("warnings", ()):
+        sys.stderr.write(f"editd: {warning}\n")
+
+
+def _note_missed(root: str, event: Event, params: dict[str, Any]) -> None:
+    """Note a call whose end gets no answer in a file beside the socket, where the daemon counts it.
+
+    A failed edit has changed nothing. A failed command may have.
+    """
+    if params["status"] != 0 and "made" in params:
+        return
+    line = json.dumps([event.adapter.name, event.session, event.key]).encode() + b"\n"
+    path = paths.missed_calls_path(paths.socket_path(paths.workspace_id(root)))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if os.fstat(descriptor).st_size + len(line) <= paths.MISSED_BYTES_MAX:
+        os.write(descriptor, line)
+    os.close(descriptor)
 
 
 def decoded(payload: bytes | str) -> dict[str, Any]:

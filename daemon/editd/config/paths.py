@@ -16,6 +16,7 @@ ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol ha
 NESTED = "nested"  # a file in the state folder of a workspace that may be inside another one
 PART = "part"  # a file in the state folder of a repository that the workspace around it covers: its root
 REVIEW = ".review.sock"  # the end of the name of a socket of reviewers
+MISSED_BYTES_MAX = 64 * 1024  # of the file at `missed_calls_path`
 TOP_LEVEL = ".git"  # a folder, or a file in a linked worktree or a submodule
 HISTORY = "store.git"  # a folder in the state folder of a workspace whose history has begun
 GIT_FILE_BYTES_MAX = 64 * 1024
@@ -196,6 +197,11 @@ def socket_path(workspace: str) -> str:
 def review_socket_path(socket: str) -> str:
     """Return the path of the reviewers' own socket, beside the daemon's at `socket`."""
     return f"{socket.removesuffix('.sock')}{REVIEW}"
+
+
+def missed_calls_path(socket: str) -> str:
+    """Return the path of the file in which hooks note calls that the daemon at `socket` did not answer."""
+    return f"{socket}.missed"
 
 
 def daemon_socket_path(socket: str) -> str:

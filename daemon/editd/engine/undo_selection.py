@@ -223,10 +223,7 @@ def without_effect(targets: Sequence[UndoTarget], warnings: Sequence[str] = ()) 
     several = "s" * (len(targets) > 1)
     undo, hint = "An undo", f"Use `show` with tx {newest} to see the change, and `log` to see the history."
     if warnings:
-        undo, hint = (
-            "An undo of the rest",
-            "Use include_by_time, or include_published, to take these back as well.",
-        )
+        undo, hint = "An undo of the rest", "Use include_by_time to take these changes back as well."
     nothing = f"{undo} of transaction{several} {seqs} would change nothing."
     return NothingToUndo(
         " ".join((*warnings, nothing, "The changes are no longer in the files.")),

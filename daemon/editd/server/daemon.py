@@ -48,6 +48,7 @@ from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
 from editd.server.methods.proposals import open_proposals
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
+from editd.server.missed_calls import MissedCalls
 from editd.server.ownership import bind, inode_of, open_disk, owned, serve, unbind, watching_name
 from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.refusals import Refusals
@@ -403,7 +404,9 @@ class Daemon:
             proposals=proposals,
             checks=checks,
             documents=DocumentMethods(engine, guard, subscriptions, self._config.encoding),
-            spans=ExecMethods(engine, queue, self._watching, sessions, guard, self._gate),
+            spans=ExecMethods(
+                engine, queue, self._watching, sessions, guard, self._gate, MissedCalls(self._places.socket)
+            ),
             changesets=Changesets(),
             shared_log=shared_log,
             publishing=asyncio.Lock(),

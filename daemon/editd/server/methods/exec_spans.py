@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
+    from editd.server.missed_calls import MissedCalls
     from editd.server.watcher import WorkspaceWatcher
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
@@ -109,8 +110,11 @@ class ExecMethods:
         sessions: SessionMethods,
         guard: AccessControl,
         gate: Gate,
+        missed_calls: MissedCalls,
     ) -> None:
         self._gate = gate
+        self._missed_calls = missed_calls
+        self._untold: dict[str, int] = {}  # missed calls that no answer to their session has named
         self._engine = engine
         self._queue = queue
         self._watching = watching
@@ -145,10 +149,12 @@ class ExecMethods:
 
     def agents(self) -> list[messages.AgentEntry]:
         """Return the agents that tell about themselves, the last heard first."""
+        self._take_missed()
         return [agent.entry() for agent in reversed(self._agents.values())]
 
     def missed(self, session: str) -> int:
         """Return how many calls of a session's agent had a beginning or an end that did not come."""
+        self._take_missed()
         known = self._agents.get(session)
         return 0 if known is None else known.missed
 
@@ -324,8 +330,34 @@ class ExecMethods:
                 caller.number, caller.reader(session), actor or convert.ANYBODY, session,
                 redacted(params.command), paths, params.key,
             )  # fmt: skip
-            return self._repaired(missed, texts, is_done=params.status == 0)
-        return self._ended(spans, texts, has_seen=params.seen, is_done=self._is_done(params))
+            return self._with_missed(session, self._repaired(missed, texts, is_done=params.status == 0))
+        ended = self._ended(spans, texts, has_seen=params.seen, is_done=self._is_done(params))
+        return ended if params.exec is not None else self._with_missed(session, ended)
+
+    async def _with_missed(
+        self, session: str | None, answer: Awaitable[messages.ExecEndResult]
+    ) -> messages.ExecEndResult:
+        """Add to an answer the number of the session's earlier calls that were missed without a word."""
+        result = await answer
+        self._take_missed()
+        count = 0 if session is None else self._untold.pop(session, 0)
+        if not count:
+            return result
+        calls = "1 earlier call" if count == 1 else f"{count} earlier calls"
+        warning = f"{calls} of this session did not reach editd in time: their changes may be outside."
+        return replace(result, warnings=[*result.warnings, warning])
+
+    def _take_missed(self) -> None:
+        """Count the calls that the hooks have noted, except those that end later by themselves."""
+        for call in self._missed_calls.take():
+            if self._spans.with_key(call.key) is not None:
+                continue
+            if call.session not in self._agents:
+                self._note_known(
+                    KnownAgent(call.agent, call.session, "exec.end", self._guard.clock.now_us(), None)
+                )
+            self._count_missed(call.session)
+            self._untold[call.session] = self._untold.get(call.session, 0) + 1
 
     @staticmethod
     def _is_done(params: messages.ExecEnd) -> bool:
@@ -355,7 +387,7 @@ class ExecMethods:
                 self._note_own(span)
                 span.seqs += [] if span.seqs else self._own_since(span, texts)
             result = self._result([span])
-            if result.transactions or not is_done:
+            if result.transactions or (texts and not is_done):
                 return result
             self._note_missed(span)
             return replace(result, warnings=[_missed_text(span)])
@@ -549,8 +581,9 @@ class ExecMethods:
         """End spans whose end is not known, with what was changed until now."""
         for span in spans:
             span.how = LOST
-            if span.key is not None and span.asked is None:
+            if span.key is not None and span.asked is None and span.session is not None:
                 self._note_missed(span)
+                self._untold[span.session] = self._untold.get(span.session, 0) + 1
         if spans:
             self._start(self._end_lost(spans))
 
@@ -567,9 +600,13 @@ class ExecMethods:
 
     def _note_missed(self, span: ExecSpan) -> None:
         """Count for `status` a call whose changes may be recorded as outside."""
-        known = None if span.session is None else self._agents.get(span.session)
-        if known is not None and span.session is not None:
-            self._agents[span.session] = replace(known, missed=known.missed + 1)
+        if span.session is not None:
+            self._count_missed(span.session)
+
+    def _count_missed(self, session: str) -> None:
+        known = self._agents.get(session)
+        if known is not None:
+            self._agents[session] = replace(known, missed=known.missed + 1)
 
     # ── claims ──
 
@@ -676,13 +713,17 @@ class ExecMethods:
         known = self._agents.get(session)
         if process is None and known is not None:
             process = known.process
-        self._agents[session] = KnownAgent(
+        self._note_known(KnownAgent(
             name or convert.ANYBODY, session, params.method, self._guard.clock.now_us(), process,
             0 if known is None else known.missed,
-        )  # fmt: skip
-        self._agents.move_to_end(session)
+        ))  # fmt: skip
+
+    def _note_known(self, agent: KnownAgent) -> None:
+        self._agents[agent.session] = agent
+        self._agents.move_to_end(agent.session)
         if len(self._agents) > AGENTS_MAX:
-            self._agents.popitem(last=False)
+            session, _ = self._agents.popitem(last=False)
+            self._untold.pop(session, None)
 
 
 def _unexplained_text(span: ExecSpan) -> str:
