@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,3 +102,45 @@ def test_on_a_terminal_the_person_is_asked_before_anything_is_lost(
         assert (place.state / "damaged").exists() == (answer == "y")
     finally:
         editctl(place, "stop")
+
+
+def test_a_damaged_proposal_is_named_and_costs_no_other_one(place: Workplace) -> None:
+    with place.start() as client:
+        for name in ("a", "b", "c"):
+            client.apply([write(name, f"{name}\n")], propose=True)
+        database = place.state / "proposals.db"
+        with closing(sqlite3.connect(database)) as other:
+            other.execute(
+                "update content set bytes = 'x' where version in "
+                "(select proposed_version from file where proposal = 2)"
+            )
+            other.commit()
+        try:
+            checked = editctl(place, "check")
+            assert checked.returncode == 4
+            assert "Proposal 2 of proposals.db is damaged: the content" in checked.stdout
+            refused = editctl(place, "check", "--repair")
+            assert (refused.returncode, "would lose" in refused.stderr) == (1, True)
+            repaired = editctl(place, "check", "--repair", "--yes")
+            assert repaired.returncode == 0, repaired.stderr
+            assert "lost: Proposal 2 of proposals.db is damaged" in repaired.stdout
+            assert editctl(place, "check").returncode == 0
+            listed = json.loads(editctl(place, "proposal", "list", "--json").stdout)["proposals"]
+            assert sorted(one["proposal"] for one in listed) == [1, 3]
+            assert json.loads(editctl(place, "check", "--repair", "--json").stdout)["repaired"] == []
+        finally:
+            editctl(place, "stop")
+
+
+def test_a_start_keeps_the_whole_proposals_of_a_damaged_database(place: Workplace) -> None:
+    with place.start() as client:
+        for name in ("a", "b", "c"):
+            client.apply([write(name, f"{name} of a proposal\n")], propose=True)
+    place.stop()
+    database = place.state / "proposals.db"
+    database.write_bytes(database.read_bytes().replace(b"b of a proposal", b"B of a proposal"))
+    with place.start() as client:
+        assert sorted(one.proposal for one in client.proposal_list().proposals) == [1, 3]
+        (weaker,) = [text for text in client.status().weaker if "proposals.db" in text]
+        assert "proposal 2 are lost, no other one" in weaker
+    place.stop()

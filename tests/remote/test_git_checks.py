@@ -121,6 +121,7 @@ def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(tmp
         assert [made.seq for made in reversed(one.log(limit=50).transactions) if made.kept_back] == bad
         shown = places[0].editctl("remote", "status").stdout
         assert f"kept back   {bad[0]}: git push failed" in shown
+        assert f"kept back   {bad[0]}: git push failed" in places[0].editctl("status").stdout
         assert "not sent to other hosts: git push failed" in places[0].editctl("log").stdout
         warned = one.apply([write("20.txt", "20\n")], actor="ann", session="work").warnings
         assert [text.partition(":")[0] for text in warned] == [

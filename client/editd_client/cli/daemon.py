@@ -145,6 +145,7 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         yield "config", f"waiting for a restart: {', '.join(status.config['restart'])}"
     if status.proposals:
         yield "proposals", f"{status.proposals} waiting for a reviewer"
+    yield from _remote_rows(status.remote or {})
     if status.review_socket is not None:
         yield "review", f"decisions are taken on {status.review_socket}"
     for hook in status.hooks:
@@ -162,6 +163,14 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         ("weaker", status.weaker), ("not covered", status.uncovered), ("notice", status.notices),
     ):  # fmt: skip
         yield from ((name, sentence) for sentence in sentences)
+
+
+def _remote_rows(remote: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows about other hosts that are worth a look: no exchange, and what they do not get."""
+    if remote.get("state", "current") not in ("current", "behind"):
+        yield "hosts", remote["state"] + (f": {remote['error']}" if remote["error"] else "")
+    for seq, reason in remote.get("reasons", {}).items():
+        yield "kept back", f"{seq}: {reason}"
 
 
 def _history_rows(history: dict[str, Any], *, is_full: bool) -> Iterator[tuple[str, str]]:

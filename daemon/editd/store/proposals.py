@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -23,6 +24,16 @@ from msgspec.structs import replace
 
 from editd.errors import IoError, Overloaded, Refused
 from editd.store import sqlite
+from editd.store.proposal_seals import (
+    PARTS,
+    PROPOSALS_FILE,
+    SEAL_TABLES,
+    Flaw,
+    flaws_of,
+    rescue,
+    seal,
+    seal_all,
+)
 from editd.system.files import boot_name
 from editd.system.process import Process, ProcessKey  # noqa: TC001  # for msgspec, at run time
 from editd.values.content import FileState, Version, version_of
@@ -49,12 +60,14 @@ if TYPE_CHECKING:
     from editd.values.content import GitMode
     from editd.values.proposal import ProposalKind, ProposalState
 
-PROPOSALS_FILE = "proposals.db"
+log = logging.getLogger(__name__)
+
 OPEN_MAX = 1_000  # proposals that wait; a reviewer's list is then long past any use
 OPEN_OF_ONE_MAX = 200  # of one session, or of all edits without one, so that no agent takes the whole queue
 CONTENT_BYTES_MAX = 256 * 1024 * 1024  # of all bases and proposed files together
 CONTENT_OF_ONE_MAX = 64 * 1024 * 1024  # of one session, open or settled, so that no agent takes all of it
-PROPOSAL_TABLES = """
+PROPOSAL_TABLES = (
+    """
 create table if not exists proposal (
     number integer primary key autoincrement, state text not null, session text, request_id text,
     revision integer not null, changed_us integer not null, written blob not null);
@@ -92,27 +105,9 @@ create table if not exists author (
 create table if not exists intent (proposal integer primary key, written blob not null);
 create table if not exists "grant" (number integer primary key autoincrement, written blob not null);
 """
-_COLUMNS = {  # of each table: a flipped bit may have renamed one
-    "proposal": "number, state, session, request_id, revision, changed_us, written",
-    "revision": "proposal, revision, seq, time_us, request_id, fingerprint",
-    "file": (
-        "proposal, revision, position, path, source, base_version, base_mode, base_permissions, "
-        "proposed_version, proposed_mode, proposed_permissions"
-    ),
-    "hunk": (
-        "proposal, revision, number, position, id, kind, old_start, old_end, new_start, new_end, verdict"
-    ),
-    "content": "version, size, bytes",
-    "decision": "proposal, number, written",
-    "comment": "proposal, number, written",
-    "check_result": "proposal, number, written",
-    "author": "proposal, number, written",
-    "intent": "proposal, written",
-    '"grant"': "number, written",
-}
-# The tables with rows of a proposal:
+    + SEAL_TABLES
+)
 _NOTES = ("proposal", "decision", "comment", "check_result", "intent")  # with text of people and programs
-_PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result", "author", "intent")
 CHECKS_MAX = 100  # results of one proposal
 LINES_MAX = 20  # lines of processes of one proposal's author
 
@@ -176,7 +171,7 @@ class ProposalStore:
     """The proposals of one workspace. Used by one thread at a time.
 
     `open` has the drafts and the open proposals by number, and `grants` the grants, always as they are on
-    the disk. `is_whole` is False if the content of a damaged database is gone.
+    the disk. `is_whole` is False if the database was damaged, and `lost` then has what of it is gone.
     """
 
     def __init__(self, folder: str, now_us: int) -> None:
@@ -187,14 +182,16 @@ class ProposalStore:
         self.content_bytes = 0
         self._programs: dict[ProposalNumber, ProcessKey | None] = {}  # the authors' programs
         self.requests: set[tuple[str | None, str]] = set()  # the ids of the authors' requests, by session
+        self.lost: list[Flaw] = []
         with sqlite.refusing(f"The proposals, {self._path}, cannot be read"):
             self._database, self.is_whole = sqlite.open_or_replace(
-                self._path, self._load, journal="wal", synchronous="full", tables=PROPOSAL_TABLES
-            )
+                self._path, self._load, journal="wal", synchronous="full", tables=PROPOSAL_TABLES,
+                rescue=self._rescue,
+            )  # fmt: skip
             if not self.is_whole:
                 # As for tokens of leases: higher than any number that was ever given.
-                self.open, self.grants, self.content_bytes, self._programs = {}, {}, 0, {}
                 with sqlite.writing(self._database):
+                    self._execute("delete from sqlite_sequence")
                     for table in ("proposal", "grant"):
                         self._execute("insert into sqlite_sequence values (?, ?)", table, now_us // 1_000_000)
             sqlite.is_open(self._database)
@@ -229,6 +226,7 @@ class ProposalStore:
             self._programs[proposal.number] = program
             more = self._add_revision(proposal, files)
             self._add_line(proposal.number, line, program)
+            self._seal(proposal.number)
         self._keep(proposal)
         self.content_bytes += more
         return proposal
@@ -245,6 +243,7 @@ class ProposalStore:
             self._put(proposal)
             more = self._add_revision(proposal, files)
             self._add_line(proposal.number, line, program)
+            self._seal(proposal.number)
         self._keep(proposal)
         self.content_bytes += more
 
@@ -262,12 +261,14 @@ class ProposalStore:
             )
             self._add_note("decision", proposal.number, decision)
             self._execute("delete from intent where proposal = ?", proposal.number)
+            self._seal(proposal.number)
         self._keep(proposal)
 
     def intend(self, number: ProposalNumber, intent: Intent) -> None:
         """Store a decision before its transaction. `decide` removes it; after a crash it is still there."""
         with self._writing():
             self._execute("insert or replace into intent values (?, ?)", number, sqlite.encoded(intent))
+            self._seal(number)
 
     def intent(self, number: ProposalNumber) -> Intent | None:
         """Return the decision that was to land hunks of a proposal when the daemon ended, or None."""
@@ -280,6 +281,7 @@ class ProposalStore:
         with self._writing():
             self._put(proposal)
             self._add_note("comment", proposal.number, comment)
+            self._seal(proposal.number)
         self._keep(proposal)
 
     def check(self, proposal: Proposal, result: TrialResult) -> None:
@@ -301,13 +303,15 @@ class ProposalStore:
             self._execute("delete from check_result where proposal = ?", number)
             for one in (*kept, result):
                 self._add_note("check_result", number, one)
+            self._seal(number)
         self._keep(proposal)
 
     def add_grant(self, grant: Grant) -> Grant:
         """Store a new grant under the next number, which replaces its own. Return it."""
         with self._writing():
             added = self._execute('insert into "grant" (written) values (?)', _grant_row(grant))
-        grant = replace(grant, number=cast("int", added.lastrowid))
+            grant = replace(grant, number=cast("int", added.lastrowid))
+            seal(self._database, "grant", grant.number)
         self.grants[grant.number] = grant
         return grant
 
@@ -321,6 +325,8 @@ class ProposalStore:
                 )
             for number in over:
                 self._execute('delete from "grant" where number = ?', number)
+            for number in (*(grant.number for grant in left), *over):
+                seal(self._database, "grant", number)
         self.grants.update((grant.number, grant) for grant in left)
         for number in over:
             self.grants.pop(number, None)
@@ -465,9 +471,11 @@ class ProposalStore:
         assert not self.open.keys() & set(numbers), "only settled proposals are deleted"
         chosen = [(number,) for number in numbers]
         with self._writing():
-            for table in _PARTS:
+            for table in PARTS:
                 self._database.executemany(f"delete from {table} where proposal = ?", chosen)  # noqa: S608  # ours
             self._database.executemany("delete from proposal where number = ?", chosen)
+            for number in numbers:
+                self._seal(number)
             self._execute(
                 "delete from content where version not in (select base_version from file "
                 "where base_version is not null union select proposed_version from file "
@@ -489,9 +497,11 @@ class ProposalStore:
         self._database.close()
 
     def _load(self, database: sqlite3.Connection) -> None:
-        sqlite.verify_pages(database, "quick_check")
-        for table, columns in _COLUMNS.items():
-            database.execute(f"select {columns} from {table} limit 0")  # noqa: S608  # ours
+        """Read the database into memory. Raises ValueError if it is damaged."""
+        seal_all(database)
+        if flaws := flaws_of(database):
+            raise ValueError(" ".join(flaw.sentence for flaw in flaws))
+        self._programs.clear()
         proposals = [_proposal(*row) for row in database.execute("select * from proposal")]
         self.open = {one.number: one for one in proposals if not one.is_settled}
         self.requests = set(
@@ -506,6 +516,12 @@ class ProposalStore:
         for number, written in database.execute("select proposal, written from author order by number"):
             author = sqlite.decoded(written, _Author)
             self._programs.setdefault(number, author.program if author.boot == boot else None)
+
+    def _rescue(self, damaged: str, database: sqlite3.Connection) -> None:
+        self.lost = rescue(damaged, database)
+        for flaw in self.lost:
+            log.error("lost: %s", flaw.sentence)
+        self._load(database)
 
     def _check_count(self, session: str | None, program: ProcessKey | None) -> None:
         if len(self.open) >= OPEN_MAX:
@@ -533,6 +549,9 @@ class ProposalStore:
                 f"{CONTENT_OF_ONE_MAX} bytes of content.",
                 hint="Propose fewer or smaller files. `review.keep` says how long settled proposals stay.",
             )
+
+    def _seal(self, number: int) -> None:
+        seal(self._database, "proposal", number)
 
     def _keep(self, proposal: Proposal) -> None:
         """Note the stored state of a proposal, once it is durable."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged, listed
+from editd.store import sqlite
 from editd.store.excluded import EXCLUDED, absent_contents, rewrite_excluded, whole_excluded
 from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
@@ -53,6 +54,8 @@ from editd.store.journal import (
 )
 from editd.store.pack_worker import Packer
 from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
+from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in
+from editd.store.proposals import ProposalStore
 from editd.store.salvage import RescuedObjects, Salvage
 from editd.store.state_files import read_acknowledged
 from editd.store.transaction_record import (
@@ -135,8 +138,19 @@ class Repair:
                 self._plan_index()
         finally:
             self._salvage.close()
+        self._is_history_whole = not self.done and not self.lost
+        self._plan_proposals()
 
     # ── the plan ──
+
+    def _plan_proposals(self) -> None:
+        """Plan to copy the whole proposals into a new database if the present one is damaged."""
+        path = os.path.join(self.folder, PROPOSALS_FILE)
+        with sqlite.refusing(f"The proposals, {path}, cannot be read"):
+            self._flaws = flaws_in(path)
+        if self._flaws:
+            self.done.append(f"{path} is made anew from its whole proposals.")
+            self.lost += [flaw.sentence for flaw in self._flaws if flaw.key is not None]
 
     def _plan_files(self) -> None:
         for damage in verify_quick(self.folder, 0):
@@ -394,6 +408,15 @@ class Repair:
 
     def carry_out(self) -> str | None:
         """Execute the plan; return the folder with the damaged files, or None if none was moved."""
+        aside = None if self._is_history_whole else self._repair_history()
+        if self._flaws:
+            ProposalStore(self.folder, time.time_ns() // 1000).close()  # which replaces a damaged one
+            folder = os.path.join(self.folder, "damaged")
+            aside = aside or os.path.join(folder, max(os.listdir(folder)))
+        return aside
+
+    def _repair_history(self) -> str | None:
+        """Execute the plan for the history; return the folder with the damaged files."""
         aside = self._new_aside()
         if self._begins_anew:
             for name in ("store.git", "journal", *_INDEX):

@@ -76,9 +76,11 @@ def open_or_replace(
     journal: Literal["delete", "wal"],
     synchronous: Literal["full", "normal", "off"],
     tables: str,
+    rescue: Callable[[str, sqlite3.Connection], None] | None = None,
 ) -> tuple[sqlite3.Connection, bool]:
     """Open the database and `load` it; replace a damaged one by an empty one. Return whether it was whole.
 
+    `rescue` copies what is whole from the damaged one, at its new path, into the empty one.
     `load` raises an error if what it reads is damaged. Raises OSError, sqlite3.Error for any other failure,
     such as a disk that cannot read the file: an empty one would hide what is there.
     """
@@ -92,8 +94,10 @@ def open_or_replace(
         _read_through(path)
         log.error("a database is damaged: %s: %s", path, error)
         is_whole = False
-        put_aside(path)
+        aside = put_aside(path)
         database = connect(path, journal=journal, synchronous=synchronous, tables=tables)
+        if rescue is not None:
+            rescue(aside, database)
     return database, is_whole
 
 
@@ -204,8 +208,11 @@ def decoded(written: bytes, form: type[Written]) -> Written:
     return convert(json.loads(written), type=form)
 
 
-def put_aside(path: str) -> None:
-    """Move a database that is damaged, or of another version, into a new folder in `damaged`."""
+def put_aside(path: str) -> str:
+    """Move a database that is damaged, or of another version, into a new folder in `damaged`.
+
+    Return its new path.
+    """
     aside = os.path.join(os.path.dirname(path), "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
     for suffix in ("", "-wal", "-shm", "-journal"):
         if os.path.exists(path + suffix):
@@ -213,6 +220,7 @@ def put_aside(path: str) -> None:
             os.makedirs(aside, 0o700, exist_ok=True)
             os.replace(path + suffix, os.path.join(aside, os.path.basename(path) + suffix))
             log.warning("moved %s to %s; creating a new one", path + suffix, aside)
+    return os.path.join(aside, os.path.basename(path))
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import sqlite3
 from typing import TYPE_CHECKING
 
 from editd.errors import HistoryDamaged, IoError, Refused
 from editd.server import convert
 from editd.server.connection import PendingAnswer
 from editd.store.journal import JournalPosition, frames, read_while_written
+from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in
 from editd.store.repair import Repair
+from editd.store.verify import MENDS
 from editd.wire import messages
 from editd.workspace.reader import WorkspaceReader
 
@@ -54,8 +58,9 @@ def _disagreements(services: Services, known: list[str]) -> list[str]:
 async def _problems_of_history(services: Services) -> list[str]:
     """Return the problems of store, index and journal, as sentences. Raises ShuttingDown."""
     problems = await services.background.check()
-    journal = services.engine.history.journal.folder
-    return problems + await asyncio.get_running_loop().run_in_executor(None, _of_journal, journal)
+    journal, loop = services.engine.history.journal.folder, asyncio.get_running_loop()
+    problems += await loop.run_in_executor(None, _of_journal, journal)
+    return problems + await loop.run_in_executor(None, _of_proposals, os.path.dirname(journal))
 
 
 def _of_journal(folder: str) -> list[str]:
@@ -72,6 +77,14 @@ def _of_journal(folder: str) -> list[str]:
     except OSError as error:
         return [f"The journal cannot be read: {error}."]
     return []
+
+
+def _of_proposals(folder: str) -> list[str]:
+    """Return the problems of the proposals, whose database may be written meanwhile."""
+    try:
+        return [f"{flaw.sentence} {MENDS}" for flaw in flaws_in(os.path.join(folder, PROPOSALS_FILE))]
+    except (OSError, sqlite3.Error) as error:
+        return [f"The proposals cannot be read: {error}."]
 
 
 # The method `check` with `repair`: planned while the history is open, carried out when it is closed.

@@ -23,7 +23,7 @@ from editd.engine.pin_tries import PinTries, tree_below, tree_of
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
 from editd.engine.unsaved import UnsavedRule
-from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
+from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected, listed
 from editd.server import convert
 from editd.server import convert_proposals as wire
 from editd.server.gate import line_of
@@ -121,7 +121,14 @@ class ProposalMethods:
         """Return the sentence of `status` if a damaged database has cost proposals."""
         if self._proposals.store.is_whole:
             return []
-        return ["proposals.db was damaged: the proposals that waited are lost, and nothing that has landed."]
+        flaws = self._proposals.store.lost
+        if any(flaw.key is None for flaw in flaws):
+            lost = "the proposals that waited are lost, and nothing"
+        elif flaws:
+            lost = f"{listed([flaw.name for flaw in flaws])} are lost, no other one, and nothing"
+        else:
+            lost = "no proposal is lost, and nothing"
+        return [f"proposals.db was damaged: {lost} that has landed."]
 
     def stop_waiting(self) -> None:
         """Answer all who wait, because the daemon ends."""
