@@ -1172,9 +1172,12 @@ def remote_repair() -> PreparedCall[messages.RemoteResult]:
     return call(messages.RemoteRepair(), messages.RemoteResult, extra=None)
 
 
-def remote_leave() -> PreparedCall[messages.RemoteResult]:
-    """End the exchange for good. The files and the history stay."""
-    return call(messages.RemoteLeave(), messages.RemoteResult, extra=None)
+def remote_leave(*, lose: bool = False) -> PreparedCall[messages.RemoteResult]:
+    """End the exchange for good. The files and the history stay.
+
+    Refused with `conflict` if transactions are not in the log yet, unless `lose` is true.
+    """
+    return call(messages.RemoteLeave(lose=lose), messages.RemoteResult, extra=None)
 
 
 def config_reload() -> PreparedCall[messages.ConfigReloadResult]:

@@ -10,13 +10,14 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.errors import refusal
+from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import NamedEntry, RemoteResult
     from editd_client.cli.invocation import Invocation
+    from editd_client.client import Client
 
 MIB = 1024 * 1024
 ref = click.option("--ref", metavar="REF", help="The ref of the log (default: the only one that there is).")
@@ -221,20 +222,39 @@ def repair(invocation: Invocation) -> None:
 
 
 @remote_verb.command("leave")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json
 @click.pass_obj
-def leave(invocation: Invocation) -> None:
+def leave(invocation: Invocation, yes: bool) -> None:
     """End the exchange for good.
 
-    The files and the history stay. Edits that are not in the log are not sent any more.
+    The files and the history stay. Edits that are not in the log are listed first, because no other
+    host gets them.
 
     \b
     Examples:
       editctl remote now && editctl remote leave
-      editctl remote leave
+      editctl remote leave --yes
     """
     with invocation.client() as client:
-        _say(invocation, client.remote_leave())
+        _say(invocation, _left(client, yes))
+
+
+def _left(client: Client, yes: bool) -> RemoteResult:
+    """Leave the log. If it lacks transactions, ask the person on the terminal first."""
+    try:
+        return client.remote_leave(lose=yes)
+    except EditdError as refusal:
+        lacking = refusal.data.get("transactions")
+        if not lacking or not sys.stdin.isatty():
+            raise
+        output.print_error("These are not in the log, and no other host gets them:")
+        for one in lacking:
+            about = one["message"].partition("\n")[0] or " ".join(one["files"])
+            output.print_error(output.plain(f"  {one['seq']} by {one['actor']}: {about}"))
+        if not click.confirm("Leave anyway?", default=False, err=True):
+            raise
+    return client.remote_leave(lose=True)
 
 
 def _as_url(url: str) -> str:

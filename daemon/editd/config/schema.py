@@ -658,7 +658,14 @@ class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
     ] = 0.25
     pushes_per_minute: Annotated[
         int,
-        Meta(description="Limit of a forge on pushes to a repository. 0 is no limit.", ge=0, le=6000),
+        Meta(
+            description=(
+                "Pushes of this host to the server of its log in a minute, because a forge limits them. "
+                "Edits wait for the next push and go together. 0 is no limit."
+            ),
+            ge=0,
+            le=6000,
+        ),
     ] = 0
     exclude: Annotated[
         tuple[str, ...],

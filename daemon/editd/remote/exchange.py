@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 LANDED_MAX = 1000  # transactions of one push
 STEPS_MAX = 200  # of one answer
+WAITING_MAX = 100  # waiting transactions that an answer names
 ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
 PACKS_MAX = 50  # of the log's repository; more are combined
@@ -238,7 +239,8 @@ class Exchange:
         if (reasons := self._reasons()) and answer["state"] == "current":
             answer |= {"state": "refused", "error": next(iter(reasons.values()))}
         answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
-        answer |= self._news(known)
+        answer |= self._news(known) | {"pushes": self._transport.pushes}
+        self._transport.pushes = 0
         answer["again"] = bool(answer["again"] or steps or len(answer["asides"]) == ASIDE_MAX)
         return answer | self._status()
 
@@ -301,6 +303,7 @@ class Exchange:
             "head": self._head.number,
             "tentative": len(waiting),
             "seen": self._seen,
+            "waiting": [one.seq for one in islice(waiting, WAITING_MAX)],
             "oldest_us": None if oldest is None else oldest.time_us,
             "needed": self._seen if oldest is None else oldest.seq,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),

@@ -69,6 +69,7 @@ class Transport:
         self._sockets = sockets
         self._histories = histories
         self._ssh = ""  # the command for ssh, once it is known
+        self.pushes = 0  # that were tried
 
     @property
     def is_by_ssh(self) -> bool:
@@ -110,6 +111,7 @@ class Transport:
         self._run("repack", "-q", "-d", "--geometric=2")
 
     def _push(self, lease: str, refspec: str) -> None:
+        self.pushes += 1
         server = self._server()
         receiver = [] if server is None or self._are_hooks_own(server) else [_WITHOUT_HOOKS]
         self._run(

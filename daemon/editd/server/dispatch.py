@@ -188,6 +188,7 @@ class Dispatch:
         self._services.watching.recorded(transaction)
         if self._services.proposals.by_path:
             self._services.proposals.recorded(transaction)
+        self._services.shared_log.recorded(transaction)
         arrival = transaction.authorship.arrival
         if transaction.kind in ("outside", "exec") or arrival is not None:
             self._services.leases.recorded(transaction)

@@ -15,7 +15,9 @@ import os
 import secrets
 import shutil
 import socket
+from collections import deque
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from editd.config.paths import socket_folder
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from editd.server.engine_queue import EngineQueue
     from editd.server.maintenance import Maintenance
     from editd.values.content import Change, FileState, Version
+    from editd.values.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,8 @@ RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
 REST_SECONDS_MAX = 1.0  # while in use, a host rests as long as a round took, up to this: a server is busy
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
 CHILD_NICE = 5
+LEFT_MAX = 100  # transactions that a refusal to leave names
+UNSEEN_MAX = 1000  # transactions since the last round, whose times are kept
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
@@ -59,6 +64,8 @@ HELD_LOOK_SECONDS, HELD_LOOK_SECONDS_MAX = 5.0, 600.0  # after a look at the pat
 INTERNAL = (
     "again",
     "push",
+    "pushes",
+    "waiting",
     "needed",
     "asides",
     "settled",
@@ -66,6 +73,10 @@ INTERNAL = (
     "held_since",
 )  # in the answer of a round, not in `status`
 NOT_JOINED = {"state": "none", "error": None}
+
+
+class _ProcessEnded(Refused):
+    """The process of the exchange ended before its answer: somebody killed it, or it was out of memory."""
 
 
 class SharedLog:
@@ -100,7 +111,9 @@ class SharedLog:
         self._asking = asyncio.Lock()  # one round at a time
         self._task: asyncio.Task[None] | None = None
         self._active_until = 0.0
-        self._may_push_at = 0.0
+        self._may_push_at = 0.0  # after a push that the server refused
+        self._limited_until = 0.0  # by `pushes_per_minute`
+        self._unseen: deque[tuple[int, int]] = deque()  # edits since the last round: numbers and times
         self._push_retry = RETRY_SECONDS  # after a push that the server refused
         self._is_retry = False  # the next push is to send again what the server has refused
         self._in_the_way: tuple[list[str], int, int] = [], 0, 0  # paths of a refused arrival, head, how often
@@ -168,8 +181,10 @@ class SharedLog:
             return dict(NOT_JOINED)
         place, answer = self._place, dict(self._answer)
         seen = answer.pop("seen", None)
-        if seen is not None and (place["paused"] or not self._is_reached):
-            answer["tentative"] += max(0, int(self._engine.history.head) - seen)  # edits since the last round
+        if seen is not None:
+            is_behind = place["paused"] or not self._is_reached
+            later = max(0, int(self._engine.history.head) - seen) if is_behind else len(self._unseen)
+            answer["tentative"] += later  # edits since the last round
         for internal in INTERNAL:
             answer.pop(internal, None)
         kept_back = answer.pop("kept_back", ())
@@ -177,7 +192,8 @@ class SharedLog:
         answer["reasons"] = {str(seq): reason for seq, reason, *_ in kept_back}
         if place["paused"]:
             answer["state"] = "paused"
-        oldest = answer.pop("oldest_us", None)
+        times = [answer.pop("oldest_us", None), self._unseen[0][1] if self._unseen else None]
+        oldest = min((time_us for time_us in times if time_us is not None), default=None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
         return answer | {"url": without_credentials(place["url"]), "ref": place["ref"], "host": place["host"],
                          "oldest": age, "exclude": self._stay_here(place)}  # fmt: skip
@@ -279,17 +295,35 @@ class SharedLog:
         is_found = touch is not None and index.kind_of(touch[0]) == "baseline"
         return [path] if is_found and not self._engine.is_first_scan else []
 
-    async def leave(self) -> dict[str, Any]:
-        """End the exchange. The files and the history stay. Raises InvalidParams."""
+    async def leave(self, *, may_lose: bool) -> dict[str, Any]:
+        """End the exchange. The files and the history stay.
+
+        Raises InvalidParams, and Conflict if transactions are not in the log yet, unless they may be lost.
+        """
         async with self._changing:
             self._check_joined()
+            if not may_lose and (left := await self._queue.run(self._left_behind)):
+                raise _would_leave_behind(left)
             await self._stop()
             self._take_place(None)
+            self._unseen.clear()
             self._answer = {"state": "behind", "error": None}
             os.unlink(self._path)
             shutil.rmtree(os.path.join(self._folder, "remote"), ignore_errors=True)
             await self._queue.run(self._engine.history.index.forget_landed)
             return self.status()
+
+    def _left_behind(self) -> list[Transaction]:
+        """Return the first transactions of this host that no other one has, as far as known."""
+        history, place = self._engine.history, self._place_now()
+        known = self._answer.get("waiting")
+        after = int(self._answer["seen"] if known is not None else place["through"])
+        later = range(max(after, history.floor.seq) + 1, int(history.head) + 1)
+        named = islice(
+            (*(known or ()), *(seq for seq in later if history.index.landed(seq) is None)), LEFT_MAX
+        )
+        transactions = map(history.find, named)
+        return [one for one in transactions if one.authorship.arrival is None and one.kind != "baseline"]
 
     async def repair(self) -> dict[str, Any]:
         """Follow the log on the server although it does not continue the known one, and land what it lacks.
@@ -336,6 +370,12 @@ class SharedLog:
             if arrival is None or arrival.origin is not None:  # otherwise it is a step of the exchange itself
                 return seq
         raise InvalidParams("No transaction has been made since this host joined the log.")
+
+    def recorded(self, transaction: Transaction) -> None:
+        """Note an edit of this host, which no round has followed yet. For any thread."""
+        is_own = self._place is not None and transaction.authorship.arrival is None
+        if is_own and transaction.kind != "baseline" and len(self._unseen) < UNSEEN_MAX:
+            self._unseen.append((int(transaction.seq), transaction.time_us))
 
     async def pause(self, *, is_paused: bool) -> dict[str, Any]:
         """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams."""
@@ -478,11 +518,11 @@ class SharedLog:
         return [authors[place] for place in answer["lines"]]
 
     async def _question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the reader of the log; once more if it has read another state. Raises Refused."""
+        """Ask the reader of the log; once more if it has read another state or ended. Raises Refused."""
         async with self._reading:
             try:
                 answer = await self._ask({**self._place_now(), **asked}, self._reader)
-            except Conflict as refusal:
+            except (Conflict, _ProcessEnded) as refusal:
                 log.info("the log is read anew: %s", refusal.message)
                 answer = await self._ask({**self._place_now(), **asked}, self._reader)
         if "unknown" in answer:
@@ -579,12 +619,14 @@ class SharedLog:
         await self._release(loop.time())
         head, seq = await self._packed()
         before = self._answer.get("number")
-        may_land = loop.time() >= self._may_push_at
+        may_land = loop.time() >= max(self._may_push_at, self._limited_until)
         known = await self._queue.run(self._known)
         is_retry, self._is_retry = self._is_retry, False
         asked = {"do": "round", "head": head, "may_land": may_land, "retry": is_retry}
         answer = await self._ask({**self._place, **asked, **known})
         self._is_reached = answer["state"] in ("current", "refused")
+        while self._unseen and self._unseen[0][0] <= answer["seen"]:
+            self._unseen.popleft()
         self._plan_push(answer)
         if answer["number"] != before or answer["steps"]:
             self._active_until = loop.time() + BUSY_SECONDS
@@ -668,6 +710,9 @@ class SharedLog:
     def _plan_push(self, answer: dict[str, Any]) -> None:
         """Set the time of the next push. Until then, a refusal of the last one stays the state."""
         now = asyncio.get_running_loop().time()
+        if answer["pushes"] and self._keys is not None and self._keys.pushes_per_minute:
+            rest = 60 / self._keys.pushes_per_minute * answer["pushes"]
+            self._limited_until = max(now, self._limited_until) + rest
         if answer["push"] is None:
             if answer["state"] == "current" and answer["tentative"] and self._answer["state"] == "refused":
                 answer |= {"state": "refused", "error": self._answer["error"]}
@@ -677,8 +722,6 @@ class SharedLog:
             self._push_retry = min(2 * self._push_retry, RETRY_SECONDS_MAX)
             return
         self._push_retry = RETRY_SECONDS
-        if answer["tentative"] and self._keys is not None and self._keys.pushes_per_minute:
-            self._may_push_at = now + 60 / self._keys.pushes_per_minute
 
     def _known(self) -> dict[str, Any]:
         """Return what the child has to know of this host's proposals and numbers."""
@@ -718,7 +761,7 @@ class SharedLog:
         except OSError as error:
             raise IoError(error, "The process of the exchange cannot be started") from error
         if answer is None:
-            raise Refused("The process of the exchange ended.", hint="It is started again.")
+            raise _ProcessEnded("The process of the exchange ended.", hint="It is started again.")
         if "failed" in answer:
             raise Conflict(answer["failed"], hint=answer["hint"])
         return answer
@@ -731,6 +774,24 @@ def _joining(answer: Mapping[str, Any]) -> dict[str, Any]:
         "actor": "editd", "session": None, "message": f"Join the log at entry {answer['number']}",
         "attribution": None, "undoes": [], "parts": [], "changes": answer["changes"],
     }  # fmt: skip
+
+
+def _would_leave_behind(left: Sequence[Transaction]) -> Conflict:
+    one = left[0]
+    message = one.authorship.message.partition("\n")[0]
+    first = f"{one.seq} by {one.authorship.actor}" + (f" ({message})" if message else "")
+    more = "" if len(left) == 1 else f" and {len(left) - 1} more" + " or more" * (len(left) == LEFT_MAX)
+    return Conflict(
+        f"The log lacks transaction {first}{more}, and no other host gets them.",
+        hint="Run `editctl remote now` first. To leave all the same, run `editctl remote leave --yes`.",
+        data={
+            "transactions": [
+                {"seq": int(one.seq), "actor": one.authorship.actor, "message": one.authorship.message,
+                 "files": [touch.path.text for touch in one.touches[:LEFT_MAX]]}
+                for one in left
+            ]
+        },
+    )  # fmt: skip
 
 
 def _jitter(least: float, most: float) -> float:

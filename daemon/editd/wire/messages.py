@@ -828,6 +828,7 @@ class RemoteRepair(Params):
 
 class RemoteLeave(Params):
     method: ClassVar[str] = "remote.leave"
+    lose: bool = False  # also if transactions are not in the log yet
 
 
 class ConfigReload(Params):

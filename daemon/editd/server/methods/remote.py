@@ -58,9 +58,9 @@ async def repair(
 
 
 async def leave(
-    services: Services, _params: messages.RemoteLeave, _caller: ClientState
+    services: Services, params: messages.RemoteLeave, _caller: ClientState
 ) -> messages.RemoteResult:
-    return _result(await services.shared_log.leave())
+    return _result(await services.shared_log.leave(may_lose=params.lose))
 
 
 def state_of(shared_log: SharedLog) -> dict[str, Any] | None:
