@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hosts import Hosts
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
-NAMES = ("rejected", "approved", "withdrawn", "killed", "redone")
+NAMES = ("rejected", "approved", "withdrawn", "killed", "redone", "twice")
 FILES = {f"{name}.txt": LINES for name in NAMES}
 
 
@@ -84,6 +84,42 @@ def test_an_approval_on_another_host_lands_everywhere(three: Hosts) -> None:
         lambda: all(place.files()["approved.txt"] == text for place in places), "the approval does not arrive"
     )
     until(lambda: states(three, "approved") <= {"landed", "moot"}, "a proposal of it still waits")
+
+
+def test_of_two_approvals_while_cut_off_both_texts_are_kept(three: Hosts) -> None:
+    places, clients, server = three
+    made = set_aside(three, "twice")
+    shown = waits_on_all(three, "twice")
+    for client in clients:
+        client.remote_pause()
+    for number, own in ((0, "text of host 0"), (2, "text of host 2")):
+        view = clients[number].proposal_get(shown[number].proposal)
+        text = ReviewedFile(path="twice.txt", content=LINES.replace("line 5", own), base=view.files[0].now)
+        clients[number].proposal_approve(shown[number].proposal, view=view.view, files=[text])
+    clients[0].remote_resume()
+    exchange(clients[0])
+    for client in clients[1:]:
+        client.remote_resume()
+    exchange(*clients)
+    landed = LINES.replace("line 5", "text of host 0").encode()
+    assert {place.files()["twice.txt"] for place in places} == {landed}
+    (second,) = [
+        entry
+        for entry in log_of(server)
+        if entry.trailers["Outcome"] == "aside" and entry.trailers["Host"] == "host2"
+    ]
+
+    def offers_second(client: Client) -> bool:
+        return any(
+            "text of host 2" in hunk.text
+            for one in client.proposal_list().proposals
+            for file in client.proposal_get(one.proposal).files
+            for hunk in file.hunks
+        )
+
+    until(lambda: all(map(offers_second, clients)), "the second text is no proposal")
+    assert second.origin != made.id
+    assert states(three, "twice") <= {"landed", "moot", "open"}
 
 
 def test_a_redo_does_not_bring_back_what_was_set_aside(three: Hosts) -> None:
