@@ -169,3 +169,81 @@ def test_a_host_that_cannot_take_the_files_gives_its_name_back(
         assert client.remote_status().state == "none"
         assert other.files() == {"a.txt": b"other\n", "mine.txt": b"mine\n"}
         assert client.remote_join(server, take="log").host == "other", "its name is free"
+
+
+def reject(server: str, condition: str) -> Path:
+    """Have the server refuse updates by a shell's test of `$1` (the ref) and `$3` (the new id)."""
+    hook = Path(server) / "hooks/update"
+    hook.write_text(f"#!/bin/sh\nif {condition}; then echo not now >&2; exit 1; fi\n")
+    hook.chmod(0o755)
+    return hook
+
+
+def test_what_is_kept_is_sent_first_and_a_refused_join_has_changed_nothing(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    # Neither an entry nor the end of a name is taken, so that each try leaves its name behind.
+    hook = reject(
+        server, 'case "$1$3" in refs/heads/*|*00000000000000000000000000000000) true;; *) false;; esac'
+    )
+    before = other.files()
+    with other.start() as client:
+        client.settle()
+        head = client.status().head
+        for _ in range(2):
+            assert "not now" in refused(lambda: client.remote_join(server, keep="mine")).message
+            assert (other.files(), client.status().head) == (before, head)
+            assert client.remote_status().state == "none"
+        hook.unlink()
+        assert client.remote_join(server, keep="mine").host == "other", "its own name, taken by the first try"
+        made = client.log(limit=9).transactions
+        assert [(one.kind, [file.path for file in one.files]) for one in made if one.kind != "baseline"] == [
+            ("restore", ["src/b.txt"])
+        ], "one transaction, of the files that the log alone had"
+        with one.client() as first:
+            exchange(first, client)
+            expected = {"a.txt": b"other\n", "src/b.txt": b"b\n", "mine.txt": b"mine\n"}
+            assert [place.files() for place in (one, other)] == [expected, expected]
+            (arrived,) = [made for made in first.log(limit=9).transactions if made.number == 1]
+            assert (arrived.host, arrived.message) == ("other", "Keep the files of this host")
+
+
+def test_a_file_in_the_place_of_a_folder_is_listed_before_anything_changes(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    one.write({"tool": "tool\n"})
+    other.write({"src": "a file\n", "tool/x": "x\n"})
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    before = other.files()
+    with other.start() as client:
+        client.settle()
+        message = refused(lambda: client.remote_join(server, keep="mine")).message
+        assert "src is a file here and a folder in the log" in message
+        assert "tool is a folder here and a file in the log" in message
+        assert other.files() == before
+        client.remote_join(server, take="log")
+        assert other.files() == one.files()
+
+
+def test_a_join_whose_place_cannot_be_written_returns_the_files(
+    both: tuple[Workplace, Workplace, str],
+) -> None:
+    one, other, server = both
+    assert one.editctl("remote", "init", "--yes", server).returncode == 0
+    before = other.files()
+    with other.start() as client:
+        client.settle()
+        in_the_way = other.state / "remote.json"
+        in_the_way.mkdir()
+        (in_the_way / "x").touch()
+        for choice in ("log", "log"):
+            assert refused(lambda: client.remote_join(server, take="log")).name == "io_error", choice
+            assert other.files() == before
+            assert client.remote_status().state == "none"
+        (in_the_way / "x").unlink()
+        in_the_way.rmdir()
+        assert client.remote_join(server, take="log").host == "other"
+        assert other.files() == one.files()

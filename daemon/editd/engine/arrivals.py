@@ -90,20 +90,17 @@ def change_of(frame: Sequence[Any]) -> Change[FileState]:
     return Change(WorkspacePath.parse(path), before, after)
 
 
-def kept(changes: Sequence[Sequence[Any]], history: History) -> Arrive:
-    """Return the request that brings back this host's files after it has joined a log.
-
-    `changes` are those of the joining. A file that the log alone has stays.
-    """
+def returned(changes: Sequence[Sequence[Any]], through: int, history: History) -> Arrive:
+    """Return the request that takes back the changes with which a host would have joined a log."""
     expected: dict[WorkspacePath, Entry | None] = {}
     after: dict[WorkspacePath, FileState | None] = {}
     for text, known, mode, content, _ in changes:
-        if known is not None:
-            path = WorkspacePath.parse(text)
-            expected[path] = None if mode is None else Entry(mode[0], version_of(content))
-            after[path] = recorded_state(Entry(known[0], Version(known[1])), history)
-    authorship = Authorship("editd", None, "Keep the files of this host")
-    return Arrive(authorship, "restore", expected, after, int(history.head))
+        path = WorkspacePath.parse(text)
+        expected[path] = None if mode is None else Entry(mode[0], version_of(content))
+        before = None if known is None else Entry(known[0], Version(known[1]))
+        after[path] = recorded_state(before, history)
+    authorship = Authorship("editd", None, "The log could not be joined")
+    return Arrive(authorship, "restore", expected, after, through)
 
 
 def arriving(

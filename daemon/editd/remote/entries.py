@@ -154,10 +154,14 @@ def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = 
     )
 
 
-def write_empty_queue(objects: LogObjects, host: str) -> Oid:
-    """Write the commit with which the queue of a host begins. Return it."""
+def write_empty_queue(objects: LogObjects, host: str, mark: str = "") -> Oid:
+    """Write the commit with which the queue of a host begins. Return it.
+
+    By the `mark`, a host that joins knows a queue of its own again.
+    """
     hold_trees(objects, EMPTY_TREE, {})
-    return objects.put("commit", commit_content(EMPTY_TREE, [], EDITD, EDITD, 0, f"queue of {host}\n"))
+    message = f"queue of {host}\n" + (f"\n{mark}\n" if mark else "")
+    return objects.put("commit", commit_content(EMPTY_TREE, [], EDITD, EDITD, 0, message))
 
 
 def hold_trees(objects: LogObjects, root: Oid, trees: dict[Oid, bytes]) -> None:

@@ -16,7 +16,14 @@ from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
 from editd.remote.exchange import Exchange, Known, Place
 from editd.remote.log_reader import LogReader
-from editd.remote.membership import begin_log, claim_name, count_files, join_log, release_name
+from editd.remote.membership import (
+    begin_log,
+    claim_name,
+    count_files,
+    join_log,
+    release_name,
+    send_mine,
+)
 from editd.store.git_objects import oid_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
 from editd.values.excluded_paths import ExcludedPaths
@@ -68,6 +75,8 @@ class Worker:
                 answer = join_log(self._folder, place, head)
             case "claim":
                 answer = claim_name(self._folder, place)
+            case "send":
+                answer = send_mine(self._folder, place, head, asked["time_us"])
             case "release":
                 release_name(self._folder, place)
             case "repair":

@@ -5,30 +5,49 @@ A host takes a name in the log that no other has. Its queue is the proof, so it 
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.remote.entries import differences, hold_trees, write_baseline, write_empty_queue
+from editd.errors import Conflict, listed
+from editd.remote.entries import (
+    Tentative,
+    differences,
+    flaw_of,
+    hold_trees,
+    write_baseline,
+    write_empty_queue,
+    write_entry,
+)
 from editd.remote.exchange import INCOMING, LOGS, Place, shared_of, transport_of
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
+from editd.remote.merged_tree import MergedTree
 from editd.remote.step_frames import change_frames
 from editd.remote.transport import Offline
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
 from editd.store.history import store_of
+from editd.system.files import replace_file_durably
 from editd.values.content import Change
 from editd.values.excluded_paths import ExcludedPaths
+from editd.values.path import folders_of
+from editd.values.transaction import Authorship, CommitId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from editd.remote.entries import LogEntry
     from editd.remote.transport import Transport
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
+    from editd.values.content import Entry
     from editd.values.path import WorkspacePath
 
 NAMES_MAX = 100  # hosts of the same name
+SEND_TRIES = 10  # of a host that joins, while others land
 
 
 def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
@@ -44,7 +63,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         objects.write()
         transport = transport_of(objects, folder, place)
         transport.push(commit, place.ref, None)
-        host = _claim(objects, transport, place)
+        host = _claim(objects, transport, place, folder)
         return {
             "taken": commit.hex(), "ref": place.ref, "host": host, "number": 0,
             "excluded": [rule.texts for rule in place.excluded],
@@ -70,46 +89,120 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
 
 
 def join_log(folder: str, place: Place, head: Oid) -> Frame:
-    """Compare this host's files with the log, and take a name in it. Raises Offline, Forked.
+    """Compare this host's files with the log. Raises Offline, Forked.
 
-    The answer has the steps that make the files those of the log, and the paths at which files of this host
-    would be replaced or deleted.
+    The answer has the steps that make the files those of the log, the paths at which files of this host
+    would be replaced or deleted, and those at which one has a file and the other a folder.
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         transport = transport_of(objects, folder, place)
-        refs = transport.heads(place.ref or LOGS + "*")
-        if len(refs) != 1:
-            known = ", ".join(sorted(refs)) or "none"
-            raise Forked(f"The repository must have one log, and has {known}.", hint="Name one with `--ref`.")
-        ref = next(iter(refs))
-        place = replace(place, ref=ref)
-        transport.fetch(f"+{ref}:{INCOMING}")
-        commits, _ = commits_back(objects, refs[ref], ())
-        entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
-        mine = CommitObject.decode(objects.commit(head)).tree
-        place = _without_missing(objects, place, mine)
-        is_shared = place.chooser()
-        changes = [
-            Change(path, old, new)
-            for path, old, new in differences(objects, mine, entry.tree)
-            if is_shared(path)
-        ]
-        return {
-            "taken": entry.commit.hex(), "ref": ref, "number": entry.number,
-            "host": place.host, "excluded": [rule.texts for rule in place.excluded],
-            "differs": [change.path.text for change in changes if change.before is not None],
-            "changes": change_frames(objects, changes),
-        }  # fmt: skip
+        return _compared(objects, transport, place, head)[1]
     finally:
         objects.close()
+
+
+def send_mine(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
+    """Land one entry with the files of this host that differ from the log. Return the comparison with it.
+
+    Nothing of this host has changed until then. Raises Offline, Forked, Conflict.
+    """
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        transport = transport_of(objects, folder, place)
+        place = _without_missing(objects, place, CommitObject.decode(objects.commit(head)).tree)
+        for _ in range(SEND_TRIES):
+            entry, answer = _compared(objects, transport, place, head)
+            if answer["clashes"]:
+                raise Conflict(f"The log has changed: {listed(answer['clashes'])}.", hint="Join again.")
+            commit = _entry_of_mine(objects, place, head, entry, time_us)
+            if commit is None:
+                return answer
+            with contextlib.suppress(Offline):
+                transport.push(commit, place.ref, entry.commit)
+                return _compared(objects, transport, place, head)[1]
+            now = transport.heads(place.ref).get(place.ref)
+            if now == commit:  # the reply was lost
+                return _compared(objects, transport, place, head)[1]
+            if now == entry.commit:
+                transport.push(commit, place.ref, entry.commit)  # the reason of the refusal
+        raise Conflict("Other hosts were faster each time.", hint="Join again.")
+    finally:
+        objects.close()
+
+
+def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry, time_us: int) -> Oid | None:
+    """Write an entry with the differing files of this host behind `entry`; None if there are none.
+
+    Raises Conflict if no host could read it.
+    """
+    is_shared, mine = place.chooser(), CommitObject.decode(objects.commit(head)).tree
+    changes = tuple(
+        Change(path, theirs, own)
+        for path, theirs, own in differences(objects, entry.tree, mine)
+        if own is not None and is_shared(path)
+    )
+    if not changes:
+        return None
+    author = Authorship("editd", None, "Keep the files of this host")
+    kept = Tentative(CommitId(os.urandom(20).hex()), place.host, "restore", author, time_us, changes)
+    if (flaw := flaw_of(kept)) is not None:
+        raise Conflict(flaw)
+    tree = MergedTree(objects, entry.tree)
+    for change in changes:
+        if change.after is not None:
+            objects.share(change.after.version)
+    tree.put((change.path, change.after) for change in changes)
+    hold_trees(objects, tree.root, tree.trees)
+    commit = write_entry(objects, kept, entry.number + 1, entry.commit, tree.root, is_applied=True)
+    objects.write()
+    return commit
+
+
+def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid) -> tuple[LogEntry, Frame]:
+    """Fetch the log, and return its newest entry with the comparison. Raises Offline, Forked."""
+    refs = transport.heads(place.ref or LOGS + "*")
+    if len(refs) != 1:
+        known = ", ".join(sorted(refs)) or "none"
+        raise Forked(f"The repository must have one log, and has {known}.", hint="Name one with `--ref`.")
+    ref = next(iter(refs))
+    transport.fetch(f"+{ref}:{INCOMING}")
+    commits, _ = commits_back(objects, refs[ref], ())
+    entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
+    mine = CommitObject.decode(objects.commit(head)).tree
+    place = _without_missing(objects, replace(place, ref=ref), mine)
+    is_shared = place.chooser()
+    changes = [
+        Change(path, old, new) for path, old, new in differences(objects, mine, entry.tree) if is_shared(path)
+    ]
+    answer: Frame = {
+        "taken": entry.commit.hex(), "ref": ref, "number": entry.number,
+        "host": place.host, "excluded": [rule.texts for rule in place.excluded],
+        "differs": [change.path.text for change in changes if change.before is not None],
+        "clashes": _clashes(changes),
+        "changes": change_frames(objects, changes),
+    }  # fmt: skip
+    return entry, answer
+
+
+def _clashes(changes: Sequence[Change[Entry]]) -> list[str]:
+    """Name the files of this host in the place of a folder of the log, and the other way round."""
+    mine = {change.path for change in changes if change.before is not None}
+    theirs = {change.path for change in changes if change.after is not None and change.before is None}
+    clashes = [
+        *(f"{folder} is a file here and a folder in the log" for path in theirs for folder in folders_of(path)
+          if folder in mine),
+        *(f"{folder} is a folder here and a file in the log" for path in mine for folder in folders_of(path)
+          if folder in theirs),
+    ]  # fmt: skip
+    return sorted(set(clashes))
 
 
 def claim_name(folder: str, place: Place) -> Frame:
     """Take a name in the log that no other host has. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        return {"host": _claim(objects, transport_of(objects, folder, place), place)}
+        return {"host": _claim(objects, transport_of(objects, folder, place), place, folder)}
     finally:
         objects.close()
 
@@ -118,21 +211,29 @@ def release_name(folder: str, place: Place) -> None:
     """Give back the name of this host, whose queue is empty. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        queue = write_empty_queue(objects, place.host)
-        transport_of(objects, folder, place).remove(place.queues + place.host, queue)
+        known = _Claim.read(folder)
+        transport_of(objects, folder, place).remove(place.queues + place.host, oid_of(known[place.host]))
+        _Claim.write(folder, {})
     finally:
         objects.close()
 
 
-def _claim(objects: LogObjects, transport: Transport, place: Place) -> str:
-    """Make the queue of this host, under the first name that is free. Return the name. Raises Offline."""
-    taken = {name.removeprefix(place.queues) for name in transport.heads(place.queues + "*")}
+def _claim(objects: LogObjects, transport: Transport, place: Place, folder: str) -> str:
+    """Make the queue of this host, under the first name that is free. Return the name. Raises Offline.
+
+    A name that an earlier try of this host has taken, and did not give back, is free for it.
+    """
+    queues, known = transport.heads(place.queues + "*"), _Claim.read(folder)
+    taken = {name.removeprefix(place.queues): oid.hex() for name, oid in queues.items()}
     for number in range(1, NAMES_MAX):
         host = place.host if number == 1 else f"{place.host}-{number}"
         if host in taken:
+            if known.get(host) == taken[host]:
+                return host
             continue
-        commit = write_empty_queue(objects, host)
+        commit = write_empty_queue(objects, host, os.urandom(8).hex())
         objects.write()
+        _Claim.write(folder, {host: commit.hex()})
         try:
             transport.push(commit, place.queues + host, None)
         except Offline:
@@ -157,6 +258,22 @@ def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:
     if not missing:
         return place
     return replace(place, excluded=(*place.excluded, ExcludedPaths.of_files(missing)))
+
+
+class _Claim:
+    """The file with the names that this host takes in a log until it has joined: each with its queue."""
+
+    @staticmethod
+    def read(folder: str) -> dict[str, str]:
+        try:
+            with open(os.path.join(folder, "remote", "claim.json"), encoding="utf-8") as file:
+                return dict(json.load(file))
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    @staticmethod
+    def write(folder: str, claims: dict[str, str]) -> None:
+        replace_file_durably(os.path.join(folder, "remote", "claim.json"), json.dumps(claims).encode())
 
 
 def _shared_tree(objects: LogObjects, root: Oid, is_shared: Callable[[WorkspacePath], bool]) -> Oid:

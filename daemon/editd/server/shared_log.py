@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from editd.config.paths import socket_folder
-from editd.engine.arrivals import arrival_of, change_of, kept, log_author, unwritable
+from editd.engine.arrivals import arrival_of, change_of, log_author, returned, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.engine.unshared import KeptBack, Unshared
@@ -249,17 +249,38 @@ class SharedLog:
                     ),
                     data={"files": [{"path": path, "reason": "remote"} for path in differing]},
                 )
+            if keep is not None and answer["clashes"]:
+                raise Conflict(
+                    f"Both cannot be kept: {listed(answer['clashes'])}.",
+                    hint="Rename it here, and join again.",
+                )
             asked |= {"ref": answer["ref"]}
             asked |= await self._ask(asked | {"do": "claim"})  # first: the server may refuse it
             try:
-                held = await self._take_files(answer, seq)
                 if differing and keep is not None:
-                    await self._queue.result_of(kept(answer["changes"], self._engine.history))
-                await self._settle(asked, answer | {"host": asked["host"]}, seq, held)
+                    sent = asked | {"do": "send", "time_us": self._engine.clock.now_us()}
+                    answer = await self._ask(sent)
+                await self._take_place_with_files(asked, answer, seq)
             except Refused:
                 await self._release_name(asked)
                 raise
             return self.status()
+
+    async def _take_place_with_files(
+        self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int
+    ) -> None:
+        """Make the files those of the log, by one transaction, and write down the place.
+
+        If that cannot be written, the files are as before. Raises Refused.
+        """
+        held, through = await self._take_files(answer, seq), int(self._engine.history.head)
+        try:
+            await self._settle(asked, {**answer, "host": asked["host"]}, seq, held)
+        except Refused:
+            changes = [change for change in answer["changes"] if change[0] not in held]
+            if changes:
+                await self._queue.result_of(returned(changes, through, self._engine.history))
+            raise
 
     async def _release_name(self, asked: Mapping[str, Any]) -> None:
         """Give back the name of a host that could not join. A server may keep it."""
