@@ -28,3 +28,35 @@ def test_no_colour_of_a_file_hides_a_text(place: Workplace, words: tuple[str, ..
         ) as terminal:
             terminal.until("seen .*end")
             assert rb"seen \x1b[30mhidden\x1b[0m \x1b[8mx\x1b[2m \x1b[1mend" in terminal.text()
+
+
+@pytest.mark.parametrize("words", [("diff", "0"), ("show", "1"), ("log", "-p"), ("show", "0..1")])
+def test_a_diff_is_text_on_a_terminal(place: Workplace, words: tuple[str, ...]) -> None:
+    place.write({"wide.txt": "\ufeffold\nsame\n".encode("utf-16-le"), "picture": bytes(120), "z.txt": "1\n"})
+    with place.start() as client:
+        wide = "\ufeffnew\nsame\n".encode("utf-16-le").decode("utf-8", "surrogateescape")
+        client.apply([
+            write("wide.txt", wide, force=True),
+            write("picture", bytes(119).decode(), force=True),
+            write("z.txt", "2\n", force=True),
+        ])  # fmt: skip
+        environment = {**place.environment, "EDITD_PAGER": "cat", "NO_COLOR": "1"}
+        with PseudoTerminal(
+            [*EDITCTL, *words], (200, 60), folder=str(place.root), environment=environment
+        ) as terminal:
+            terminal.until(r"\+2")
+            shown = terminal.text().decode()
+    assert "binary, 120 → 119 bytes" in shown
+    assert "-old" in shown
+    assert "+new" in shown
+    assert "GIT binary patch" not in shown
+
+
+def test_a_text_in_utf_16_is_found_in_the_changes(place: Workplace) -> None:
+    place.write({"wide.txt": "\ufeffold\n".encode("utf-16-le")})
+    with place.start() as client:
+        client.settle()
+        place.write({"wide.txt": "\ufeffnew\n".encode("utf-16-le")})
+        client.settle()
+    assert place.editctl("log", "--oneline", "-S", "new").stdout.startswith("1 ")
+    assert place.editctl("log", "-S", "").returncode == 2

@@ -5,16 +5,15 @@ Those are its counts of lines, and its hunks: by their names on the command line
 
 from __future__ import annotations
 
-import base64
 import re
 import sys
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
+from editd_client.cli.binary_patch import binary_change, delta_target
 from editd_client.cli.options import as_json, transaction_named
 from editd_client.errors import EditdError
 from editd_client.file_text import text_of
@@ -406,7 +405,6 @@ def _chosen(pieces: Sequence[Piece]) -> HunkSelection:
 
 # Counts of added and removed lines, made from a diff as the daemon prints it.
 
-DELTA_HEAD_BYTES = 20  # two sizes of 64 bits, 7 bits a byte
 GRAPH_WIDTH = 40  # characters for `+++--` of the file with the most changes
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
@@ -424,9 +422,7 @@ class DiffStat:
     @property
     def binary_text(self) -> str:
         """The change of a binary file in words."""
-        if len(self.sizes) != 2:
-            return "binary"
-        return f"binary, {self.sizes[1]:,} → {self.sizes[0]:,} bytes"
+        return binary_change(self.sizes)
 
 
 def stats_of(diff: str) -> list[DiffStat]:
@@ -439,7 +435,7 @@ def stats_of(diff: str) -> list[DiffStat]:
     is_delta = False  # the line is the first one of a binary delta
     for line in diff.split("\n"):
         if is_delta:
-            stats[-1].sizes.append(_delta_target(line))
+            stats[-1].sizes.append(delta_target(line))
             is_delta = False
         elif old > 0 or new > 0:
             stats[-1].removed += line[:1] == "-"
@@ -461,22 +457,6 @@ def stats_of(diff: str) -> list[DiffStat]:
         elif stats and stats[-1].is_binary and line.startswith("delta "):
             is_delta = True
     return stats
-
-
-def _delta_target(line: str) -> int:
-    """Return the size of the file that a binary delta makes, by the first line of its data.
-
-    The delta is compressed, and begins with the sizes of its source and of its target.
-    """
-    head = zlib.decompressobj().decompress(base64.b85decode(line[1:]), DELTA_HEAD_BYTES)
-    sizes, shift = [0], 0
-    for byte in head:
-        sizes[-1] |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            sizes.append(0)
-            shift = 0
-    return sizes[1]
 
 
 def stat_lines(diff: str) -> Iterator[str]:

@@ -173,6 +173,8 @@ def _matching(client: Client, asked: dict[str, Any], limit: int, options: LogOpt
     from editd.wire.messages import LogResult
 
     patterns, text = options.patterns, options.text
+    if text == "":
+        raise click.BadParameter("-S: the text is empty.")
     if not patterns and text is None:
         return client.log(limit=limit, **asked)
     try:
@@ -198,7 +200,7 @@ def _changes(client: Client, transaction: Transaction, text: str) -> bool:
     if transaction.kind in ("baseline", "claim"):
         return False
     try:
-        diff = client.show(transaction.seq).diff or ""
+        diff = client.show(transaction.seq, decoded=True).diff or ""
     except EditdError as error:
         output.print_error(f"{transaction.seq} was not searched: {error.message}")
         return False
@@ -299,7 +301,8 @@ def show_verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool,
     if stat and hunks:
         raise click.UsageError("Use --stat or --hunks, not both.")
     with invocation.client() as client:
-        results = _results(client, transactions, hunks=hunks)
+        decoded = not invocation.json and sys.stdout.isatty()
+        results = _results(client, transactions, hunks=hunks, decoded=decoded)
         if invocation.json:
             for result in results:
                 invocation.say_json(result)
@@ -307,11 +310,13 @@ def show_verb(invocation: Invocation, transactions: tuple[str, ...], stat: bool,
             output.page(_shown(invocation, results, stat=stat))
 
 
-def _results(client: Client, transactions: tuple[str, ...], *, hunks: bool) -> Iterator[ShowResult]:
+def _results(
+    client: Client, transactions: tuple[str, ...], *, hunks: bool, decoded: bool
+) -> Iterator[ShowResult]:
     """Request each transaction that the arguments name, the first one at once."""
     named: Sequence[Tx] = [tx for given in transactions for tx in _named(client, given)]
     named = named or [client.status().head]
-    show = functools.partial(client.show, hunks=hunks, diff=not hunks)
+    show = functools.partial(client.show, hunks=hunks, diff=not hunks, decoded=decoded)
     return itertools.chain([show(named[0])], map(show, named[1:]))
 
 

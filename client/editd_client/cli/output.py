@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from editd_client.cli.binary_patch import without_binary_patches
 from editd_client.errors import refusal
 
 if TYPE_CHECKING:
@@ -273,10 +274,14 @@ def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
 
 
 def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:
-    """Yield a diff's lines for `stream` (standard output): coloured, or unchanged off a terminal."""
+    """Yield a diff's lines for `stream` (standard output): coloured, or unchanged off a terminal.
+
+    On a terminal, one line stands for a binary patch.
+    """
     is_terminal = (stream or sys.stdout).isatty()
     in_header = False
-    for line in diff.removesuffix("\n").split("\n") if diff else ():
+    lines: Iterable[str] = diff.removesuffix("\n").split("\n") if diff else ()
+    for line in without_binary_patches(lines) if is_terminal else lines:
         in_header = line.startswith("diff ") or (in_header and not line.startswith("@@"))
         colour = None if in_header else DIFF_COLOURS.get(line[:1])
         shown = plain(line, but="\t") if is_terminal else line
