@@ -193,6 +193,11 @@ def test_what_makes_no_lease_is_refused(registry: SessionStore) -> None:
         leases.renew("gone", 5, 0)
     assert "lease.list" in refused.value.hint
     assert len(leases) == 0
+    held = leases.acquire("r", globs("a"), 86400.0, 0)
+    for ttl in (0.0, 86401.0):
+        with pytest.raises(InvalidParams):
+            leases.renew(held.id, ttl, 0)
+    assert leases.get(held.id) == held
 
 
 def test_what_cannot_be_written_down_keeps_no_lease_from_its_end(

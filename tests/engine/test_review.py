@@ -488,6 +488,18 @@ def test_an_undo_waits_and_is_decided_whole(harness: Harness) -> None:
         assert proposals(engine).get(FIRST).state == "landed"
 
 
+def test_no_edit_replaces_a_proposed_undo(harness: Harness) -> None:
+    with opened(harness) as engine:
+        done(engine, apply(write("f", PROPOSED)))
+        outcome_of(engine, Undo(AUTHOR, "session claude-1", ByTransaction(1), propose="request"))
+        refusal = refused(engine, revising(write("f", "x\n")))
+        assert isinstance(refusal, InvalidParams)
+        assert refusal.data == {"proposal": FIRST, "kind": "undo"}
+        assert proposals(engine).get(FIRST).revision == 1
+        done(engine, land(token=view(engine).token))
+        assert harness.files()["f"] == BASE
+
+
 def test_an_undo_that_no_longer_fits_whole_does_not_land(harness: Harness) -> None:
     with opened(harness) as engine:
         done(engine, apply(write("f", PROPOSED), write("g", "x\n")))
@@ -569,7 +581,9 @@ def test_only_the_author_revises_what_is_open(harness: Harness) -> None:
     with opened(harness) as engine:
         propose(engine)
         request = revising(write("f", "x\n"))
-        assert isinstance(refused(engine, revising(write("f", "x\n"), session="other")), PermissionDenied)
+        for session in ("other", None):
+            revision = revising(write("f", "x\n"), session=session)
+            assert isinstance(refused(engine, revision), PermissionDenied)
         dry = outcome_of(engine, replace(request, dry_run=True))
         assert (dry.would_propose, proposals(engine).get(FIRST).revision) == ("request", 1)
         proposals(engine).reject(FIRST, ANN)

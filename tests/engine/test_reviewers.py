@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.reviewers import common_program
+from editd.engine.reviewers import author_program, common_program
 from editd.system.process import Process, line_above, peer_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,19 @@ def test_a_number_that_was_used_again_is_another_process() -> None:
 def test_of_a_process_that_cannot_be_seen_nothing_is_said() -> None:
     assert common_program((), (PERSON, INIT)) is None
     assert common_program((AGENT, INIT), ()) is None
+
+
+def test_the_proposals_of_all_that_a_program_has_started_share_its_limit() -> None:
+    line = (TOOL, AGENT, SHELL, TERMINAL, INIT)
+    assert author_program(line, ()) == author_program(line[1:], ()) == AGENT.key, (
+        "the highest that people start"
+    )
+    editor = Process(15, 6, 15, "code")
+    below = (TOOL, AGENT, editor, INIT)
+    assert author_program(below, ()) == editor.key
+    assert author_program(below, {AGENT.key}) == AGENT.key, "two agents of an editor are two"
+    assert author_program((PERSON, SHELL, TERMINAL, INIT), {AGENT.key}) == PERSON.key
+    assert author_program((), {AGENT.key}) is None
 
 
 def test_init_is_common_ground_by_its_number_alone() -> None:

@@ -257,6 +257,10 @@ def test_publish_of_an_agent_is_of_its_own_work_and_by_itself(served: Workplace)
         wrongs: list[tuple[str, dict[str, Any]]] = [
             ("Mine", {"session": "bob"}),
             ("Mine", {"from_": 1}),
+            ("Mine", {"session": "robot", "from_": 1}),
+            ("Mine", {"session": "robot", "to": 1}),
+            ("Mine", {"session": ["robot", "bob"]}),
+            ("Mine", {}),
             ("Mine", {"session": "robot", "author": "root <root@a.org>"}),
             ("Mine\n\nReviewed-by: root", {"session": "robot"}),
         ]

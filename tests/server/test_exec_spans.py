@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
+from editd.store.session_store import ReadVersionStore
 from editd.wire.messages import MadeText, Scope, SeenFile, Write
 from editd_client.errors import EditdError
 from reviewers import author_of
@@ -527,6 +528,20 @@ def test_a_bracket_ends_with_its_time_and_with_its_process(place: Workplace, cli
         name = refused(lambda more=more: begin(place, "bad", "a.txt", **more)).name  # type: ignore[misc]
         assert name == "invalid_params", more
     begin(place, "unknown process", "b.txt", pid=2**22 + 1)
+
+
+def test_a_lost_end_leaves_a_command_an_hour_and_an_edit_a_minute(place: Workplace, client: Client) -> None:
+    before_us = time.time_ns() // 1000
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="edit")
+    client.exec_begin("make", key="command")
+    client.exec_begin("Edit b.txt", paths=["b.txt"], key="own", ttl=7)
+    after_us = time.time_ns() // 1000
+    place.stop()
+    with contextlib.closing(ReadVersionStore(str(place.state))) as store:
+        ends = {span.key: span.ends_us for span in store.spans()}
+    assert ends.keys() == {"edit", "command", "own"}
+    for key, seconds in (("edit", 60), ("command", 3600), ("own", 7)):
+        assert before_us <= ends[key] - seconds * 1_000_000 <= after_us, key
 
 
 def test_a_bracket_with_a_key_outlives_a_killed_daemon(place: Workplace, client: Client) -> None:

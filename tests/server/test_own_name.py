@@ -93,7 +93,9 @@ def test_a_connection_without_a_session_reopens_what_another_proposed_only_as_th
     number = propose(kim, "reopened.txt")
     kim.proposal_withdraw(number)
     with shared.client() as agent:
-        agent.session_open("reopens", kind="agent")
+        agent.hello("codex", session="reopens")
+        agent.exec_begin("Edit a.txt", paths=["a.txt"], key="reopens")  # as a hook does, so it is an agent's
+        agent.exec_end(key="reopens")
         denied = refusal(lambda: agent.proposal_reopen(number))
         assert denied.name == "permission_denied"
         assert "reopen another's proposal" in denied.message
@@ -109,6 +111,62 @@ def test_a_session_grants_itself_nothing_also_if_it_names_none(shared: Workplace
         assert client.review_grants().grants == []
         made = client.review_allow(["a.txt"], 60, session="somebody else").grant
         client.review_revoke(made)
+
+
+def test_a_connection_that_calls_itself_another_actor_revises_nothing_of_the_first(kim: Client) -> None:
+    number = propose(kim, "renamed.txt")
+    kim.hello("lee")
+    denied = refusal(lambda: kim.apply([write("renamed.txt", "revised\n")], proposal=number))
+    assert (denied.name, denied.data["proposal"]) == ("permission_denied", number)
+    kim.hello("kim")
+    kim.apply([write("renamed.txt", "revised\n")], proposal=number)
+    assert kim.proposal_withdraw(number).proposal.revision == 2
+
+
+def test_a_connection_without_a_session_extends_and_ends_no_lease_of_one(
+    shared: Workplace, kim: Client
+) -> None:
+    with shared.client() as holder:
+        holder.session_open("leases")
+        lease = holder.lease_acquire(["held/**"], ttl=60)
+        for ask in (
+            lambda: kim.lease_renew(lease.lease, 3600),
+            lambda: kim.lease_release(lease.lease),
+            lambda: kim.lease_acquire(["more/**"], 60, session="leases"),
+        ):
+            denied = refusal(ask)
+            assert (denied.name, denied.data["session"]) == ("unknown_session", "leases")
+        (held,) = [one for one in kim.lease_list().leases if one.session == "leases"]
+        assert (held.lease, held.expires) == (lease.lease, lease.expires)
+        kim.lease_release(lease.lease, force=True)
+        assert refusal(lambda: holder.lease_renew(lease.lease, 60)).name == "invalid_params", "it has ended"
+
+
+def test_kin_of_a_session_with_an_open_proposal_resumes_and_marks_it_only_with_the_pin(
+    shared: Workplace,
+) -> None:
+    with shared.client() as author, shared.client() as kin:
+        author.session_open("watched")
+        made = author.apply([write("watched.txt", "1\n")]).transaction
+        assert made is not None
+        kin.hello("lee")
+        kin.session_pause("watched", action="propose")
+        kin.session_resume("watched")  # nothing of it waits
+        number = propose(author, "waits.txt")
+        kin.session_pause("watched")  # a new pause only stops it
+        asks: list[Callable[[], object]] = [
+            lambda: kin.session_resume("watched"),
+            lambda: kin.session_pause("watched", action="propose"),
+            lambda: kin.review_mark([made.seq]),
+            lambda: kin.review_allow(["watched.txt"], 60, session="watched"),
+        ]
+        for ask in asks:
+            denied = refusal(ask)
+            assert (denied.name, denied.data.get("needs_pin")) == ("permission_denied", True)
+        kin.review_unlock(PIN)
+        kin.session_resume("watched")
+        assert kin.review_mark([made.seq]).marked == 1
+        author.proposal_withdraw(number)
 
 
 # ── brackets ──

@@ -546,6 +546,10 @@ def test_a_session_can_collect_all_its_edits_in_one_proposal(place: Workplace, a
         assert isinstance(made.proposal, messages.ProposedResult)
         assert (made.proposal.proposal, made.proposal.revision) == (1, 2)
         assert [one.proposal for one in other.proposal_list().proposals] == [1]
+    with place.client() as idle:
+        idle.session_open("idle", batch="session")
+        assert not isinstance(idle.apply([write("a.txt", LINES)]).proposal, messages.ProposedResult)
+        assert [one.proposal for one in idle.proposal_list().proposals] == [1], "an empty one is made"
     assert place.files() == {"a.txt": LINES.encode(), "b.txt": LINES.encode()}
     with reviewer_of(place) as client:
         client.proposal_approve(1, view=client.proposal_get(1).view)
