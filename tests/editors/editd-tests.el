@@ -305,6 +305,20 @@
           (kill-buffer))
       (delete-file file))))
 
+(ert-deftest a-submodule-belongs-to-the-workspace-around-it-and-a-worktree-to-itself ()
+  (let ((sub (expand-file-name "inner-sub/" tests-root))
+        (tree (expand-file-name "inner-tree/" tests-root)))
+    (unwind-protect
+        (progn
+          (make-directory sub)
+          (make-directory tree)
+          (with-temp-file (expand-file-name ".git" sub) (insert "gitdir: ../.git/modules/sub\n"))
+          (with-temp-file (expand-file-name ".git" tree) (insert "gitdir: /none/worktrees/tree\n"))
+          (should (equal (editd--root-of (expand-file-name "a" sub)) (file-name-as-directory tests-root)))
+          (should (equal (editd--root-of (expand-file-name "a" tree)) tree)))
+      (delete-directory sub t)
+      (delete-directory tree t))))
+
 (ert-deftest the-global-mode-takes-files-of-workspaces-alone ()
   (let ((file (tests-file "one\n")) (inside (expand-file-name ".git/description" tests-root)))
     (unwind-protect

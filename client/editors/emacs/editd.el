@@ -250,8 +250,34 @@ The connection, the path, the base and the buffer's tick; nil for nothing.")
   "Return the workspace of FILE, with a slash at its end, or nil."
   (let ((named (seq-find (lambda (folder) (and folder (file-in-directory-p file folder)))
                          (list editd-workspace (getenv "EDITD_WORKSPACE")))))
-    (when-let ((root (or named (locate-dominating-file file ".git"))))
+    (when-let ((root (or named
+                         (locate-dominating-file file #'editd--served-p)
+                         (locate-dominating-file file ".git"))))
       (file-name-as-directory (file-truename root)))))
+
+(defun editd--served-p (folder)
+  "Return whether FOLDER is a workspace already, or a linked worktree."
+  (let* ((root (directory-file-name (file-truename folder)))
+         (coding (or file-name-coding-system default-file-name-coding-system 'utf-8))
+         (id (substring (secure-hash 'sha256 (encode-coding-string root coding t)) 0 16))
+         (above (getenv "XDG_STATE_HOME"))
+         (states (if (and above (file-name-absolute-p above)) above "~/.local/state"))
+         (state (expand-file-name (concat "editd/" id "/") states)))
+    (or (file-exists-p (expand-file-name "nested" state))
+        (and (file-exists-p (expand-file-name ".git" root))
+             (or (file-exists-p (expand-file-name "store.git" state))
+                 (editd--linked-worktree-p root))))))
+
+(defun editd--linked-worktree-p (root)
+  "Return whether the `.git' file of ROOT is that of a linked worktree."
+  (let ((file (expand-file-name ".git" root)))
+    (when (file-regular-p file)
+      (with-temp-buffer
+        (insert-file-contents-literally file)
+        (when (looking-at "gitdir: \\([^\r\n]*/worktrees/[^/\r\n]+\\)")
+          (let ((git (expand-file-name (match-string 1) root)))
+            (or (file-exists-p (expand-file-name "commondir" git))
+                (not (file-exists-p git)))))))))
 
 
 ;;; Saving

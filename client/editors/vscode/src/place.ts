@@ -1,7 +1,7 @@
 /** The place of a file: its workspace, its path in there, and the daemon's socket. Knows nothing of VS Code. */
 
 import { createHash } from 'node:crypto'
-import { lstatSync, realpathSync, statSync } from 'node:fs'
+import { lstatSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 
@@ -35,17 +35,44 @@ export function realPath(path: string): string | undefined {
   return folder === undefined ? undefined : join(folder, basename(path))
 }
 
-/** Return the root of the workspace of a folder: EDITD_WORKSPACE, or the git repository around it. */
+const idOf = (root: string): string => createHash('sha256').update(root).digest('hex').slice(0, 16)
+const exists = (path: string): boolean => attempt(() => lstatSync(path)) !== undefined
+
+/** Return whether the `.git` file of a folder is that of a linked worktree. */
+function isLinkedWorktree(folder: string): boolean {
+  const text = attempt(() => (lstatSync(join(folder, '.git')).isFile() ? readFileSync(join(folder, '.git'), 'utf8') : ''))
+  const named = /^gitdir: ([^\r\n]+)/.exec(text ?? '')?.[1]
+  if (named === undefined || basename(dirname(named)) !== 'worktrees') return false
+  const git = resolve(folder, named)
+  return exists(join(git, 'commondir')) || !exists(git)
+}
+
+/** Return whether a folder is a workspace already, or a linked worktree, which is always one of its own. */
+function isServed(folder: string, variables: Variables): boolean {
+  const above = variables.XDG_STATE_HOME
+  const states = above && isAbsolute(above) ? above : join(variables.HOME ?? homedir(), '.local/state')
+  const state = join(states, 'editd', idOf(folder))
+  if (exists(join(state, 'nested')) || (!variables.EDITD_SOCKET && exists(socketOf(folder, variables)))) return true
+  return exists(join(folder, '.git')) && (exists(join(state, 'store.git')) || isLinkedWorktree(folder))
+}
+
+/**
+ * Return the root of the workspace of a folder: EDITD_WORKSPACE, or the workspace that serves it.
+ *
+ * That is the nearest one upwards, otherwise the nearest git top level.
+ */
 export function rootOf(folder: string, variables: Variables = process.env): string | undefined {
   const real = attempt(() => realpathSync(folder))
   if (real === undefined) return undefined
   const named = variables.EDITD_WORKSPACE ? attempt(() => realpathSync(variables.EDITD_WORKSPACE!)) : undefined
   if (named !== undefined && (real + '/').startsWith(named + '/')) return named
   const home = attempt(() => realpathSync(variables.HOME ?? homedir()))
+  let top: string | undefined
   for (let at = real; at !== '/'; at = dirname(at)) {
-    if (attempt(() => lstatSync(join(at, '.git'))) !== undefined) return at === home ? undefined : at
+    if (isServed(at, variables)) return at === home ? undefined : at
+    if (top === undefined && exists(join(at, '.git'))) top = at
   }
-  return undefined
+  return top === home ? undefined : top
 }
 
 /** Return the root and the path in it of a file, or undefined if no workspace has it. */
@@ -59,7 +86,7 @@ export function placeOf(file: string, variables: Variables = process.env): Place
 /** Return the path of the daemon's socket, in the order that docs/protocol.md gives. */
 export function socketOf(root: string, variables: Variables = process.env): string {
   if (variables.EDITD_SOCKET) return resolve(root, variables.EDITD_SOCKET)
-  const name = createHash('sha256').update(root).digest('hex').slice(0, 16) + '.sock'
+  const name = idOf(root) + '.sock'
   const runtime = variables.XDG_RUNTIME_DIR
   if (runtime && isAbsolute(runtime)) return join(runtime, 'editd', name)
   const user = `/run/user/${process.getuid!()}`

@@ -2,6 +2,7 @@
 
 import * as assert from 'node:assert'
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -146,6 +147,21 @@ test('a workspace is the git repository around a folder, or EDITD_WORKSPACE, and
   assert.equal(placeOf(join(code, '.git/x/file'), variables), undefined)
   symlinkSync('nowhere', join(code, 'dangling'))
   assert.equal(placeOf(join(code, 'dangling'), variables), undefined)
+})
+
+test('a submodule belongs to the workspace around it, and a linked worktree to itself', () => {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'editd-place-')))
+  const variables = { HOME: join(folder, 'home'), XDG_STATE_HOME: join(folder, 'state'), EDITD_SOCKET: '/none' }
+  const outer = join(folder, 'outer')
+  const id = createHash('sha256').update(outer).digest('hex').slice(0, 16)
+  for (const name of [`state/editd/${id}/store.git`, 'outer/.git/modules/sub', 'outer/.git/worktrees/wt', 'outer/sub', 'outer/wt', 'outer/lost', 'outer/clone/.git'])
+    mkdirSync(join(folder, name), { recursive: true })
+  writeFileSync(join(outer, 'sub/.git'), 'gitdir: ../.git/modules/sub\n')
+  writeFileSync(join(outer, 'wt/.git'), `gitdir: ${outer}/.git/worktrees/wt\n`)
+  writeFileSync(join(outer, '.git/worktrees/wt/commondir'), '../..\n')
+  writeFileSync(join(outer, 'lost/.git'), 'gitdir: /nowhere/.git/worktrees/lost\n')
+  for (const [name, root] of [['sub', outer], ['clone', outer], ['wt', join(outer, 'wt')], ['lost', join(outer, 'lost')]])
+    assert.equal(rootOf(join(outer, name!), variables), root)
 })
 
 test('versions and sockets have the names that the daemon gives them', () => {
