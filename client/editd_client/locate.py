@@ -26,6 +26,7 @@ class Workspace:
     found: Literal["named", "socket", "git", "here"]
     is_nested: bool = False
     is_exact: bool = False
+    tree: str = ""  # the repository inside that has the folder of the client, relative to the root
 
     @property
     def id(self) -> str:
@@ -59,9 +60,18 @@ def find_workspace(named: str | None = None, start: str | None = None, *, nested
     if nested:
         return _checked(Workspace(here, "named", is_nested=True))
     if named is not None:
-        return _checked(Workspace(paths.workspace_root(here), "named"))
-    root = paths.serving_root(here)
-    return _checked(Workspace(here, "here") if root is None else Workspace(root, "git"))
+        root = paths.workspace_root(here)
+        return _checked(Workspace(root, "named", tree=_tree_in(root, here)))
+    found = paths.serving_root(here)
+    if found is None:
+        return _checked(Workspace(here, "here"))
+    return _checked(Workspace(found, "git", tree=_tree_in(found, here)))
+
+
+def _tree_in(root: str, folder: str) -> str:
+    """Return the git top level of a folder below `root`, relative to it; "" if that is not inside."""
+    top = paths.top_level(folder)
+    return os.path.relpath(top, root) if top is not None and top.startswith(f"{root}/") else ""
 
 
 def inner_repository(served: Workspace, start: str | None, *, again: bool = False) -> Workspace | None:

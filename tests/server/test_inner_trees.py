@@ -16,12 +16,14 @@ import pytest
 
 from editd.config.paths import workspace_id
 from editd_client.errors import EditdError
+from raw_client import hello, raw_client
 from workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
+    from raw_client import RawClient
     from workplace import Workplace
 
 FILE_PROTOCOL = ("-c", "protocol.file.allow=always")
@@ -165,6 +167,26 @@ def test_a_known_workspace_is_started_again_for_a_folder_inside(place: Workplace
     done = place.editctl("log", "--json", folder="sub")
     assert done.returncode == 0, done.stderr
     assert roots_served(place, "sub") == os.path.realpath(place.root)
+
+
+def test_a_relative_path_of_a_model_in_a_submodule_lands_in_no_other_folder(place: Workplace) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    add_submodule(place)
+
+    def call(client: RawClient, path: str) -> Any:
+        edits = [{"op": "write", "path": path, "content": "by a model\n"}]
+        return client.ask(9, "tools/call", name="apply_edits", arguments={"edits": edits})["result"]
+
+    with settled(place) as observer, raw_client(place, folder=place.root / "sub") as client:
+        client.ask(1, "initialize", **hello())
+        client.send({"method": "notifications/initialized"})
+        refused = call(client, "new.py")
+        assert refused["isError"]
+        assert "In your repository it is sub/new.py" in json.dumps(refused)
+        for path in ("sub/new.py", f"{place.root}/new.py"):
+            assert not call(client, path)["isError"]
+        assert newest(observer, "sub/new.py").kind == "edit"
+        assert (place.root / "new.py").exists()
 
 
 # ── Labels ──

@@ -232,6 +232,7 @@ class ToolServer:
                     is_elicited or self._options.may_undo_others,
                     wait,
                     is_elicited=is_elicited,
+                    tree=pool.workspace.tree,
                 )
             )
 

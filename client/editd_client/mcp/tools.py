@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,9 @@ LEASE_SECONDS = 300.0
 DIALECTS = "dialects.json"  # written by tests/dialects/page.py, so that the tools are listed without a daemon
 
 
+_GLOB = re.compile(r"[*?\[{]")
+
+
 class ToolCall(Struct, frozen=True):
     """One call: its arguments, checked for unknown names, and the client and connection that it uses."""
 
@@ -46,16 +50,28 @@ class ToolCall(Struct, frozen=True):
     may_undo_others: bool = False
     wait: float = 0.0  # seconds for the decision of a reviewer
     is_elicited: bool = False  # the user has allowed it in a form
+    tree: str = ""  # the repository inside the workspace that has the client's folder
 
     def typed(self, kind: type[Typed], **more: Any) -> Typed:
         """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
         return conversion.typed({**self.arguments, **more}, kind)
 
     def path(self, given: str) -> str:
-        """Return a path relative to the root; an absolute one below the root is converted."""
+        """Return a path relative to the root; an absolute one below the root is converted.
+
+        Raises EditdError for a path that a client in a repository inside may mean relative to that.
+        """
         for root in (self.root, os.path.realpath(self.root)):
             if given.startswith(root + "/"):
                 return os.path.relpath(given, root)
+        is_doubtful = self.tree and not given.startswith((f"{self.tree}/", "/")) and not _GLOB.search(given)
+        if is_doubtful and not os.path.lexists(os.path.join(self.root, given)):
+            raise refusal(
+                "invalid_params",
+                f"{given} is not in {self.root}, the workspace to which paths are relative.",
+                hint=f"In your repository it is {self.tree}/{given}. Name any other by its absolute path.",
+                data={"path": given},
+            )
         return given
 
     def paths(self, given: list[str] | None) -> list[str] | None:
