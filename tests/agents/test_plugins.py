@@ -152,7 +152,7 @@ def test_opencode_s_questions_become_these_requests(folder: Path) -> None:
 def test_opencode_in_a_tree_inside_a_workspace_names_its_files_there(
     folder: Path, tree: str, path: str
 ) -> None:
-    """The submodule is part of the workspace around it; the others are workspaces of their own."""
+    """The submodule is part of the workspace around it; the others are separate workspaces."""
     inner, root = folder / "root/inner", folder / "root"
     inner.mkdir()
     git = {"submodule": root / ".git/modules/inner", "lost worktree": folder / "gone/worktrees/inner"}

@@ -240,7 +240,7 @@ def test_a_stash_in_a_nested_repository_with_an_unusual_name_is_one_line(
         assert "\n" not in message
 
 
-# ── Linked worktrees are workspaces of their own ──
+# ── Linked worktrees are separate workspaces ──
 
 
 WORKTREES = ["wt", ".claude/worktrees/one", ".worktrees/one", "w t", "w\nt"]
@@ -267,7 +267,7 @@ def test_a_linked_worktree_is_not_recorded_and_an_edit_there_is_refused(
         assert not [one for one in client.log().transactions if one.kind != "baseline"]
         uncovered = [line for line in client.status().uncovered if "linked worktree" in line]
         assert len(uncovered) == 1
-        assert "a workspace of its own" in uncovered[0]
+        assert "a separate workspace" in uncovered[0]
 
 
 def test_thousands_of_files_of_a_new_worktree_are_not_recorded(place: Workplace) -> None:
@@ -375,7 +375,7 @@ def test_the_inner_daemon_owns_its_files_whoever_began(place: Workplace) -> None
     with settled(place) as client:
         head = client.status().head
         assert (
-            "a folder with a history of its own"
+            "a folder with a separate history"
             in refusal(client.apply, [replace("inner/x.py", "1", "2")]).message
         )
         done = place.editctl("replace", "x.py", "1", "2", folder="inner")
@@ -389,7 +389,7 @@ def test_the_inner_daemon_owns_its_files_whoever_began(place: Workplace) -> None
         assert "leaves this folder to this daemon" in place.editctl("status", folder="inner").stdout
         assert client.status().outer is None
     place.editctl("stop", folder="inner")
-    assert place.editctl("start", folder="inner").returncode == 0, "it is still a workspace of its own"
+    assert place.editctl("start", folder="inner").returncode == 0, "it is still a separate workspace"
 
 
 def test_a_plain_folder_that_a_daemon_serves_stays_its_own(tmp_path: Any, place: Workplace) -> None:

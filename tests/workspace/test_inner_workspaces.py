@@ -1,4 +1,4 @@
-"""Which folders of a workspace are workspaces of their own."""
+"""Which folders of a workspace are separate workspaces."""
 
 from __future__ import annotations
 
@@ -96,6 +96,6 @@ def test_a_description_ends_with_the_inner_workspace(root: Path, tmp_path: Path)
     inner = InnerWorkspaces(str(root))
     assert inner.descriptions(()) == []
     (sentence,) = inner.descriptions({b"wt", b"other"})
-    assert sentence.startswith("wt is a linked worktree, a workspace of its own")
+    assert sentence.startswith("wt is a linked worktree, a separate workspace")
     (root / "wt/.git").unlink()
     assert inner.descriptions({b"wt"}) == []

@@ -34,7 +34,7 @@ def start_verb(invocation: Invocation) -> None:
 
     Other verbs start it, too. Use this in a script to be sure, or to wait for the start separately.
     In a submodule or a nested repository, the daemon is that of the workspace around it. If git ignores
-    the folder there, it gets a daemon of its own.
+    the folder there, it gets a separate daemon.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def top_level(folder: str) -> str | None:
 def serving_root(folder: str) -> str | None:
     """Return the workspace that serves `folder`; None if it is in no git repository and nothing serves it.
 
-    The nearest folder upwards that is a workspace of its own, or has a running daemon. Otherwise it is the
+    The nearest folder upwards that is a separate workspace, or has a running daemon. Otherwise it is the
     nearest git top level: a submodule or a nested repository that nobody has served is part of the workspace
     around it.
     """
@@ -68,7 +68,7 @@ def workspace_root(folder: str) -> str:
 
 
 def is_separate(folder: str) -> bool:
-    """Return whether a folder is a workspace of its own, also inside another workspace.
+    """Return whether a folder is a separate workspace, also inside another workspace.
 
     It is a linked worktree, a nested workspace, or a git top level with a history.
     """

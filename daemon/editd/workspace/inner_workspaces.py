@@ -1,6 +1,6 @@
-"""Inner workspaces: folders of the workspace that are workspaces of their own, and left out of it.
+"""Inner workspaces: folders of the workspace that are separate workspaces, and left out of it.
 
-A linked worktree is one, and a folder with a history of its own (`config.paths.is_separate`). The inner
+A linked worktree is one, and a folder with a separate history (`config.paths.is_separate`). The inner
 workspace owns its files. The outer one records nothing there, and refuses to edit there. What it recorded
 there earlier stays as it was, and is compared again when the folder is no inner workspace any more.
 
@@ -77,7 +77,7 @@ class InnerWorkspaces:
         now = [folder for folder in sorted(self._known | set(seen)) if self.is_one(folder)]
         self._known.intersection_update(now)
         return [
-            f"{os.fsdecode(folder)} is {self._kind(folder)}, a workspace of its own: editd records nothing "
+            f"{os.fsdecode(folder)} is {self._kind(folder)}, a separate workspace: editd records nothing "
             f"in it here. `editctl -C {shlex.quote(self._absolute(folder))}` serves it."
             for folder in now
         ]
@@ -97,7 +97,7 @@ class InnerWorkspaces:
 
     def _kind(self, folder: bytes) -> str:
         is_worktree = paths.is_linked_worktree(self._absolute(folder))
-        return "a linked worktree" if is_worktree else "a folder with a history of its own"
+        return "a linked worktree" if is_worktree else "a folder with a separate history"
 
     def _absolute(self, folder: bytes) -> str:
         return os.fsdecode(os.path.join(self._root, folder))

@@ -32,7 +32,7 @@ function socketOf(root) {
   return join(sockets, `${idOf(root)}.sock`)
 }
 
-/** Whether a folder is a workspace already, or a linked worktree, which is always one of its own. */
+/** Whether a folder is a workspace already, or a linked worktree, which is always a separate one. */
 function isServed(root) {
   const state = join(absolute("XDG_STATE_HOME") ?? join(homedir(), ".local/state"), "editd", idOf(root))
   if (existsSync(join(state, "nested")) || (!process.env.EDITD_SOCKET && existsSync(socketOf(root)))) return true

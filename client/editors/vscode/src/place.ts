@@ -47,7 +47,7 @@ function isLinkedWorktree(folder: string): boolean {
   return exists(join(git, 'commondir')) || !exists(git)
 }
 
-/** Return whether a folder is a workspace already, or a linked worktree, which is always one of its own. */
+/** Return whether a folder is a workspace already, or a linked worktree, which is always a separate one. */
 function isServed(folder: string, variables: Variables): boolean {
   const above = variables.XDG_STATE_HOME
   const states = above && isAbsolute(above) ? above : join(variables.HOME ?? homedir(), '.local/state')

@@ -43,7 +43,7 @@ local function is_linked_worktree(folder)
   return uv.fs_stat(git .. '/commondir') ~= nil or uv.fs_stat(git) == nil
 end
 
---- Return whether `folder` is a workspace already, or a linked worktree, which is always one of its own.
+--- Return whether `folder` is a workspace already, or a linked worktree, which is always a separate one.
 local function is_served(folder)
   local given = vim.env.EDITD_SOCKET
   if uv.fs_stat(state_of(folder) .. '/nested') or ((not given or given == '') and uv.fs_stat(M.socket(folder))) then
