@@ -382,7 +382,7 @@ def test_the_inner_daemon_owns_its_files_whoever_began(place: Workplace) -> None
         assert done.returncode == 0, done.stderr
         client.settle()
         assert client.status().head == head
-        assert any("inner is a folder with a history" in line for line in client.status().uncovered)
+        assert any("inner is a folder with a separate history" in line for line in client.status().uncovered)
         inner = json.loads(place.editctl("status", "--json", folder="inner").stdout)
         assert inner["root"] == os.path.realpath(place.root / "inner")
         assert inner["outer"] == os.path.realpath(place.root)
