@@ -100,7 +100,7 @@ def _look(place: Workplace, version: str, secret: str) -> bool:
                 client.read("app.conf", at=1)
             assert refused.value.name == "content_forgotten"
             record = place.store / "forgotten"
-            wait_until(lambda: f"\nforgotten {version}" in record.read_text(), "the removal is not finished")
+            wait_until(lambda: f" forgotten {version} " in record.read_text(), "the removal is not finished")
             assert holders(place.state, secret.encode()) == []
         else:
             assert client.read("app.conf", at=1).content == f"password = {secret}\n"

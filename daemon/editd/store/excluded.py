@@ -20,16 +20,15 @@ import json
 import logging
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged
+from editd.store.checked_lines import checked_line, damaged, read_lines, whole_lines_of
 from editd.store.forgotten import read_forgotten, whole_lines
 from editd.store.git_objects import oid_of
-from editd.system.files import read_or_empty, replace_file, sync_path
+from editd.system.files import replace_file, sync_path
 from editd.system.filesystem import write_at
 from editd.values.content import Version, version_of
 from editd.values.excluded_paths import ExcludedPaths
@@ -43,9 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXCLUDED = "excluded"  # the name of the record in the store, and of the folder beside it
-_LINE = re.compile(rb'[0-9a-f]{8} ([0-9a-f]{40}) (".*")')
+_BODY = re.compile(r'([0-9a-f]{40}) (".*")')
 _NAME = re.compile(r"([0-9a-f]{40})-(\d+)-(\d+)")
-_CHECKSUM_CHARACTERS = 8
 _UNFINISHED = ".new"
 
 
@@ -217,8 +215,8 @@ def read_excluded(store: str) -> dict[Version, str]:
 
 def whole_excluded(store: str) -> dict[Version, str]:
     """Return the excluded versions that whole lines name, despite damage around them."""
-    lines = (_parsed(line) for line in read_or_empty(os.path.join(store, EXCLUDED)).split(b"\n"))
-    return dict(line for line in lines if line is not None)
+    known = map(_parsed, whole_lines_of(os.path.join(store, EXCLUDED)))
+    return dict(one for one in known if one is not None)
 
 
 def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = None) -> int:
@@ -271,41 +269,25 @@ def _read(store: str) -> tuple[dict[Version, str], int]:
 
     Raises HistoryDamaged for a bad line, but for a torn one at the end: no transaction names its version.
     """
-    content = read_or_empty(os.path.join(store, EXCLUDED))
-    paths: dict[Version, str] = {}
-    at = 0
-    for line in content.splitlines(keepends=True):
-        parsed = _parsed(line.removesuffix(b"\n"))
-        is_torn = not line.endswith(b"\n")
-        if parsed is None and not is_torn:
-            path = os.path.join(store, EXCLUDED)
-            raise HistoryDamaged(
-                f"The history is damaged: {path}: byte {at} begins a wrong line, so a gap looks like damage.",
-                hint="No transaction is lost by this. `editctl check --repair` keeps its whole lines.",
-                data={"file": path, "offset": at},
-            )
-        if parsed is None or is_torn:
-            break
-        paths[parsed[0]] = parsed[1]
-        at += len(line)
-    return paths, at
+    path = os.path.join(store, EXCLUDED)
+    bodies, end = read_lines(path)
+    parsed = list(map(_parsed, bodies))
+    known = [one for one in parsed if one is not None]
+    if len(known) < len(parsed):
+        raise damaged(path, "it has a line that names no version")
+    return dict(known), end
 
 
-def _parsed(line: bytes) -> tuple[Version, str] | None:
-    """Return the version and the path of a line; None for a damaged one."""
-    match = _LINE.fullmatch(line)
-    body = line[_CHECKSUM_CHARACTERS + 1 :]
-    if match is None or line[:_CHECKSUM_CHARACTERS] != b"%08x" % zlib.crc32(body):
-        return None
-    try:
-        return Version(match[1].decode()), str(json.loads(match[2]))
-    except ValueError:
-        return None
+def _parsed(body: str) -> tuple[Version, str] | None:
+    """Return the version and the path of a line; None if it has none."""
+    match = _BODY.fullmatch(body)
+    with contextlib.suppress(ValueError):
+        return None if match is None else (Version(match[1]), str(json.loads(match[2])))
+    return None
 
 
 def _line(version: Version, path: str) -> bytes:
-    body = f"{version} {json.dumps(path)}".encode()
-    return b"%08x %b\n" % (zlib.crc32(body), body)
+    return checked_line(f"{version} {json.dumps(path)}")
 
 
 def _listed(folder: str) -> Iterator[tuple[Version, KeptContent]]:

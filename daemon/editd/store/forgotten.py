@@ -4,10 +4,12 @@ The commits and the trees still name such a version, so the chain of transaction
 distinguishes this gap from damage. It is written before the first object is removed, and that is the point of
 no return: from then on the content is not served any more, and a start after a crash removes the rest.
 
-It is one text file in the store, with a line for each version:
+It is one file of `checked_lines` in the store, with the number of versions first, and a line for each:
 
+    editd forgotten 2 NUMBER
     forgetting|forgotten VERSION SIZE SEQ TIME ACTOR     time in microseconds, actor as JSON
 
+An earlier form, without a checksum in each line, is still read.
 SEQ is the newest transaction at that time. A later one may have written the same content again.
 """
 
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged
+from editd.store.checked_lines import checked_line, damaged, read_lines, whole_lines_of
 from editd.system.files import read_or_empty, replace_file_durably
 from editd.values.content import Version
 
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORGOTTEN = "forgotten"
-_HEAD = b"editd forgotten 1\n"
-_LINE = re.compile(r"(forgetting|forgotten) ([0-9a-f]{40}) (\d+) (\d+) (\d+) (\".*\")")
+_FIRST_FORM = b"editd forgotten 1\n"
+_BODY = re.compile(r"(forgetting|forgotten) ([0-9a-f]{40}) (\d+) (\d+) (\d+) (\".*\")")
 _CHECKSUM_BYTES = 41  # 40 hex digits and the end of the line
 
 
@@ -48,41 +50,51 @@ class ForgottenContent(Struct, frozen=True):
 
 def read_forgotten(store: str) -> dict[Version, ForgottenContent]:
     """Return the forgotten contents of a store by their versions. Raises HistoryDamaged."""
-    content = read_or_empty(os.path.join(store, FORGOTTEN))
-    body, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
-    is_whole = hashlib.sha1(body).hexdigest().encode() + b"\n" == checksum and body.startswith(_HEAD)
-    if content and not is_whole:
-        path = os.path.join(store, FORGOTTEN)
-        raise HistoryDamaged(
-            f"The history is damaged: {path}: its checksum is wrong, so a gap looks like damage.",
-            hint="No transaction is lost by this. `editctl check --repair` keeps its whole lines.",
-            data={"file": path},
-        )
-    return _parsed(body)
+    path = os.path.join(store, FORGOTTEN)
+    content = read_or_empty(path)
+    if content.startswith(_FIRST_FORM):
+        return _parsed(_first_form(path, content))
+    bodies, _ = read_lines(path)
+    if content and (not bodies or bodies[0] != _head(len(bodies) - 1)):
+        raise damaged(path, "it lacks lines")
+    return _parsed(bodies[1:])
 
 
 def whole_lines(store: str) -> dict[Version, ForgottenContent]:
     """Return the forgotten contents that whole lines name, despite damage around them."""
+    path = os.path.join(store, FORGOTTEN)
     with contextlib.suppress(OSError):
-        return _parsed(read_or_empty(os.path.join(store, FORGOTTEN)))
+        content = read_or_empty(path)
+        is_first = content.startswith(_FIRST_FORM)
+        return _parsed(content.decode("ascii", "replace").splitlines() if is_first else whole_lines_of(path))
     return {}
 
 
 def write_forgotten(store: str, contents: Mapping[Version, ForgottenContent]) -> None:
     """Replace the record; durable on return. Raises OSError."""
-    body = _HEAD + "".join(map(_line, contents.values())).encode()
-    replace_file_durably(
-        os.path.join(store, FORGOTTEN), body + hashlib.sha1(body).hexdigest().encode() + b"\n"
-    )
+    bodies = [_head(len(contents)), *map(_body, contents.values())]
+    replace_file_durably(os.path.join(store, FORGOTTEN), b"".join(map(checked_line, bodies)))
 
 
-def _parsed(body: bytes) -> dict[Version, ForgottenContent]:
-    return {one.version: one for one in _contents(body.decode("ascii", "replace").splitlines())}
+def _first_form(path: str, content: bytes) -> list[str]:
+    """Return the lines of a record that an earlier editd wrote, with one SHA-1 at its end."""
+    body, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
+    if hashlib.sha1(body).hexdigest().encode() + b"\n" != checksum:
+        raise damaged(path, "its checksum is wrong")
+    return body.decode("ascii", "replace").splitlines()
 
 
-def _contents(lines: Iterable[str]) -> Iterable[ForgottenContent]:
-    for line in lines:
-        match = _LINE.fullmatch(line)
+def _head(number: int) -> str:
+    return f"editd forgotten 2 {number}"
+
+
+def _parsed(bodies: Iterable[str]) -> dict[Version, ForgottenContent]:
+    return {one.version: one for one in _contents(bodies)}
+
+
+def _contents(bodies: Iterable[str]) -> Iterable[ForgottenContent]:
+    for body in bodies:
+        match = _BODY.fullmatch(body)
         if match is not None:
             state, version, size, seq, time_us, actor = match.groups()
             with contextlib.suppress(ValueError):  # a damaged actor
@@ -92,7 +104,7 @@ def _contents(lines: Iterable[str]) -> Iterable[ForgottenContent]:
                 )  # fmt: skip
 
 
-def _line(content: ForgottenContent) -> str:
+def _body(content: ForgottenContent) -> str:
     state = "forgotten" if content.is_gone else "forgetting"
     actor = json.dumps(content.actor)
-    return f"{state} {content.version} {content.size} {content.seq} {content.time_us} {actor}\n"
+    return f"{state} {content.version} {content.size} {content.seq} {content.time_us} {actor}"
