@@ -31,7 +31,7 @@ from fuzz.stored import FOLDER, packed, packed_or_raw
 from request_grammar import Grammar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PAYLOADS = Path(__file__).parent.parent / "agents" / "payloads"
 
@@ -101,6 +101,14 @@ def serve(data: bytes) -> None:
         server.feed_end()
         _take_all(server)
         assert server.kept <= 2 * len(data)
+
+
+def serve_in_pieces(pieces: Iterable[bytes]) -> None:
+    """Feed pieces to the daemon's end, and answer what comes out after each."""
+    server = Connection()
+    for piece in pieces:
+        server.feed(piece)
+        _take_all(server)
 
 
 def serve_all(data: bytes) -> None:
