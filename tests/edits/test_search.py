@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from editd.edits import search
 from editd.edits.search import (
     Span,
     line_starts,
@@ -147,6 +148,32 @@ def test_the_nearest_passage_is_always_lines_of_the_text(text: str, needle: str)
     if near is not None:
         starts = [*line_starts(text), len(text)]
         assert text[starts[near.start_line - 1] : starts[near.end_line]] == near.text
+
+
+def test_no_expression_runs_over_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: one line of 20 MB, for which an expression holds Python's lock for ten seconds."""
+    lengths: list[int] = []
+
+    def noted(text: str) -> str:
+        lengths.append(len(text))
+        return text
+
+    monkeypatch.setattr(search, "_BLINDNESS", dict.fromkeys(search._BLINDNESS, noted))
+    long = "a b " * 100_000
+    assert (near := nearest(long, "a b " * 200 + "c")) is not None
+    assert near.differs == ("text",)
+    assert (near := nearest(long, long + "c")) is not None
+    assert near.differs == ("text",)
+    assert lengths == []
+    assert nearest("x = 1\n", "x  = 1\n") is not None
+    assert lengths != []
+
+
+@given(st.text("ab\n", max_size=40), st.integers(1, 7))
+def test_lines_are_those_of_split(text: str, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_PIECE_OF_WORK", piece)
+        assert search._lines(text) == text.split("\n")
 
 
 def test_a_megabyte_is_searched_in_a_moment() -> None:

@@ -109,6 +109,8 @@ _CANDIDATES_MAX = 12  # passages that are compared line by line
 _LINES_MAX = 60  # lines of a passage that are compared, and shown
 _LINE_CHARACTERS_MAX = 300  # of a line that is compared
 _SHOWN_CHARACTERS_MAX = 8000
+_EXPLAINED_CHARACTERS_MAX = 1 << 16  # of a needle and a passage whose difference is explained
+_PIECE_OF_WORK = 1 << 20  # characters that one call works on: Python holds its lock until the call ends
 _RESEMBLES = 0.5  # below this likeness (0 to 1) a passage would only mislead
 _RESEMBLES_IN_PART = 0.7  # the same for part of a line
 
@@ -221,7 +223,21 @@ def line_starts(text: str) -> list[int]:
     """Return the offset of each line; a text that ends with a line end has an empty line after it."""
     if "\r" in text:
         return [0, *(match.end() for match in LINE_END.finditer(text))]
-    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
+    return [0, *accumulate(len(line) + 1 for line in _lines(text)[:-1])]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text with plain line ends, as `split` does, in several calls."""
+    lines: list[str] = []
+    line: list[str] = []  # the parts of the line that goes on
+    for start in range(0, len(text), _PIECE_OF_WORK):
+        first, *others = text[start : start + _PIECE_OF_WORK].split("\n")
+        line.append(first)
+        if others:
+            lines.append("".join(line))
+            line = [others.pop()]
+            lines += others
+    return [*lines, "".join(line)]
 
 
 def with_plain_line_ends(text: str) -> str:
@@ -235,6 +251,7 @@ def nearest(text: str, needle: str) -> Nearest | None:
     Line numbers before the lines of `needle`, escapes and entities in it are ignored if the file does not
     have them: tools add them when they show a file, or when they encode a call.
     """
+    needle = needle[:_EXPLAINED_CHARACTERS_MAX]
     likeness, near = _nearest(text, needle)
     if near is None or near.differs == _TEXT:
         for kind, variant in _variants(needle):
@@ -301,7 +318,7 @@ def _nearest(text: str, needle: str) -> tuple[float, Nearest | None]:
     """Return the passage of `text` most similar to `needle`, and their similarity, from 0 to 1."""
     wanted = _fold(with_plain_line_ends(needle)).rstrip("\n").split("\n")[:_LINES_MAX]
     folded = _fold(with_plain_line_ends(text))
-    lines = folded.split("\n")
+    lines = _lines(folded)
     likeness, first = _most_like(lines, wanted, _votes(folded, wanted))
     if likeness < _RESEMBLES and len(needle) <= _SHORT_CHARACTERS_MAX:
         likeness, first = _most_like(lines, wanted, _votes_by_pieces(folded, wanted))
@@ -326,10 +343,12 @@ def _most_like(lines: Sequence[str], wanted: Sequence[str], votes: Counter[int])
 def differences(needle: str, passage: str) -> tuple[str, ...]:
     """Return the kinds of difference: the keys of `_BLINDNESS`, or `part of a line`.
 
-    Returns `("text",)` if these do not explain the whole difference. A needle that is only part of a
-    line is compared with that part. It is `part of a line` if it ends a line that goes on in the file.
+    Returns `("text",)` if these do not explain it, or if one text is too long to be explained. A needle that
+    is only part of a line is compared with that part. It is `part of a line` if it ends a line that goes on in the file.
     """
     kinds = list(_BLINDNESS)
+    if max(len(needle), len(passage)) >= _EXPLAINED_CHARACTERS_MAX:
+        return _TEXT
     if not _is_same(needle, passage, kinds):
         return _TEXT
     for kind in tuple(kinds):
@@ -373,7 +392,9 @@ def _with_plain_quotes(text: str) -> str:
 
 
 def _fold(text: str) -> str:
-    return _with_plain_quotes(text).lower()
+    plain = _with_plain_quotes(text)
+    starts = range(0, len(plain), _PIECE_OF_WORK)
+    return "".join(plain[start : start + _PIECE_OF_WORK].lower() for start in starts)
 
 
 _BLINDNESS: Mapping[str, Callable[[str], str]] = {
@@ -437,7 +458,8 @@ def _likeness(lines: Sequence[str], wanted: Sequence[str]) -> float:
     """Return the similarity of the lines, pair by pair, from 0 to 1."""
     total = 0.0
     for number, (line, goal) in enumerate(zip(lines, wanted, strict=False)):
-        here, there = " ".join(line.split()), " ".join(goal.split())
+        is_long = len(line) > _EXPLAINED_CHARACTERS_MAX
+        here, there = line if is_long else " ".join(line.split()), " ".join(goal.split())
         if there and there in here:
             total += 1
             continue
