@@ -20,6 +20,7 @@ from edit_messages import (
     text_edit,
     write,
 )
+from editd.edits import plan as plans
 from editd.edits.diff import unified
 from editd.edits.plan import plan
 from editd.errors import (
@@ -36,6 +37,7 @@ from editd.errors import (
     PathOutside,
     Refused,
     Stale,
+    TooLarge,
 )
 from editd.values.content import EXECUTABLE, FILE, FileState
 from editd.values.transaction import Base
@@ -103,6 +105,25 @@ ONE, TWO = b"one\n", b"two\n"
 def test_a_new_file_is_written() -> None:
     check({}, write(A, ONE), {"a": ONE})
     check({}, write(A, ONE, base=Base(None), mode=EXECUTABLE), {"a": FileState(ONE, EXECUTABLE)})
+
+
+@pytest.mark.parametrize("kind", ["replace", "text", "patch"])
+def test_the_edits_of_a_request_do_not_read_a_file_without_an_end(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: 3,000 edits of a file of 10 MB, for which all other edits waited for minutes."""
+    monkeypatch.setattr(plans, "WORK_BYTES_MAX", 10_000)
+    lines = b"".join(b"%03d\n" % number for number in range(500))
+    edits: dict[str, AnyEdit] = {
+        "replace": replace(A, "007\n", "007\n"),
+        "text": edit_text(A, [text_edit((7, 0), (7, 3), "007")], base_of(lines)),
+        "patch": patch("--- a/a\n+++ b/a\n@@ -8,1 +8,1 @@\n-007\n+007\n"),
+    }
+    told = Told(read={"a": lines})
+    assert not planned({"a": lines}, *[edits[kind]] * 5, told=told).changes
+    with pytest.raises(TooLarge, match="read at most 10000") as caught:
+        planned({"a": lines}, *[edits[kind]] * 6, told=told)
+    assert (caught.value.data["bytes"], caught.value.data["bytes_max"]) == (12_000, 10_000)
 
 
 def test_over_a_file_that_was_not_read_a_base_or_force_is_needed() -> None:

@@ -30,6 +30,7 @@ from editd.errors import (
     NoMatch,
     NotAFile,
     Stale,
+    TooLarge,
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
 from editd.values.name_key import is_same_form, key_of
@@ -107,6 +108,9 @@ def plan(
     return outcome
 
 
+WORK_BYTES_MAX = 512 * 1024 * 1024
+
+
 class _Moving(Struct, frozen=True):
     """A file state that has left a path and has not arrived at another."""
 
@@ -140,6 +144,7 @@ class PlanBuilder:
         self.sources: dict[WorkspacePath, WorkspacePath] = {}
         self.carried: dict[WorkspacePath, WorkspacePath] = {}  # also by a copy, or from a path used again
         self.reports: dict[WorkspacePath, FileReport] = {}
+        self.worked = 0  # bytes of the files that the edits have read, each time
         self.searched: WorkspacePath | None = None  # the file whose text was read last
 
     def apply(self, edit: FileEdit) -> None:
@@ -322,8 +327,20 @@ class PlanBuilder:
         self.overlay.put(path, state.with_content(text.encode(result, path=path.text)))
 
     def text(self, path: WorkspacePath, state: FileState) -> Text:
+        self._count_work(path, state)
         self.searched = path
         return Text.decode(state.content, path=path.text, fallback=self.fallback_encoding)
+
+    def _count_work(self, path: WorkspacePath, state: FileState) -> None:
+        """Raise TooLarge if the edits so far read too much: other edits wait for them."""
+        self.worked += len(state.content)
+        if self.worked > WORK_BYTES_MAX:
+            raise TooLarge(
+                f"The edits read {self.worked} bytes of files, some of them again and again, such as {path}. "
+                f"The edits of one request or changeset read at most {WORK_BYTES_MAX}.",
+                hint="Make the changes of a file in one edit, such as a patch, or in several requests.",
+                data={"path": path.text, "bytes": self.worked, "bytes_max": WORK_BYTES_MAX},
+            )
 
     def delete(self, path: WorkspacePath, base: Base | None) -> None:
         """Delete a file."""
@@ -473,6 +490,7 @@ class PlanBuilder:
 
         Text in UTF-8 is first tried on the text: its new lines are never put into a file of another encoding.
         """
+        self._count_work(path, state)
         self.searched = path
         text = None if state.is_symlink else Text.decode_if_text(state.content, self.fallback_encoding)
         if text is not None and text.encoding != "utf-8" and file.is_utf8:

@@ -344,7 +344,8 @@ def differences(needle: str, passage: str) -> tuple[str, ...]:
     """Return the kinds of difference: the keys of `_BLINDNESS`, or `part of a line`.
 
     Returns `("text",)` if these do not explain it, or if one text is too long to be explained. A needle that
-    is only part of a line is compared with that part. It is `part of a line` if it ends a line that goes on in the file.
+    is only part of a line is compared with that part. It is `part of a line` if it ends a line that goes on
+    in the file.
     """
     kinds = list(_BLINDNESS)
     if max(len(needle), len(passage)) >= _EXPLAINED_CHARACTERS_MAX:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from editd.errors import InvalidParams, NothingToUndo, Refused, UnknownTransaction
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
-from editd.values.path import WorkspacePath
 from editd.wire import messages
 from editd.wire.redaction import redacted
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.store.history import History
+    from editd.values.path import WorkspacePath
 
 REFUSALS_MAX = 500  # in memory: some 500 KB
 MESSAGE_CHARACTERS_MAX = 500
@@ -100,7 +100,7 @@ class Refusals:
         """Return whether the configuration excludes this path, or the file that it leads to."""
         covers = self._history.excluded.rule.covers
         try:
-            path = WorkspacePath.parse(text.lstrip("/"))  # Some tools take absolute paths.
+            path = convert.path(text.lstrip("/"))  # Some tools take absolute paths.
             return covers(path) or covers(self._resolve(path))
         except Refused:
             return False
