@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from itertools import accumulate, chain, pairwise, takewhile
+from itertools import accumulate, chain, islice, pairwise, takewhile
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -307,7 +307,8 @@ def note_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs:
 def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int, int] | None:
     """Return the first and last line of the first match of `new`, if it shows that the edit was made."""
     bare = with_plain_line_ends(new).strip("\n")
-    if len(re.findall(r"\w", bare)) < _TELLING_CHARACTERS or bare in with_plain_line_ends(old):
+    telling = islice(re.finditer(r"\w", bare), _TELLING_CHARACTERS)
+    if len(list(telling)) < _TELLING_CHARACTERS or bare in with_plain_line_ends(old):
         return None
     spans = occurrences(text, bare)
     if not spans or count not in (None, len(spans)):

@@ -6,7 +6,6 @@ taken as they are, and a warning names each part of the form that they change.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from editd.edits.search import with_plain_line_ends
@@ -32,7 +31,7 @@ def in_form_of(old: Text, new: str, *, path: str = "") -> bytes:
     end = _LINE_ENDS.get(line_end_of(old.text))
     text = new.removeprefix(_MARK)
     if end is not None:
-        plain = with_plain_line_ends(text) if end != "\n" else re.sub("\r\n", "\n", text)
+        plain = with_plain_line_ends(text) if end != "\n" else text.replace("\r\n", "\n")
         text = plain.replace("\n", end)
     return old.encode(text, path=path)
 
