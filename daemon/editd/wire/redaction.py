@@ -1,17 +1,30 @@
 """The secrets in the text of a command, each replaced by the name of its kind.
 
 A command becomes the message of a transaction, which stays in the history and goes to other hosts. The rules
-know the forms of common tokens, and values that a name calls a secret. They know no personal data and no
-secret without a form, such as `mysql -pVALUE`. Each rule takes linear time.
+know the forms of common tokens, values that a name calls a secret, and the password options of common
+programs, such as `mysql -pVALUE`. They know no personal data and no other secret without a form. Each rule
+takes linear time.
 """
 
 from __future__ import annotations
 
 import re
 
-_NAMES = r"(?:pass(?:word|wd|phrase)|secret|api[_-]?key|token|access[_-]?key|private[_-]?key|mysql_pwd)"
+_NAMES = (
+    r"(?:pass(?:word|wd|phrase|code)|secret(?:[_-](?:access[_-])?key)?|api[_-]?key|token|access[_-]?key"
+    r"|private[_-]?key|mysql_pwd)"
+)
 _SCHEME = r"(?:basic|bearer|token|digest)"
-_VALUE = r"(?:\"[^\"$]{3,}\"|'[^']{3,}'|(?![\"'$(])[^\s\"',;&|]{3,})"
+_GAP = r"(?:\\?\s){1,4}"  # between two words of a header, also behind a backslash
+_REGISTRIES = "docker|podman|helm|oc|az|skopeo|buildah"
+_VALUE = r"(?:\"[^\"$]{3,}\"|'[^']{3,}'|(?![\"'$(<])[^\s\"',;&|]{3,})"
+
+
+def _option(programs: str, option: str) -> re.Pattern[str]:
+    """Return the rule of a program's option with a password: all of its words are in one command."""
+    return re.compile(rf"(\b(?:{programs})\b[^|;&\n]{{0,200}}?\s{option}){_VALUE}")
+
+
 RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "private-key",
@@ -28,13 +41,25 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("google-key", re.compile(r"\bAIza[\w-]{35}")),
     ("jwt", re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{5,}")),
     ("stripe-key", re.compile(r"\b[sr]k_(?:live|test)_[0-9A-Za-z]{16,}")),
+    ("huggingface-token", re.compile(r"\bhf_[0-9A-Za-z]{30,}")),
+    ("pypi-token", re.compile(r"\bpypi-AgE[\w-]{20,}")),
+    ("docker-token", re.compile(r"\bdckr_[a-z]{3}_[\w-]{20,}")),
+    ("google-token", re.compile(r"\bya29\.[\w-]{20,}")),
+    ("vault-token", re.compile(r"\bhv[sbr]\.[\w-]{20,}")),
+    ("shop-token", re.compile(r"\bshp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}")),
+    ("digitalocean-token", re.compile(r"\bdo[opr]_v1_[0-9a-f]{64}")),
+    (
+        "aws-key",
+        re.compile(r"(\[aws-key\][\"']?\s{1,4}[\"']?)(?![0-9a-f]{40}\b)[0-9A-Za-z/+]{40}(?![0-9A-Za-z/+])"),
+    ),
     ("npm-token", re.compile(r"\bnpm_[0-9A-Za-z]{36}")),
     ("sendgrid-key", re.compile(r"\bSG\.[\w-]{16,}\.[\w-]{16,}")),
     ("url-password", re.compile(r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)")),
     (
         "credentials",
         re.compile(
-            rf"(?i)(\bauthorization\s{{0,4}}[:=]\s{{0,4}}(?:{_SCHEME}\s{{1,4}})?)(?!{_SCHEME}\b)[\w.~+/:=-]{{6,}}"
+            rf"(?i)(\bauthorization\s{{0,4}}[:=](?:\\?\s){{0,4}}(?:{_SCHEME}{_GAP})?)"
+            rf"(?!{_SCHEME}\b)[\w.~+/:=-]{{6,}}"
         ),
     ),
     ("credentials", re.compile(r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*")),
@@ -42,8 +67,40 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
         "password",
         re.compile(r"((?:^|\s)(?:-u|--user)[ =]?[\"']?[^\s:\"'=]{1,80}:)(?!\d+(?:\s|$))[^\s\"']{3,}"),
     ),
+    ("cookie", re.compile(r"(?i)(\bcookie:\s{0,4})(?![\[\s])[^\"'\n]{3,}")),
+    ("cookie", re.compile(r"((?:^|\s)(?:-b|--cookie)[ =]?[\"']?[\w.-]{1,40}=)[^\s\"']{3,}")),
+    ("password", _option("mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|7z|7za", "-p")),
+    ("password", _option("sshpass", r"-p\s?")),
+    (
+        "password",
+        _option("(?:docker|podman|helm|oc|az|skopeo|buildah)[^|;&\n]{0,80}\\slogin|twine", r"-p[ =]"),
+    ),
+    ("password", _option("redis-cli", r"-a\s")),
+    ("password", _option("zip|unzip", r"-P\s?")),
+    ("password", _option("openssl", r"-(?:k|K)\s")),
+    ("password", _option("openssl", r"-pass(?:in|out)?\spass:")),
+    ("password", _option("smbclient|rpcclient|net", r"-U\s?[^\s%]{1,80}%")),
+    ("password", re.compile(rf"(\bvault\s{{1,4}}login\s{{1,4}})(?!-){_VALUE}")),
+    ("token", re.compile(rf"(\s--oauth2-bearer[ =]){_VALUE}")),
+    ("secret", re.compile(rf"(?i)(\s--[\w-]{{0,20}}{_NAMES}\s{{1,4}}<<<\s{{0,4}}){_VALUE}")),
+    (
+        "secret",
+        re.compile(
+            rf"(\b(?:echo|printf)\s{{1,4}}(?:-n\s{{1,4}})?){_VALUE}"
+            r"(?=\s{0,4}\|[^|\n]{0,200}\s--(?:password-stdin|with-token|token-stdin))"
+        ),
+    ),
+    (
+        "secret",
+        re.compile(rf"(?i)(\b(?:set|setx|setenv)\s{{1,4}}[\w-]{{0,20}}{_NAMES}\s{{1,4}})(?!=){_VALUE}"),
+    ),
+    ("secret", re.compile(rf"(?i)(\baws_secret_access_key\s{{1,4}}){_VALUE}")),
     ("secret", re.compile(rf"(?i)(\b[\w-]{{0,20}}{_NAMES}[\"']?\s{{0,4}}[=:]\s{{0,4}}){_VALUE}")),
-    ("secret", re.compile(rf"(?i)((?:^|\s)--?[\w-]{{0,20}}{_NAMES}\s{{1,4}})(?!-){_VALUE}")),
+    ("secret", re.compile(rf"(?i)(\b[\w-]{{0,20}}(?<![a-z])pass=){_VALUE}")),
+    (
+        "secret",
+        re.compile(rf"(?i)((?:^|\s)--?[\w-]{{0,20}}(?:{_NAMES}|(?<![a-z])pass)\s{{1,4}})(?!-){_VALUE}"),
+    ),
 )
 
 
