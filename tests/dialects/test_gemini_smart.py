@@ -115,6 +115,14 @@ def test_the_lines_around_a_tolerant_match_stay_as_they_are(generation: Generati
     old = "the quikc brown fox jumps"
     assert text_after(near, f"{old}\n", "a fox\n", generation) == "one\na fox\nend\n"
     assert text_after(near, old, "a fox", generation) == "one\na fox\nend\n"
+    assert text_after(spaced, "f( x, y );", "g(y);\n", generation) == "a\ng(y);\nend\n"
+    assert text_after(near, old, "a fox\n", generation) == "one\na fox\nend\n"
+    assert text_after(spaced, "\nf( x, y );\n", "\ng(y);\n", generation) == "a\ng(y);\nend\n"
+    assert text_after("a\n\nf(x,  y);\n\nend\n", "\nf( x, y );\n\n", "\ng(y);\n\n", generation) == (
+        "a\n\ng(y);\n\nend\n"
+    )
+    assert text_after(spaced, "f( x, y );\n", "", generation) == "a\nend\n"
+    assert text_after(near, f"{old}\n", "", generation) == "one\nend\n"
 
 
 @pytest.mark.parametrize("separator", ["\r", "\u2028", "\u2029"])

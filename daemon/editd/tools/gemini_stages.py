@@ -45,9 +45,23 @@ class StageCall(Struct, frozen=True):
 
     @property
     def new_line(self) -> str:
-        """`new` without its final line end if `old` has one too: both name the one that stays."""
-        has_both = self.old.endswith("\n") and self.new.endswith("\n")
-        return self.new[:-1] if has_both else self.new
+        """`new` without its final line end: the one after a match stays."""
+        return self.new.removesuffix("\n")
+
+    @property
+    def new_words(self) -> str:
+        """`new_line` without the line ends around it that `old` has as well: a match has none of them."""
+        lines = self.new_line
+        for _ in range(_line_ends_before(self.old)):
+            lines = lines.removeprefix("\n")
+        for _ in range(_line_ends_before(self.old[::-1]) - 1):
+            lines = lines.removesuffix("\n")
+        return lines
+
+    @property
+    def removes_lines(self) -> bool:
+        """Whether whole lines are removed, with their line end."""
+        return not self.new and self.old.endswith("\n")
 
     def fits(self, found: int) -> bool:
         return found >= 1 if self.count is None else found == self.count
@@ -125,11 +139,15 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
     if not matches:
         return None
     taken = matches if call.is_head and call.count is None else matches[:1]
-    spans = [Span(match.start, match.end) for match in taken]
-    # A match ends with a word: the line end after it stays in the text.
+    # A match ends with a word: the line end after it stays in the text, unless the line is removed.
+    is_line = [text[match.end : match.end + 1] == "\n" for match in taken]
+    spans = [
+        Span(match.start, match.end + (is_whole and call.removes_lines))
+        for match, is_whole in zip(taken, is_line, strict=True)
+    ]
     blocks = [
-        _indented(text, match.start, call.new_line if text[match.end : match.end + 1] == "\n" else call.new)
-        for match in taken
+        _indented(text, match.start, call.new_words if is_whole else call.new)
+        for match, is_whole in zip(taken, is_line, strict=True)
     ]
     found = len(matches) if call.is_head else 1
     places = _with_later(
@@ -160,10 +178,15 @@ def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         return None
     windows = sorted(Span(match.start, match.end) for match in matches)
     blocks = [
-        _indented(text, window.start, call.new_line) + ("\n" if text[window.end - 1] == "\n" else "")
+        _indented(text, window.start, call.new_line)
+        + ("\n" if text[window.end - 1] == "\n" and not call.removes_lines else "")
         for window in windows
     ]
     return _result("approximate", text, call, windows, blocks)
+
+
+def _line_ends_before(text: str) -> int:
+    return len(text) - len(text.lstrip("\n"))
 
 
 def _result(
