@@ -397,6 +397,9 @@ CLOSINGS = (
     "+++++++ Replace", "+++++++ REPL", "+++++++", ">>>>>>> REPLACE</diff>", ">>>>>>>REPLACE",
     "+++++++  REPLACE",
     "+++++++ REPLACE</diff>\n</replace_in_file>", "+++++++ REPLACE</diff>\n\n",
+    "> +++++++ REPLACE", "**+++++++ REPLACE**", "\u200b+++++++ REPLACE", "12 | +++++++ REPLACE",
+    "+++++++ REPLACED", "+++++++_REPLACE", "+++++++ UPDATED", ">>>>>>> UPDATED",
+    "&gt;&gt;&gt;&gt;&gt;&gt;&gt; REPLACE", "\uff0b" * 7,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,3 +132,17 @@ def test_a_form_that_no_known_encoding_fits_cannot_be_kept(
     assert "no known encoding fitted it before, and it is utf-8 now" in warning
     (warning,) = warnings(strange.apply([Write(path=path, content="\udce9", force=True)]))
     assert "its encoding was utf-8, and no known encoding fits it now" in warning
+
+
+def test_a_file_that_is_deleted_and_added_as_it_was_says_that_nothing_changed(
+    place: Workplace, client: Client
+) -> None:
+    args = {"input": "\n".join(
+        ("*** Begin Patch", "*** Delete File: run.sh", added("run.sh", "#!/bin/sh\n"), "*** End Patch")
+    )}  # fmt: skip
+    answer = client.apply([Tool(dialect="codex", tool="apply_patch", args=args)])
+    assert answer.transaction is None
+    assert warnings(answer) == ["no_change: nothing in run.sh changed: the new text is the old one."]
+    done = place.editctl("tool", "codex", "apply_patch", "--args", json.dumps(args))
+    assert done.returncode == 0
+    assert "warning: no_change: nothing in run.sh changed" in done.stdout

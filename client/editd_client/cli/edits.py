@@ -432,13 +432,13 @@ def apply_edits(
 def report(invocation: Invocation, result: ApplyResult, *, dry_run: bool) -> None:
     """Print the result of an edit: as JSON, or the transaction and one line a file.
 
-    Answers of tools come first, and alone if the tools have only read.
+    Answers of tools come first, and without the report if nothing has changed, but with its warnings.
     """
     if invocation.say_json(result):
         return
     answers = result.answers if isinstance(result.answers, list) else []
     for answer in filter(None, answers):
         output.echo(output.plain(answer, but="\n\t") if sys.stdout.isatty() else answer)
-    if result.transaction is not None or dry_run or not answers:
-        for line in output.applied(result, dry_run=dry_run):
-            output.echo(line)
+    is_report = result.transaction is not None or dry_run or not answers
+    for line in output.applied(result, dry_run=dry_run) if is_report else output.warning_lines(result):
+        output.echo(line)

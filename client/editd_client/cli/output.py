@@ -192,11 +192,16 @@ def applied(result: ApplyResult, *, dry_run: bool) -> Iterator[str]:
     for file in result.files:
         for other in file.changed_by if isinstance(file.changed_by, list) else ():
             yield f"{plain(file.path)} was changed since this session read it, by {one_line(other)}"
-    for warning in [*result.warnings, *(warning for file in result.files for warning in file.warnings)]:
-        yield paint(f"warning: {plain(warning)}", "magenta")
+    yield from warning_lines(result)
     if dry_run:
         for file in result.files:
             yield from diff_lines(file.diff if isinstance(file.diff, str) else "")
+
+
+def warning_lines(result: ApplyResult) -> Iterator[str]:
+    """Yield the warnings of an edit and of its files."""
+    for warning in [*result.warnings, *(warning for file in result.files for warning in file.warnings)]:
+        yield paint(f"warning: {plain(warning)}", "magenta")
 
 
 def file_lines(files: Sequence[FileResult] | Sequence[Change]) -> Iterator[str]:

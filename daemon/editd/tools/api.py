@@ -390,7 +390,8 @@ class ToolApi:
         else:
             after = state.with_content(content)
         self._work.written_whole.add(real)
-        self._report(real, [*warnings, _unchanged(real)] if after == state else warnings)
+        is_same = old is not None and (after.content, after.mode) == (old.content, old.mode)
+        self._report(real, [*warnings, _unchanged(real)] if is_same else warnings)
         self._work.overlay.put(real, after)
 
     def delete(self, path: WorkspacePath) -> None:

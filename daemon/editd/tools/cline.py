@@ -152,6 +152,8 @@ _NEARLY = re.compile(r"\s*(?:[-<+>=]{2,}\s*(?:SEARCH|REPLACE)\s*>*\s*|={2,}\s*)"
 # A truncated END marker, in the last line of a diff that was cut off.
 _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| REPLACE>?\s+)?")
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
+# An END marker of another style, or behind a quote, a number, an entity or a character that is not seen.
+_DISGUISED = re.compile(r".{0,20}?(?:[+>\uff0b\uff1e]{5,}|(?:&gt;){5,})\W{0,4}[A-Za-z_]{0,12}\W{0,8}")
 # A marker that is indented, in lower case, cut off, without its space, or followed by other text.
 _BADLY_WRITTEN = re.compile(
     r"\s*(?:[-<=+>]{3,}\s*(?:SEARCH|REPLACE)(?![A-Za-z0-9]).*|[+>]{3,}\s*R(?:E(?:P(?:L(?:A(?:CE?)?)?)?)?)?\s*)",
@@ -257,7 +259,8 @@ class _Reader(Struct):
         texts = [number for number, line in enumerate(self.content) if line.strip()]
         last = texts[-1] if texts else -1
         for number, line in enumerate(self.content):
-            if _BADLY_WRITTEN.fullmatch(line) or (number == last and _BROKEN.fullmatch(line.strip())):
+            is_broken = _BROKEN.fullmatch(line.strip()) or _DISGUISED.fullmatch(line)
+            if _BADLY_WRITTEN.fullmatch(line) or (number == last and is_broken):
                 raise self._fault(
                     f"The block of line {self.opened} of the diff has no REPLACE marker, and line "
                     f"{self.first + number} ({line[:60]!r}) may be a broken one.",
