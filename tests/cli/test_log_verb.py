@@ -209,7 +209,7 @@ def test_blame_of_some_lines(editctl: Run) -> None:
     assert numbers("-L", ",1") == ["1"]
     lines = json.loads(editctl("blame", "--json", "-L", "3,3", "a").stdout)["lines"]
     assert [line["line"] for line in lines] == [3]
-    for wrong in ("x", "0", "3,2", ","):
+    for wrong in ("x", "0", "3,2", ",", "9,12"):
         assert "-L" in editctl("blame", "-L", wrong, "a", code=2).stderr
 
 

@@ -82,3 +82,12 @@ def test_the_edit_replace_counts_them_whatever_the_line_ends_are(text: str) -> N
 def test_a_text_that_cannot_overlap_itself_is_unique() -> None:
     assert replace_exactly("ab\nab\nx\n", "ab\nx", "y") == "ab\ny\n"
     assert replace_exactly("aXa\n", "aXa", "y") == "y\n"
+
+
+def test_roo_replaces_every_match_and_names_one_that_overlaps() -> None:
+    place = on({"a.txt": THREE})
+    args = {"path": "a.txt", "search": "foo\nfoo", "replace": "bar"}
+    outcome = place.call("roo", "search_and_replace", args)
+    assert place.text("a.txt") == "bar\nfoo\n"
+    warnings = [warning for report in outcome.reports.values() for warning in report.warnings]
+    assert [warning.partition(":")[0] for warning in warnings] == ["overlap"]

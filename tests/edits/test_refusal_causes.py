@@ -23,6 +23,8 @@ CASES = {
     "escaped quotes": ('say("hi")\n', 'say(\\"hi\\")', ["escapes"]),
     "doubled backslash": ("path = 'C:\\dir\\new'\n", "path = 'C:\\\\dir\\\\new'", ["escapes"]),
     "entities": ("if (a < b && c > d) {\n", "if (a &lt; b &amp;&amp; c &gt; d) {", ["entities"]),
+    "entities in the file": ("<p>a &lt; b &amp;&amp; c</p>\n", "a < b && c", ["entities"]),
+    "escaped character": ("total = caf\xe9 + th\xe9\n", "total = caf\\u00e9 + th\\u00e9", ["escapes"]),
     "composed": ("cafe\u0301 = 1\n", "caf\xe9 = 1", ["unicode form"]),
     "no-break space": ("let a\xa0= 1;\n", "let a = 1;", ["invisible character"]),
     "zero width": ("user\u200bname = 1\n", "username = 1", ["invisible character"]),

@@ -147,9 +147,11 @@ def blame_verb(invocation: Invocation, *, path: str, lines: str | None) -> None:
     with invocation.client() as client:
         if invocation.json:
             result = client.blame(invocation.path(path))
+            _check_range(first, result, path)
             invocation.say_json(replace(result, lines=result.lines[first - 1 : last]))
         else:
             result, texts = _with_text(client, invocation.path(path))
+            _check_range(first, result, path)
             part = replace(result, lines=result.lines[first - 1 : last])
             output.page(_shown(part, texts[first - 1 : last]))
 
@@ -166,6 +168,12 @@ def _range_of(given: str) -> tuple[int, int | None]:
     if last is not None and last < first:
         raise click.BadParameter(f"-L: {given!r} ends before it begins.")
     return first, last
+
+
+def _check_range(first: int, result: BlameResult, path: str) -> None:
+    count = len(result.lines)
+    if first > max(1, count):
+        raise click.BadParameter(f"-L: {path} has {count} line{'s' * (count != 1)}.")
 
 
 def _with_text(client: Client, path: str) -> tuple[BlameResult, list[str]]:

@@ -355,8 +355,11 @@ def restore_verb(
       editctl restore 10m
     """
     with invocation.client() as client:
+        named = invocation.paths(paths)
+        if when == BEFORE_NEWEST and not named:
+            raise click.UsageError("Name a path after `--`, or a state.")
         state = when if when == BEFORE_NEWEST else time_named(when)
-        result = client.restore(state, paths=invocation.paths(paths), **authorship.params)
+        result = client.restore(state, paths=named, **authorship.params)
         report(invocation, result, dry_run=authorship.dry_run)
 
 

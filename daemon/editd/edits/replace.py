@@ -283,7 +283,7 @@ def nearest_hint(near: Nearest | None) -> str:
 EMPTY_FILE_HINT = "The file is empty: use `write` to fill it."
 _HINTS = {
     "escapes": 'Send line ends and quotes as they are, not as `\\n` or `\\"`, and each backslash once.',
-    "entities": "Send `<`, `>` and `&` as they are, not as `&lt;`.",
+    "entities": "Send `<`, `>` and `&` as the file has them, not as `&lt;` for `<` or the reverse.",
     "unicode form": "Its letters with accents are other characters than yours: `difference` has the bytes.",
     "invisible character": "One of the two has a character that is not seen: `difference` has the bytes.",
     "part of a line": "Your last line ends where the line of the file goes on: take the whole line.",

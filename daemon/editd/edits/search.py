@@ -248,8 +248,9 @@ def with_plain_line_ends(text: str) -> str:
 def nearest(text: str, needle: str) -> Nearest | None:
     """Return the passage of `text` that is most similar to `needle`, or None without a similar one.
 
-    Line numbers before the lines of `needle`, escapes and entities in it are ignored if the file does not
-    have them: tools add them when they show a file, or when they encode a call.
+    Line numbers before the lines of `needle` and escapes in it are ignored if the file does not have them,
+    and entities if only one of the two has them: tools add or remove them when they show a file or encode
+    a call.
     """
     needle = needle[:_EXPLAINED_CHARACTERS_MAX]
     likeness, near = _nearest(text, needle)
@@ -267,15 +268,19 @@ def _variants(needle: str) -> Iterator[tuple[str, str]]:
     bare = without_line_numbers(needle)
     if bare is not None:
         yield "line numbers", bare
-    plain = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), needle)
+    plain = _ESCAPE.sub(_unescaped, needle)
     if plain != needle:
         yield "escapes", plain
-    plain = html.unescape(needle)
-    if plain != needle:
-        yield "entities", plain
+    for plain in (html.unescape(needle), html.escape(needle, quote=False)):
+        if plain != needle:
+            yield "entities", plain
 
 
-_ESCAPE = re.compile(r"\\([ntr\"'\\])")
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[2], 16)) if match[2] else _ESCAPED.get(match[1], match[1])
+
+
+_ESCAPE = re.compile(r"\\([ntr\"'\\]|u([0-9a-fA-F]{4}))")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 

@@ -290,7 +290,7 @@ def folder_missing(root: str) -> Refused:
     if os.path.isdir(root):
         refusal.message = f"The workspace's folder was moved or removed, and {root} is another folder now."
         refusal.hint = (
-            "Put the old folder back, or run `editctl stop` and `editctl status`: a new daemon records "
+            "Put the old folder back, or run `editctl stop` and `editctl start`: a new daemon records "
             "this folder as one outside change, which you can undo."
         )
     return refusal

@@ -23,7 +23,7 @@ from editd.edits.replace import (
 )
 from editd.edits.search import Search, Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
+from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, overlap_warnings, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -211,7 +211,11 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
             hint="Leave the call out, or correct `replace`.",
             data={"found": len(replacements)},
         )
-    api.edit(page, replacements, call.warnings())
+    warnings = list(call.warnings())
+    if not (call.is_regex or call.ignore_case):
+        last = Span(replacements[-1].start, replacements[-1].end)
+        warnings += overlap_warnings(page.text[: range_of(call, page.text).end], last, "the text")
+    api.edit(page, replacements, warnings)
     return f"Replaced {count} in {call.path}."
 
 
