@@ -143,6 +143,7 @@ def test_restore_puts_back_everything_or_some_paths(editctl: Run, client: Client
     assert editctl("restore", str(then)).stdout == "nothing to change\n"
     assert "nowhere was never in the history" in editctl("restore", "1", "nowhere", code=1).stderr
     assert "does not go back" in editctl("restore", "2000-01-01", code=1).stderr
+    assert "Name a path after `--`" in editctl("restore", "--", code=2).stderr
 
 
 def test_help_teaches_by_example(editctl: Run) -> None:
