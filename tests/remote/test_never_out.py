@@ -6,6 +6,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
+from editd.wire.messages import Delete
 from hosts import bare_repository, exchange, hosts, name_host, until
 from log_checker import objects_of
 from state_search import holders
@@ -125,3 +126,30 @@ def test_a_host_that_joined_before_the_rule_sends_nothing_of_it_from_then_on(tmp
             assert SECRET.encode() not in objects_of(server), "a removed rule holds until the host leaves"
             assert client.remote_status().exclude[0] == "local/"
             assert client.check().problems == []
+
+
+def test_files_that_stay_are_named_once_to_their_author_and_in_the_status(tmp_path: Path) -> None:
+    with (
+        hosts(tmp_path, 1, {"a.txt": LINES}) as (_, (first,), server),
+        workplace(tmp_path / "more") as place,
+    ):
+        name_host(place, "more", 'exclude = ["local/*.Txt"]\n')
+        with place.start() as client:
+            client.remote_join(str(server))
+            warned = client.apply([write("LOCAL/Mine.TXT", f"{SECRET}: x\n"), write("local/a.md", "sent\n")])
+            assert warned.warnings == [
+                "Stays on this host, because `remote.exclude` names it: LOCAL/Mine.TXT."
+            ]
+            assert client.apply([write("LOCAL/Mine.TXT", f"{SECRET}: y\n")]).warnings == []
+            place.write({"local/outside.txt": f"{SECRET}: by another program\n", ".ENV": f"{SECRET}\n"})
+            client.settle()
+            exchange(first, client)
+            assert client.remote_status().stays == [".ENV", "LOCAL/Mine.TXT", "local/outside.txt"]
+            assert "of these    .ENV, LOCAL/Mine.TXT" in place.editctl("remote", "status").stdout
+            assert first.read("local/a.md").content == "sent\n"
+            assert SECRET.encode() not in objects_of(server)
+            client.apply([Delete(path="LOCAL/Mine.TXT")])
+            place.kill()
+        with place.start() as again:
+            exchange(first, again)
+            assert again.remote_status().stays == [".ENV", "local/outside.txt"]

@@ -289,6 +289,8 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
     yield from _named("newer", result.newer, result.newer_entries)
     if result.exclude:
         yield "stay here", ", ".join(result.exclude)
+    if result.stays:
+        yield "of these", ", ".join(result.stays)
     if result.held:
         yield "held", ", ".join(result.held)
 

@@ -27,6 +27,7 @@ from editd.remote.entries import (
     LogEntry,
     SettledAside,
     Tentative,
+    differences,
     flaw_of,
     hold_trees,
     read_aside,
@@ -43,7 +44,7 @@ from editd.remote.merged_tree import MergedTree
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
-from editd.store.git_objects import CommitObject, oid_of
+from editd.store.git_objects import EMPTY_TREE, CommitObject, oid_of
 from editd.store.history import store_of
 from editd.store.transaction_record import parse, transaction_of_commit
 from editd.system.files import replace_file_durably
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 LANDED_MAX = 1000  # transactions of one push
 STEPS_MAX = 200  # of one answer
+STAYING_MAX = 100  # files that stay on this host that an answer names
 WAITING_MAX = 100  # waiting transactions that an answer names
 ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
@@ -163,16 +165,25 @@ class Exchange:
         for entry in entries:
             self._note(entry)
         self._head = entries[-1]
-        self.replica = Replica(self.objects, place.host, self._head, place.chooser())
+        self._is_chosen = place.chooser()
+        self.replica = Replica(self.objects, place.host, self._head, self._is_chosen)
         self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
         for path, since, until in place.released:
             self.replica.released.setdefault(WorkspacePath.parse(path), []).append((since, until))
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
         self._first = self.chain.get(oid_of(first), 0)  # the entry at which this host joined
+        self._staying = set(self._staying_in(oid_of(head)))  # files of this host that no other one gets
         self._begin(oid_of(head), through)
         for entry in entries:
             self.replica.name_second_undo(entry)
+
+    def _staying_in(self, commit: Oid) -> Iterator[WorkspacePath]:
+        """Yield the files of a commit of this host's history that never leave it."""
+        tree = CommitObject.decode(self.objects.commit(commit)).tree
+        for path, _, _ in differences(self.objects, EMPTY_TREE, tree):
+            if not self._is_chosen(path):
+                yield path
 
     def _begin(self, head: Oid, through: int) -> None:
         """Read this host's history since it joined, with the waiting transactions."""
@@ -281,6 +292,11 @@ class Exchange:
             if arrival is not None and arrival.origin is not None and arrival.number <= taken:
                 self._relisted.append(arrival.number)
             self._seen = int(transaction.seq)
+            for touch in transaction.touches:
+                if touch.after is None:
+                    self._staying.discard(touch.path)
+                elif not self._is_chosen(touch.path):
+                    self._staying.add(touch.path)
         self._waiting_after.clear()
 
     def catch_up(self, head: Oid) -> None:
@@ -318,6 +334,7 @@ class Exchange:
                 for one in waiting
                 if one.origin in reasons
             ],
+            "stays": sorted(path.text for path in self._staying)[:STAYING_MAX],
             "held": sorted(path.text for path in self.replica.held),
             "held_since": {path.text: seq for path, seq in self.replica.held.items()},
             "hosts": self._hosts,

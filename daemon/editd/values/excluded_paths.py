@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from editd.values.glob import Glob, is_among
+from editd.values.glob import Glob
 from editd.values.name_key import is_folding, key_of
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ class ExcludedPaths:
 def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Callable[[WorkspacePath], bool]:
     """Return a predicate: whether a path never leaves its host (L9).
 
-    `globs` are those of `remote.exclude`, and `rules` those of the history. Raises InvalidParams.
+    `globs` are those of `remote.exclude`, which ignore letter case as well, and `rules` those of the history.
+    Raises InvalidParams.
     """
-    parsed, known = tuple(map(Glob.parse, globs)), tuple(rules)
-    return lambda path: is_among(path, parsed) or any(rule.covers(path) for rule in known)
+    known = (ExcludedPaths(globs), *rules)
+    return lambda path: any(rule.covers(path) for rule in known)
 
 
 def _united(globs: Sequence[str]) -> re.Pattern[str]:

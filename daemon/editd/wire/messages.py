@@ -1617,6 +1617,7 @@ class RemoteResult(Result):
     version: int | None = None  # of the format, that all entries together need
     held: list[str] = []  # paths that are kept out of the exchange, as long as this host cannot have them
     exclude: list[str] = []  # globs of the files that stay on this host, by both keys `exclude`
+    stays: list[str] = []  # the first hundred of these files
     hosts: dict[str, int] = {}  # the last entry of each
     files: int | UnsetType = UNSET  # of a dry run: the number of files that would be sent, and their bytes
     bytes: int | UnsetType = UNSET
