@@ -55,6 +55,7 @@ from editd.server.refusals import Refusals
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.shared_log import SharedLog
+from editd.server.state_folder import StateFolder
 from editd.server.subscriptions import Subscriptions
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd.server.watcher import WorkspaceWatcher
@@ -141,6 +142,7 @@ class Daemon:
         self._comparer: RegexPool  # the process for comparisons of texts
         self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
         self._home: tuple[int, int] | None = None  # the inode of the workspace's folder
+        self._state_folder: StateFolder
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # that of reviewers, if they have their own
         self._gate = Gate()
@@ -196,6 +198,7 @@ class Daemon:
         own = self._bind_reviewers()
         self._listen_to_signals()
         self._home = inode_of(self._places.root)
+        self._state_folder = StateFolder(self._places.state)
         disk = open_disk(self._places.root)
         self._shortfalls = WeakerGuarantees(
             disk, self._places.state, publish=self._config.publish, in_place=self._config.in_place
@@ -290,6 +293,7 @@ class Daemon:
                 log.exception("a step of the daemon's end failed")
                 failures.append(failure)
         disk.close()
+        self._state_folder.close()
         log.info("ended")
         if failures:
             raise failures[0]
@@ -659,7 +663,9 @@ class Daemon:
             id=self._places.name,
             review_socket=self._review_socket,
             outer=self._places.outer() or None,
+            notices=self._state_folder.notices(),
         )
+        self._look_at_state()
         return alone if self._dispatch is None else self._dispatch.status(alone)
 
     # ── ending ──
@@ -670,14 +676,16 @@ class Daemon:
         with (
             watching_name(path, self._stirred.set) as is_socket_watched,
             watching_name(self._places.root, self._stirred.set) as is_root_watched,
+            watching_name(self._places.state, self._stirred.set) as is_state_watched,
         ):
-            is_watched = is_socket_watched and is_root_watched
+            is_watched = is_socket_watched and is_root_watched and is_state_watched
             while not self._stop.is_set():
                 self._stirred.clear()
                 seconds = self._idle_seconds_left()
                 if seconds is not None and seconds <= 0:
                     log.info("no client for %g s: the daemon ends", self._idle_seconds_max)
                     self._stop.set()
+                self._look_at_state()
                 if path is not None and self._is_lost():
                     log.warning("%s is gone or replaced: no client can find this daemon", path)
                     self._stop.set()
@@ -698,6 +706,11 @@ class Daemon:
         if not self._idle_seconds_max or len(self._clients):
             return None
         return self._last_client + self._idle_seconds_max - time.monotonic()
+
+    def _look_at_state(self) -> None:
+        """Take no more edits if the state folder is gone."""
+        if self._services is not None:
+            self._state_folder.look(self._services.engine)
 
     def _is_homeless(self) -> bool:
         """Return whether the folder of the workspace was moved or removed."""

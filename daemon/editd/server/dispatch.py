@@ -222,7 +222,7 @@ class Dispatch:
             ],
             agents=self._services.spans.agents(),
             documents=len(self._services.documents.held),
-            notices=scanner.rates.notices(),
+            notices=[*daemon.notices, *scanner.rates.notices()],
             uncovered=[
                 *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions(),
                 *engine.hidden.inner.descriptions(scanner.inner),
