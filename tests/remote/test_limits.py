@@ -77,9 +77,8 @@ def test_a_killed_process_of_the_log_is_started_again(tmp_path: Path) -> None:
         exchange(one)
         for _ in range(3):
             assert [file.path for file in one.diff("@0").files] == ["a.txt"]
-            killed = workers(places[0])
-            assert len(killed) == 2, "the exchange, and the reader of the log"
-            for pid in killed:
+            until(lambda: len(workers(places[0])) == 2, "the exchange, and the reader of the log")
+            for pid in workers(places[0]):
                 os.kill(pid, signal.SIGKILL)
             assert one.blame("a.txt").lines[0].number == 1
         one.apply([write("b.txt", "b\n")])
