@@ -555,7 +555,9 @@ def test_the_rules_are_about_undos_too(harness: Harness) -> None:
 # ── Revisions ──
 
 
-def revising(*edits: messages.AnyEdit, session: str = "claude-1", request_id: str | None = None) -> Apply:
+def revising(
+    *edits: messages.AnyEdit, session: str | None = "claude-1", request_id: str | None = None
+) -> Apply:
     request = apply(*edits, session=session, request_id=request_id)
     return replace(request, proposal=FIRST, fingerprint="two")
 

@@ -1,10 +1,9 @@
-"""Second uses of the exchange: another log or rule, a compacted history, and a file that is always busy."""
+"""Second uses of the exchange: another log, a compacted history, what was refused, and a busy file."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,9 @@ from msgspec import UNSET
 from editd.errors import Stale
 from editd.remote import exchange as exchange_module
 from editd.remote.exchange_worker import Worker
+from editd.remote.replica import _to_send
 from editd.server.shared_log import HOLD_AFTER, SharedLog
+from editd.values.transaction import Arrival, Authorship, CommitId
 from hosts import bare_repository, exchange, hosts, name_host, until
 from log_checker import log_of
 from workplace import replace, write
@@ -123,23 +124,26 @@ def test_an_exchange_goes_on_after_the_history_was_compacted_beside_it(tmp_path:
 class Rounds:
     """The exchange of a host whose daemon has ended, in this process: with a clock of the test's own."""
 
-    def __init__(self, place: Workplace, head: str) -> None:
+    def __init__(self, place: Workplace, head: str, *, may_land: bool = True) -> None:
         self._worker = Worker(str(place.state), str(place.runtime))
         self._asked = json.loads((place.state / "remote.json").read_text()) | {
-            "do": "round", "head": head, "may_land": True, "proposed": [], "settled": [], "listed": 0,
+            "do": "round", "head": head, "may_land": may_land, "retry": False, "proposed": [], "settled": [],
+            "listed": 0,
         }  # fmt: skip
 
-    def until_done(self) -> dict[str, Any]:
-        """Go on with rounds as long as one asks for the next, and return the last answer."""
+    def state(self) -> tuple[str, int]:
+        """Exchange as long as a round pushes, or asks for the next. Return the state, and what waits."""
         for _ in range(20):
             answer = self._worker.answer(dict(self._asked))
             if answer["push"] is None and not answer["again"]:
-                return answer
+                return answer["state"], answer["tentative"]
         raise AssertionError(answer)
 
-
-def kept_back(answer: dict[str, Any]) -> list[int]:
-    return [seq for seq, *_ in answer["kept_back"]]
+    def queue(self) -> None:
+        """Put what waits into this host's queue, as a host does that another one has overtaken."""
+        self.state()
+        assert self._worker._exchange is not None
+        self._worker._exchange._help()
 
 
 def test_a_transaction_that_was_kept_back_is_offered_again_after_a_minute(
@@ -151,21 +155,49 @@ def test_a_transaction_that_was_kept_back_is_offered_again_after_a_minute(
         hook.write_text(REFUSING)
         hook.chmod(0o755)
         one.remote_pause()
-        kept, other = seq_of(one, "b.txt", "a password\n"), seq_of(one, "c.txt", "c\n")
-        head = one.show(other).transaction.id
+        seq_of(one, "b.txt", "a password\n")
+        head = one.show(seq_of(one, "c.txt", "c\n")).transaction.id
         one.close()
         places[0].stop()
-        monkeypatch.setattr(time, "monotonic", lambda: now)
+        monkeypatch.setattr(exchange_module, "time", SimpleNamespace(monotonic=lambda: now))
         rounds = Rounds(places[0], head)
-        assert kept_back(rounds.until_done()) == [kept]
-        assert len(log_of(server)) == 2
+        waits = ("refused", 1)
+        assert rounds.state() == waits
+        assert len(log_of(server)) == 2, "the other one has landed"
         hook.unlink()
-        now += exchange_module.KEPT_BACK_SECONDS - 1
-        assert kept_back(rounds.until_done()) == [kept], "it is not asked each time"
+        now += 59
+        assert rounds.state() == waits, "the server is not asked each time"
         now += 2
-        answer = rounds.until_done()
-        assert (answer["kept_back"], answer["tentative"], answer["state"]) == ([], 0, "current")
+        assert rounds.state() == ("current", 0)
         assert len(log_of(server)) == 3
+
+
+def test_what_is_kept_back_of_another_hosts_queue_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hosts(tmp_path, 2, {"a.txt": LINES}) as (places, clients, server):
+        heads = []
+        for place, client, text in zip(places, clients, ("mine\n", "a password\n"), strict=True):
+            client.remote_pause()
+            heads.append(client.show(seq_of(client, f"{place.folder.name}.txt", text)).transaction.id)
+            client.close()
+            place.stop()
+        monkeypatch.setattr(exchange_module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+        Rounds(places[1], heads[1], may_land=False).queue()
+        hook = server / "hooks/pre-receive"
+        hook.write_text(REFUSING)
+        hook.chmod(0o755)
+        assert Rounds(places[0], heads[0]).state() == ("refused", 0)
+        assert [entry.origin for entry in log_of(server)[1:]] == [heads[0]]
+
+
+def test_a_transaction_of_another_host_is_sent_again_with_its_authors_own_session() -> None:
+    """A host that repairs the log lands the work of all."""
+    arrival = Arrival(3, "host0", CommitId("1" * 40), 5)
+    sent = _to_send(Authorship("ann", "types@host0", "words", arrival=arrival))
+    assert sent == Authorship("ann", "types", "words")
+    own = Authorship("ann", "types@host0", "words")
+    assert _to_send(own) == own, "a session of this host may have such a name"
 
 
 @pytest.mark.parametrize(("is_busy", "held"), [(True, []), (False, [["busy.txt", 7]])])
@@ -186,6 +218,21 @@ def test_a_file_that_is_edited_all_the_time_is_not_held(
             break
         history.head += is_busy
     assert json.loads(place.read_text()).get("held", []) == held
+
+
+@pytest.mark.parametrize(("state", "is_due"), [("refused", True), ("current", False), ("offline", False)])
+def test_to_exchange_now_does_not_wait_for_the_time_after_a_refusal(
+    tmp_path: Path, state: str, is_due: bool
+) -> None:
+    """A rate of pushes goes on to hold: only the pause after a refusal ends."""
+    engine: Any = SimpleNamespace(history=SimpleNamespace(head=7), stays_here=None, unshared=None)
+    nothing: Any = None
+    shared_log = SharedLog(engine, nothing, nothing, str(tmp_path), tell=lambda _event, _body: None)
+    shared_log._take_place({"exclude": [], "excluded": [], "paused": True, "url": "x", "ref": "", "host": ""})
+    shared_log._answer = {"state": state, "error": None, "tentative": 1}
+    shared_log._may_push_at = 1e9
+    asyncio.run(shared_log.now(0))
+    assert (shared_log._may_push_at == 0) == is_due
 
 
 async def started(shared_log: SharedLog) -> None:

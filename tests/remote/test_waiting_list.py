@@ -48,3 +48,20 @@ def test_a_transaction_that_is_put_back_has_its_place_and_its_paths_again(listed
     listed.put_back(removed)
     assert [one.seq for one in listed] == [1, 2, 3, 4, 5]
     assert [one.seq for one in listed.connected([WorkspacePath.parse("d")])[1]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("paths", "is_first"),
+    [
+        (["x"], True), (["a"], False), (["x", "b"], False), (["d/e/f"], False), (["d"], False),
+        (["d/e"], False), (["d/e/f/g"], False), (["d/e/g"], True), (["x", "d"], False),
+    ],
+)  # fmt: skip
+def test_a_transaction_is_first_unless_an_earlier_one_touches_its_files_or_leaves_no_room_for_them(
+    listed: WaitingList, paths: list[str], is_first: bool
+) -> None:
+    newest = waiting(6, *paths)
+    listed.add(newest)
+    assert listed.is_first(newest) == is_first
+    (first,) = [one for one in listed if one.seq == 1]
+    assert listed.is_first(first), "a later one takes no place"

@@ -142,6 +142,22 @@ def test_a_connection_without_a_session_extends_and_ends_no_lease_of_one(
         assert refusal(lambda: holder.lease_renew(lease.lease, 60)).name == "invalid_params", "it has ended"
 
 
+def test_a_connection_that_has_proposed_itself_decides_about_nobodys_work(kim: Client, other: Client) -> None:
+    own, theirs = propose(kim, "own.txt"), propose(other, "theirs.txt")
+    shown = messages.ProposalView(proposal=theirs, view=kim.proposal_get(theirs).view)
+    (left,) = kim.proposal_decide([shown], "approve").left
+    for denied in (
+        left.error,
+        refusal(lambda: kim.proposal_approve(theirs, view=shown.view)),
+        refusal(lambda: kim.proposal_reject(theirs)),
+    ):
+        assert denied.name == "permission_denied"
+        assert "has proposed edits itself" in denied.message
+    assert kim.proposal_get(theirs).state == "open"
+    kim.proposal_withdraw(own)
+    other.proposal_withdraw(theirs)
+
+
 def test_kin_of_a_session_with_an_open_proposal_resumes_and_marks_it_only_with_the_pin(
     shared: Workplace,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import UNSET
 
+from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
 from reviewers import PIN, config_folder, reviewer_of
@@ -396,6 +397,28 @@ def test_a_wait_that_ends_says_that_it_is_open(author: Client) -> None:
     assert isinstance(made.proposal, messages.ProposedResult)
     assert made.proposal.state == "open"
     assert author.proposal_wait(1, timeout=0.1).state == "open"
+
+
+def test_a_wait_for_what_comes_after_a_change_is_not_answered_by_that_change(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(author, write("n", "1\n"))
+    changed = reviewer.proposal_comment(number, "first").proposal.changed
+    told: list[list[str]] = []
+
+    def wait() -> None:
+        with place.client() as waiting:
+            answer = waiting.proposal_wait(number, timeout=60, until="any", since=changed)
+            told.append([one.text for one in answer.comments])
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: bool(told) or reviewer.proposal_get(number).waiting == 1, "it waits")
+    reviewer.proposal_comment(number, "second")
+    thread.join()
+    assert told == [["first", "second"]]
+    with place.client() as late:  # it asks again from the same time, and the change was before
+        assert len(late.proposal_wait(number, timeout=60, until="any", since=changed).comments) == 2
 
 
 def test_a_daemon_that_ends_answers_those_who_wait(place: Workplace, author: Client) -> None:

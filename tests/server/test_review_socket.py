@@ -90,6 +90,24 @@ def test_decisions_and_grants_are_refused_on_the_ordinary_socket_with_the_way_to
     assert author.review_grants().grants[0].by.via == "review socket"
 
 
+def test_an_answer_for_a_user_that_is_trusted_decides_nothing_on_the_ordinary_socket(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    """The attack: an agent in a sandbox says that an MCP client has asked its user."""
+    configure(place, OWN + 'elicitation = "trusted"\n')
+    reviewer.config_reload()
+    made = propose(author)
+    shown = [messages.ProposalView(proposal=made.proposal or 0, view=made.view or "")]
+    verdicts: list[messages.Verdict] = ["approve", "reject"]
+    with place.client() as other:
+        for verdict in verdicts:
+            (left,) = other.proposal_decide(shown, verdict, elicited=True).left
+            assert (left.error.name, left.error.data["needs_review_socket"]) == ("permission_denied", True)
+    assert reviewer.proposal_get(made.proposal or 0).state == "open"
+    assert place.files()["a.txt"] == LINES.encode()
+    assert [one.proposal for one in reviewer.proposal_decide(shown, "approve").done] == [made.proposal]
+
+
 def test_what_comes_in_on_the_review_socket_lands_at_once(
     place: Workplace, author: Client, reviewer: Client
 ) -> None:
