@@ -253,6 +253,22 @@ def test_a_connection_that_stated_a_name_before_it_was_opened_acts_in_it_no_more
         opener.session_close(withdraw=True)
 
 
+def test_a_changeset_that_was_begun_in_a_name_is_not_committed_once_another_has_opened_it(
+    shared: Workplace, kim: Client
+) -> None:
+    changeset = kim.begin(session="begun").changeset
+    kim.stage(changeset, [write("begun.txt", "1\n")])
+    with shared.client() as opener:
+        opener.session_open("begun")
+        denied = refusal(lambda: kim.commit(changeset))
+        assert (denied.name, denied.data["session"]) == ("unknown_session", "begun")
+        assert not (shared.root / "begun.txt").exists()
+        opener.session_close()
+    made = kim.commit(changeset).transaction
+    assert made is not None
+    assert made.session == "begun", "it is just a name again"
+
+
 def test_a_connection_whose_name_is_opened_by_another_still_ends_its_own(
     shared: Workplace, kim: Client
 ) -> None:
