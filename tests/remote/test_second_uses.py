@@ -137,7 +137,7 @@ class Rounds:
             answer = self._worker.answer(dict(self._asked))
             if answer["push"] is None and not answer["again"]:
                 return answer["state"], answer["tentative"]
-        raise AssertionError(answer)
+        raise AssertionError("the exchange comes to no end")
 
     def queue(self) -> None:
         """Put what waits into this host's queue, as a host does that another one has overtaken."""
