@@ -16,8 +16,9 @@ from workplace import write
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from editd.wire.messages import Transaction
     from workplace import Workplace
 
 WRITERS = 4
@@ -87,20 +88,36 @@ def load(place: Workplace, writers: list[Writer], seconds: float, kill: Callable
 
 def verify(place: Workplace, client: Client, writers: list[Writer]) -> None:
     """All that was acknowledged is there, once and whole, and the files hold what the history says."""
-    made = transactions(client)
+    verify_history(transactions(client), versions(held(place)), writers, place.log)
+
+
+def verify_history(
+    made: Sequence[Transaction],
+    there: Mapping[str, Version],
+    writers: Sequence[Writer],
+    log: Callable[[], str],
+    *,
+    start: Mapping[str, Version] | None = None,
+    is_known: Callable[[Transaction], bool] = lambda _made: False,
+) -> None:
+    """Verify a history of these writers, from the files at its `start`, against the files that are there.
+
+    `is_known` returns whether a transaction is of somebody else, who is known to have made it.
+    """
     assert [transaction.seq for transaction in made] == list(range(1, len(made) + 1))
     asked = {serial: what for writer in writers for serial, what in writer.asked.items()}
-    for transaction in made:
-        assert transaction.kind == "edit", f"nobody else has written here: {transaction}\n{place.log()}"
+    by_writers = [transaction for transaction in made if not is_known(transaction)]
+    for transaction in by_writers:
+        assert transaction.kind == "edit", f"nobody else has written here: {transaction}\n{log()}"
         whole = {change.path: change.version for change in transaction.files}
         assert whole == asked[transaction.message], f"{transaction.message} is half there"
-    seqs = {transaction.message: transaction.seq for transaction in made}
-    assert len(seqs) == len(made), "a request took effect twice"
+    seqs = {transaction.message: transaction.seq for transaction in by_writers}
+    assert len(seqs) == len(by_writers), "a request took effect twice"
     for writer in writers:
         assert writer.acknowledged.items() <= seqs.items()
         lacking = asked.keys() & writer.asked.keys() - seqs.keys()
         assert lacking <= ({writer.unsure[0]} if writer.unsure is not None else set())
-    there, told = versions(held(place)), replayed(made, {})
+    told = replayed(made, dict(start or {}))
     wrong = {path: (there.get(path), told.get(path)) for path in there.keys() | told.keys()}
     wrong = {path: both for path, both in wrong.items() if both[0] != both[1]}
-    assert not wrong, f"{wrong}\n{place.log()}"
+    assert not wrong, f"{wrong}\n{log()}"

@@ -1,0 +1,1 @@
+"""The simulated world: see `world`, and `python -m tests.simulation --help`."""
