@@ -786,7 +786,10 @@ class History:
                 self.index.add(transaction, record.notes)
         self._compare_with_mark(read)
         if read:
-            self.journal.acknowledge_found(read[-1])
+            try:
+                self.journal.acknowledge_found(read[-1])
+            except OSError as error:
+                raise IoError(error, "The journal cannot be synced") from error
         self.hot = tuple(hot)
         synced = read_synced(self.folder)
         if synced is None:

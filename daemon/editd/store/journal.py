@@ -117,16 +117,19 @@ class Journal:
         self.position = max(self.position, end)  # so that packing reads this far; appends use a new segment
 
     def acknowledge_found(self, last: Frame) -> None:
-        """Move the mark to the segment of the last frame found at start, if it names an earlier one.
+        """Make the frames found at start durable, before a client gets an answer from them. Raises OSError.
 
-        A power cut leaves it behind. There it would keep each later segment (`release`), one for each start.
-        The segments are synced first. If that fails, the mark stays where it is.
+        A killed daemon may have written a frame without its sync, as it does with `is_relaxed`. The frames up
+        to the mark were synced before it. The mark moves to the segment of the last frame if it names an
+        earlier one, as after a power cut: it would keep each later segment (`release`), one for each start.
         """
-        if self._mark is None or self._mark.segment >= last.end.segment:
+        mark = None if self._mark is None else read_acknowledged(self.folder)
+        if self._mark is None or mark is None or last.end <= JournalPosition(mark.segment, mark.offset):
             return
-        with contextlib.suppress(OSError):
-            for number in self._last_seqs:
+        for number in self._last_seqs:
+            if number >= mark.segment:
                 sync_path(segment_path(self.folder, number))
+        if self._mark.segment < last.end.segment:
             self._acknowledge(last.records[-1], last.end)
 
     def append(self, records: Sequence[Record]) -> None:
