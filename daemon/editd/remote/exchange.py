@@ -28,7 +28,6 @@ from editd.remote.entries import (
     SettledAside,
     Tentative,
     differences,
-    flaw_of,
     hold_trees,
     read_aside,
     read_entry,
@@ -38,6 +37,7 @@ from editd.remote.entries import (
     write_settled,
     write_waiting,
 )
+from editd.remote.kept_back import LANDED_MAX, KeptBack
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
@@ -60,14 +60,12 @@ if TYPE_CHECKING:
     from editd.system.process import Frame
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
-LANDED_MAX = 1000  # transactions of one push
 STEPS_MAX = 200  # of one answer
 STAYING_MAX = 100  # files that stay on this host that an answer names
 WAITING_MAX = 100  # waiting transactions that an answer names
 ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
 PACKS_MAX = 50  # of the log's repository; more are combined
-KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has refused
 NAMED_MAX = 100  # unusable entries, and those of a newer version, in the status
 QUEUE_SECONDS = 5.0  # then anybody lands the queue of a host that does not
 INCOMING = "refs/editd/incoming"
@@ -142,13 +140,7 @@ class Exchange:
         self._is_log_there = False  # on the server, as far as the last question has told
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
-        self._batch = LANDED_MAX  # transactions of the next push
-        self._kept_back: dict[CommitId, str] = {}  # that the server refused alone, with its words
-        self._suspect: CommitId | None = None  # refused alone, by the last push
-        self._is_searching = False  # for the one that the server refuses: the next push has fewer
-        self._flaws: dict[CommitId, str] = {}  # of own transactions, as other hosts would read them
-        self._checked = 0  # the last transaction whose flaws are known
-        self._kept_at = 0.0  # the time of the last of these refusals
+        self._kept_back = KeptBack()
         self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
         with contextlib.suppress(FileNotFoundError):
@@ -220,7 +212,7 @@ class Exchange:
         A retry sends again what the server has refused.
         """
         if is_retry:
-            self._kept_back.clear()
+            self._kept_back.send_again()
         answer: Frame = {"state": "current", "error": None, "again": False, "push": None}
         steps: list[Step] = []
         try:
@@ -244,10 +236,10 @@ class Exchange:
         except Forked as refusal:
             answer |= {"state": "forked", "error": refusal.message}
         except NotLanded as refusal:
-            answer |= {"state": "refused", "error": refusal.message, "again": self._is_searching}
+            answer |= {"state": "refused", "error": refusal.message, "again": self._kept_back.is_searching}
         except Offline as refusal:
             answer |= {"state": "offline", "error": refusal.message}
-        if (reasons := self._reasons()) and answer["state"] == "current":
+        if (reasons := self._kept_back.reasons) and answer["state"] == "current":
             answer |= {"state": "refused", "error": next(iter(reasons.values()))}
         answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
         answer |= self._news(known) | {"pushes": self._transport.pushes}
@@ -313,7 +305,7 @@ class Exchange:
         self.replica.plan(1)  # takes in the entries of this host's own transactions
 
     def _status(self) -> Frame:
-        waiting, oldest, reasons = self.replica.waiting, self.replica.waiting.first, self._reasons()
+        waiting, oldest, reasons = self.replica.waiting, self.replica.waiting.first, self._kept_back.reasons
         return {
             "number": self.replica.taken.number,
             "head": self._head.number,
@@ -545,39 +537,7 @@ class Exchange:
     # ── landing ──
 
     def _ready(self) -> list[Tentative]:
-        """Return the waiting transactions without those that are kept back, and what depends on these."""
-        waiting = self.replica.waiting
-        if self._kept_back and time.monotonic() - self._kept_at > KEPT_BACK_SECONDS:
-            self._kept_back.clear()
-        for one in waiting:
-            if one.seq > self._checked and (flaw := flaw_of(one)) is not None:
-                self._flaws[one.origin] = flaw
-            self._checked = max(self._checked, one.seq)
-        reasons = self._reasons()
-        if not reasons:
-            return list(waiting)
-        kept = (one for one in waiting if one.origin in reasons)
-        _, dependent = waiting.connected(change.path for one in kept for change in one.changes)
-        left_out = set(dependent)
-        return [one for one in waiting if one not in left_out]
-
-    def _reasons(self) -> dict[CommitId, str]:
-        """Return the reasons for which transactions are kept back, those of the server first."""
-        return self._kept_back | self._flaws
-
-    def _note_refused(self, batch: Sequence[Tentative], words: str) -> None:
-        """Push half as many next, to find the one that the server refuses; keep back one refused twice alone.
-
-        Once could be a connection that broke, and then later work of this host would land before it.
-        """
-        self._is_searching = len(batch) > 1
-        if len(batch) > 1:
-            self._batch = len(batch) // 2
-        elif batch and batch[0].origin != self._suspect:
-            self._suspect = batch[0].origin
-        elif batch:
-            self._kept_back[batch[0].origin] = words
-            self._kept_at = time.monotonic()
+        return self._kept_back.sendable(self.replica.waiting)
 
     def _queued(self) -> list[Tentative]:
         """Return the transactions in the queues of other hosts that are not in the log."""
@@ -604,15 +564,14 @@ class Exchange:
         seen = {one.origin for one in self.replica.waiting}
         queued: list[Tentative] = []
         for one in self._queued():
-            if (
-                one.origin not in seen and one.origin not in self._kept_back
-            ):  # two queues have the same, if a state folder was copied
+            # Two queues have the same transaction if a state folder was copied.
+            if one.origin not in seen and not self._kept_back.is_refused(one.origin):
                 seen.add(one.origin)
                 queued.append(one)
         tree = MergedTree(self.objects, self._head.tree)
         head, number = self._head.commit, self._head.number
-        batch = [*queued, *self._ready()][: self._batch]
-        self._is_searching = False
+        batch = [*queued, *self._ready()][: self._kept_back.batch]
+        self._kept_back.is_searching = False
         for one in batch:
             number += 1
             is_applied = not one.is_aside and tree.merge(one.changes)
@@ -635,12 +594,12 @@ class Exchange:
         except Offline as refusal:
             now = self._transport.heads(self._place.ref).get(self._place.ref)
             if now == expected:
-                self._note_refused(batch, refusal.message)
+                self._kept_back.note_refused(batch, refusal.message)
                 raise NotLanded(refusal.message) from refusal
             if now != head:  # otherwise it is ours: the reply was lost
                 self._help()
                 raise Overtaken from None
-        self._batch = min(2 * self._batch, LANDED_MAX)
+        self._kept_back.note_landed()
         self.objects.point(INCOMING, head)  # so that the next fetch does not bring it again
         self._take_over(head)
 
