@@ -36,6 +36,11 @@ def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workpla
         assert mended.returncode == 0, mended.stderr
         assert f"repaired: {head} is rebuilt" in mended.stdout
         assert mended.stdout.endswith("history, journal and files agree\n")
+        nothing = editctl(place, "check", "--repair")
+        assert (nothing.returncode, nothing.stdout) == (
+            0,
+            "nothing was repaired\nhistory, journal and files agree\n",
+        )
         again = editctl(place, "check", "--repair", "--json")
         assert json.loads(again.stdout) == {
             "ok": True, "problems": [], "repaired": [], "lost": [], "aside": None,

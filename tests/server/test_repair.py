@@ -12,22 +12,27 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
+import pytest
+from msgspec.structs import replace
+
+import harness
 from crash_checks import wait_until
-from editd.errors import IoError
+from editd.errors import HistoryDamaged, IoError
 from editd.server.connection import PendingAnswer
 from editd.server.methods.check import Repairs
+from editd.store.history import History
 from editd.store.repair import Repair
+from editd.store.verify import verify_full
 from editd.system.filesystem import Disk
-from editd.wire.messages import Check
-from harness import FILE_BYTES_MAX, Harness
+from editd.values.transaction import Authorship
+from editd.wire.messages import Check, CheckResult
+from harness import FILE_BYTES_MAX, Harness, apply, done
 from workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
     from pathlib import Path
-
-    import pytest
 
     from editd.errors import Refused
     from editd.server.connection import MethodCall
@@ -123,3 +128,59 @@ def test_a_repair_that_fails_on_the_disk_answers_its_caller(
 
     monkeypatch.setattr(Repair, "carry_out", fail)
     asyncio.run(check())
+
+
+def repaired_once(place: Harness) -> CheckResult:
+    """Ask for a repair, carry it out, and return its answer."""
+
+    async def ask() -> CheckResult:
+        stop, disk = asyncio.Event(), Disk(str(place.root))
+        repairs = Repairs(str(place.state), disk, stop, FILE_BYTES_MAX)
+        answer = await repairs.repair(Check(repair=True, lose=True), None)
+        if isinstance(answer, PendingAnswer):
+            answer.call = cast("MethodCall", replied := Reply())
+            await repairs.finish()
+            answer = replied.result
+        disk.close()
+        assert isinstance(answer, CheckResult)
+        return answer
+
+    return asyncio.run(ask())
+
+
+class Reply:
+    """The end of a call that is answered."""
+
+    def reply(self, result: CheckResult) -> None:
+        self.result = result
+
+
+def test_a_record_that_does_not_follow_is_repaired_once(tmp_path: Path) -> None:
+    """As an exception between draft and commit left it, before that took the draft back."""
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "old\n"})
+    with place.killed() as engine:
+        done(engine, apply(harness.write("a", "first\n")))
+        draft = engine.history.draft("edit", Authorship("me"), 1, ())
+        engine.history.revert([draft])
+        wrong = replace(draft.record, commit=b"\1" * 20)
+        engine.history.journal.append([wrong])
+    with pytest.raises(HistoryDamaged, match="does not follow"):
+        History.open(str(place.state))
+    result = repaired_once(place)
+    assert result.ok
+    assert result.problems == []
+    assert result.lost == ["Transaction 2: its changes are unknown. The files stay as they are."]
+    with place.engine() as engine:
+        assert done(engine, apply(harness.write("a", "second\n"))).seq == 2
+    assert verify_full(str(place.state))[0] == []
+
+
+def test_a_repair_that_finds_nothing_says_so(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "old\n"})
+    with place.engine() as engine:
+        done(engine, apply(harness.write("a", "new\n")))
+    result = repaired_once(place)
+    assert (result.ok, result.repaired, result.lost) == (False, [], [])
+    assert "finds nothing" in result.problems[0]

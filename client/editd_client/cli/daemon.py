@@ -347,12 +347,15 @@ def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
     repaired = _repaired(invocation, yes) if repair else None
     with invocation.client() as client:
         result = client.check()
-    if repaired is not None and repaired.repaired:
+    if repaired is not None:
+        left = [problem for problem in repaired.problems if problem not in result.problems]
         result = type(result)(
-            ok=result.ok, problems=result.problems, repaired=repaired.repaired, lost=repaired.lost,
-            aside=repaired.aside,
+            ok=result.ok and repaired.ok, problems=[*left, *result.problems], repaired=repaired.repaired,
+            lost=repaired.lost, aside=repaired.aside,
         )  # fmt: skip
     if not invocation.say_json(result):
+        if repaired is not None and not repaired.repaired:
+            output.echo("nothing was repaired")
         _say(result)
     return 0 if result.ok else PROBLEMS_EXIT_CODE
 

@@ -47,6 +47,7 @@ from editd.workspace.staged_change import StagedFiles, TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from editd.engine.commands import Reader
     from editd.engine.external_changes import DiskSnapshot
@@ -103,6 +104,18 @@ class Batch(Struct):
     expected: dict[tuple[Reader, WorkspacePath], Base] = field(default_factory=dict)
     content_bytes: int = 0
     is_closed: bool = False  # the next request must be planned after the commit
+    is_committed: bool = False  # or may be: an exception does not take the steps back any more
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, cause: type[BaseException] | None, *_: object) -> None:
+        """Close the files; after an exception before the commit point, drop all steps."""
+        try:
+            if cause is not None and not self.is_committed:
+                self.roll_back(0)
+        finally:
+            self.close()
 
     def stage(
         self,
@@ -185,16 +198,20 @@ class Batch(Struct):
             notes=notes, token=token, boot=self.boot, published_through=self.published_through,
             excluded=excluded, made=made,
         )  # fmt: skip
-        if staging.warnings:
-            outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
-        if draft.excluded:
-            outcome = replace(outcome, warnings=(*outcome.warnings, _excluded_warning(draft)))
-        step = PendingTransaction(draft, outcome, staging, request)
-        self.steps.append(step)
-        for change in outcome.changes:
-            if change.after is not None:
-                self.content_bytes += len(change.after.content)
-        self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
+        try:
+            if staging.warnings:
+                outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
+            if draft.excluded:
+                outcome = replace(outcome, warnings=(*outcome.warnings, _excluded_warning(draft)))
+            step = PendingTransaction(draft, outcome, staging, request)
+            for change in outcome.changes:
+                if change.after is not None:
+                    self.content_bytes += len(change.after.content)
+            self.is_closed = self.is_closed or self.content_bytes > BATCH_BYTES_MAX
+            self.steps.append(step)
+        except BaseException:
+            self.history.revert([draft])
+            raise
         return step
 
     @property
@@ -224,13 +241,15 @@ class Batch(Struct):
         On return, the steps that are not aborted may be answered (C2).
 
         An I/O error before the commit point refuses all of them, and nothing changes.
-        Raises Broken if the state of the files or of the journal is in doubt.
+        Raises Broken if the state of the files or of the journal is in doubt. Any other exception has left
+        all as before; the end of the batch drops the steps.
         """
         if not self.steps:
             return None
         try:
             self.history.commit(list(map(_DRAFT, self.steps)))  # the commit point (C1)
         except JournalFailed as error:
+            self.is_committed = True
             raise Broken(
                 f"The journal failed, and the last edits may or may not be recorded: {error}.",
                 hint="Restart the daemon: it recovers from the disk.",
@@ -239,6 +258,20 @@ class Batch(Struct):
             self._drop(self.steps)
             refusal = IoError(error, "The journal cannot be written")
             return CommitAborted(tuple(self.steps), len(self.steps), refusal)
+        self.is_committed = True
+        try:
+            return self._publish()
+        except Broken:
+            raise
+        except Exception as error:
+            log.exception("the files of recorded transactions could not be published")
+            raise Broken(
+                f"The last edits are recorded, and their files may not be written: {error!r}.",
+                hint="Restart the daemon: it recovers from its journal.",
+            ) from error
+
+    def _publish(self) -> CommitAborted | None:
+        """Publish all steps, which are durable, in their order. Return the aborted steps. Raises Broken."""
         for step in self.steps:
             step.staging.enter(TransactionState.COMMITTED)
         published: PendingTransaction | None = None

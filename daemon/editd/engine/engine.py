@@ -228,6 +228,14 @@ class Engine(Recorder):
                 taken = self._fill(batch, waiting, results, is_alone=is_alone)
                 again = self._commit(batch, results, taken)
                 is_last = not waiting and batch.is_published
+            except Exception:  # a bug
+                if batch.is_committed or self.broken is not None:
+                    raise
+                log.exception("requests could not be recorded")
+                batch.roll_back(0)
+                again = []
+                waiting.clear()
+                results = [_not_recorded() if result is None else result for result in results]
             finally:
                 if is_last:
                     self._open = batch
@@ -475,7 +483,7 @@ class Engine(Recorder):
             log.exception("a request could not be planned")
             batch.roll_back(steps)
             batch.view.forget_strangers()
-            return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
+            return _not_recorded()
 
     def _first_answer(self, request: Write) -> Outcome | None:
         """Return the first answer to a repeated request: its transaction, or the proposal that it became."""
@@ -1028,6 +1036,10 @@ def _repaired(request: Undo, targets: Sequence[UndoTarget]) -> frozenset[Workspa
         is_sessions = isinstance(request.scope, BySession) or made.authorship.session is not None
         (ours if is_work and is_sessions else others).update(touch.path for touch in target.touches)
     return frozenset(ours - others)
+
+
+def _not_recorded() -> Refused:
+    return Refused("editd failed on this request. Nothing was changed.", hint="See the daemon's log.")
 
 
 def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:

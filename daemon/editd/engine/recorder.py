@@ -121,7 +121,7 @@ class Recorder:
         """
         if not found or self.broken is not None or self.absence() is not None:
             return []  # the files of a moved workspace are not deleted
-        with contextlib.closing(self._batch()) as batch:
+        with self._batch() as batch:
             batch.view.strangers.update(found)
             self._adopt_into(batch, None, message)
             return self._committed(batch)
@@ -129,7 +129,7 @@ class Recorder:
     def claim(self, authorship: Authorship, seqs: Sequence[Seq]) -> None:
         """Record that these outside changes are the author's. Raises IoError or Broken."""
         if self.broken is None:
-            with contextlib.closing(self._batch()) as batch:
+            with self._batch() as batch:
                 batch.adopt("claim", authorship, self._now_us(), (), claims=seqs)
                 self._committed(batch)
         if self.broken is not None:

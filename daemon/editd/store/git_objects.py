@@ -33,6 +33,7 @@ EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
 _FOLDER_MODE = 0o040000
 _USABLE_MODES = frozenset({b"100644", b"100755", b"120000", b"40000"})
+_NO_SEQ = -1  # in place of a transaction
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
 
 
@@ -70,15 +71,28 @@ class PendingObjects:
     def __init__(self) -> None:
         self.bytes = 0
         self._pending: dict[Oid, tuple[int, bytes]] = {}
-        self._order: deque[tuple[int, Oid]] = deque()
+        self._order: deque[tuple[int, Oid, int]] = deque()  # with the transaction that needed it before
+        self._released = _NO_SEQ
 
     def hold(self, seq: int, objects: Iterable[tuple[Oid, bytes]]) -> None:
         """Keep objects until transaction `seq` is packed."""
         for oid, content in objects:
-            if oid not in self._pending:
+            known = self._pending.get(oid)
+            if known is None:
                 self.bytes += len(content)
             self._pending[oid] = (seq, content)
-            self._order.append((seq, oid))
+            self._order.append((seq, oid, _NO_SEQ if known is None else known[0]))
+
+    def drop(self, seq: int) -> None:
+        """Drop the objects that only transactions from `seq` on need, which are reverted."""
+        while self._order and self._order[-1][0] >= seq:
+            _, oid, before = self._order.pop()
+            _, content = self._pending[oid]
+            if before > self._released:
+                self._pending[oid] = (before, content)
+            else:
+                self.bytes -= len(content)
+                del self._pending[oid]
 
     def get(self, oid: Oid) -> bytes | None:
         """Return an object's bytes; None if it does not wait for packing."""
@@ -87,8 +101,9 @@ class PendingObjects:
 
     def release(self, seq: int) -> None:
         """Drop the objects that only transactions up to `seq` need."""
+        self._released = seq
         while self._order and self._order[0][0] <= seq:
-            _, oid = self._order.popleft()
+            _, oid, _ = self._order.popleft()
             pending = self._pending.get(oid)
             if pending is not None and pending[0] <= seq:
                 del self._pending[oid]
@@ -240,6 +255,8 @@ class Trees:
         ordered = list(changes)
         if len(ordered) > 1:
             ordered.sort(key=lambda change: change[1] is not None)  # removals first, to make room
+        trees: dict[Oid, bytes] = {}
+        root_before = self.root
         try:
             for path, state in ordered:
                 above, _, name = path.rpartition(b"/")
@@ -248,12 +265,12 @@ class Trees:
                     folder.remove_file(name)
                 else:
                     folder.put(name, state.mode, oid_of(state.version))
+            self.root = self._close(before, trees)
+            return TreeUpdate(self.root, trees, before, root_before)
         except BaseException:  # if a folder cannot be read, all of them stay unchanged
+            self.root = root_before
             self._restore(before)
             raise
-        trees: dict[Oid, bytes] = {}
-        root_before, self.root = self.root, self._close(before, trees)
-        return TreeUpdate(self.root, trees, before, root_before)
 
     def revert(self, splice: TreeUpdate) -> None:
         """Revert `splice`, which must be the newest update."""

@@ -492,34 +492,29 @@ class History:
             records.append(record)
             entries.append((record.path, change.after))
             touches.append(touch_by(change))
-        splice = self._trees.update(entries)
-        commit = commit_oid(
-            splice.root,
-            self._head,
-            seq,
-            kind,
-            authorship,
-            time_us,
-            touches,
-            undoes,
-            notes.decode(),
-            parts,
-            claims,
-        )
-        full_record = Committed(
-            seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
-            authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
-            published_through, *(part_records(parts) if parts else ((), ())),
-            approval_record(authorship.approval), attribution_record(authorship.attribution), tuple(claims),
-            authorship.arrival,
-        )  # fmt: skip
-        transaction = Transaction(
-            Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
-            parts=tuple(parts), claims=tuple(claims),
-        )  # fmt: skip
-        head_before, self._head, self._seq = self._head, commit[0], seq
-        self._hold(full_record, splice.trees, excluded)
-        return TransactionDraft(full_record, transaction, notes, excluded, made, splice, head_before)
+        splice, head_before = self._trees.update(entries), self._head
+        try:
+            commit = commit_oid(
+                splice.root, head_before, seq, kind, authorship, time_us, touches, undoes, notes.decode(),
+                parts, claims,
+            )  # fmt: skip
+            full_record = Committed(
+                seq, commit[0], kind, authorship.actor, authorship.session, authorship.message,
+                authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
+                published_through, *(part_records(parts) if parts else ((), ())),
+                approval_record(authorship.approval), attribution_record(authorship.attribution),
+                tuple(claims), authorship.arrival,
+            )  # fmt: skip
+            transaction = Transaction(
+                Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),
+                parts=tuple(parts), claims=tuple(claims),
+            )  # fmt: skip
+            self._head, self._seq = commit[0], seq
+            self._hold(full_record, splice.trees, excluded)
+            return TransactionDraft(full_record, transaction, notes, excluded, made, splice, head_before)
+        except BaseException:  # also of a text that cannot be encoded
+            self._go_back(splice, head_before, seq)
+            raise
 
     def keep_excluded(
         self, changes: Sequence[Change[FileState]], time_us: int
@@ -551,8 +546,13 @@ class History:
     def revert(self, drafts: Sequence[TransactionDraft]) -> None:
         """Discard these drafts, which must be the newest ones, in their order."""
         for draft in reversed(drafts):
-            self._trees.revert(draft._splice)
-            self._head, self._seq = draft._head_before, draft.record.seq - 1
+            self._go_back(draft._splice, draft._head_before, draft.record.seq)
+
+    def _go_back(self, splice: TreeUpdate, head: Oid, seq: int) -> None:
+        """Return to the state before transaction `seq`, the newest one."""
+        self._trees.revert(splice)
+        self._head, self._seq = head, seq - 1
+        self.pending.drop(seq)
 
     def commit(self, drafts: Sequence[TransactionDraft]) -> None:
         """Commit these drafts, the newest ones, with one sync: the commit point (C1).

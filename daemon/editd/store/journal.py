@@ -159,10 +159,16 @@ class Journal:
             else:  # with the relaxed appends before it
                 write_at(self._descriptor, head + payload, offset)
                 flush(self._descriptor)
-        except OSError as error:
+        except BaseException as error:
             self._take_back(offset, error)
             raise
-        self.position = JournalPosition(number, -(-(offset + length) // ALIGNMENT) * ALIGNMENT)
+        try:
+            self._note_appended(number, offset + length, records)
+        except Exception as error:
+            raise JournalFailed(getattr(error, "errno", 0), f"the journal is in doubt: {error}") from error
+
+    def _note_appended(self, number: int, end: int, records: Sequence[Record]) -> None:
+        self.position = JournalPosition(number, -(-end // ALIGNMENT) * ALIGNMENT)
         self._unsynced = records[-1] if self.is_relaxed else None
         if not self.is_relaxed:
             self._acknowledge(records[-1], self.position)
@@ -199,13 +205,13 @@ class Journal:
         if self._mark is not None:
             self._mark.sync()
 
-    def _take_back(self, offset: int, cause: OSError) -> None:
+    def _take_back(self, offset: int, cause: BaseException) -> None:
         """Invalidate the partly written frame, durably, and close this segment."""
         try:
             write_at(self._descriptor, bytes(_FRAME.size), offset)
             flush(self._descriptor)
         except OSError:
-            raise JournalFailed(cause.errno, "the journal is in doubt") from cause
+            raise JournalFailed(getattr(cause, "errno", 0), "the journal is in doubt") from cause
         os.close(self._descriptor)
         self._descriptor = -1
 
@@ -299,12 +305,12 @@ class Journal:
             head += struct.pack("<I", zlib.crc32(head))
             write_at(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
             flush(descriptor)
-        except OSError:
+            position = JournalPosition(number, _aligned(_HEADER.size))
+        except BaseException:
             os.close(descriptor)
             os.unlink(target)
             raise
-        self._descriptor, self._size = descriptor, size
-        self.position = JournalPosition(number, _aligned(_HEADER.size))
+        self._descriptor, self._size, self.position = descriptor, size, position
 
     def _make(self, size: int) -> str:
         """Create a file of `size` zeros, synced, under a temporary name; return its path."""

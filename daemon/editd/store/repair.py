@@ -75,7 +75,7 @@ from editd.system.files import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from editd.values.transaction import Transaction
@@ -96,6 +96,7 @@ class Repair:
 
     folder: str
     find: Callable[[str], bytes | None]  # returns the current content of a path
+    has_index: bool = True  # otherwise the next start makes it, and nothing is wrong with it
     done: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
@@ -134,7 +135,7 @@ class Repair:
             end = self._plan_chain()
             if not self._begins_anew:
                 self._plan_journal(*end)
-            if not self.done and not self.lost:
+            if self.has_index and not self.done and not self.lost:
                 self._plan_index()
         finally:
             self._salvage.close()
@@ -332,7 +333,7 @@ class Repair:
     # ── the journal ──
 
     def _plan_journal(self, packed: int, link: _Link) -> None:
-        if self._is_journal_whole(packed):
+        if self._is_journal_whole(packed, link):
             return
         top = self._top(packed)
         self._records = []
@@ -345,7 +346,8 @@ class Repair:
             link = made
         self.done.append(f"The journal is rebuilt with {len(self._records)} transactions.")
 
-    def _is_journal_whole(self, packed: int) -> bool:
+    def _is_journal_whole(self, packed: int, link: _Link) -> bool:
+        """Return whether the start can follow the journal, behind the last packed transaction."""
         index = self._salvage.index
         seq = packed
         if not os.path.isdir(self._journal):
@@ -364,7 +366,25 @@ class Repair:
                 return False
             else:
                 seq = number
-        return mark is None or seq >= acknowledged_seq(mark, read)
+        hot = [record for number, record in sorted(standing.items()) if number > packed]
+        return (mark is None or seq >= acknowledged_seq(mark, read)) and self._do_follow(hot, link)
+
+    def _do_follow(self, records: Sequence[Committed], link: _Link) -> bool:
+        """Return whether each record has the commit that its changes make of the one before."""
+        made: dict[Oid, bytes] = {}
+        trees = Trees(link.tree, lambda oid: made[oid] if oid in made else self._rescued.read(oid))
+        parent = link.commit
+        for record in records:
+            transaction = transaction_of(record)
+            try:
+                splice = trees.update(entries_of(transaction))
+            except KeyError:
+                return False
+            made |= splice.trees
+            parent, _ = commit_of(transaction, record.notes, splice.root, parent)
+            if parent != record.commit:
+                return False
+        return True
 
     def _record(self, seq: int, before: _Link) -> tuple[Committed | None, _Link | None]:
         """Return a transaction's record, original or rebuilt, if it follows the previous one."""

@@ -135,14 +135,12 @@ class OpenFiles:
     def close(self) -> None:
         """Close all files, which ends their leases."""
         self._close_untaken()
-        for file in self._taken:
-            file.close()
-        self._taken.clear()
+        while self._taken:
+            self._taken.pop().close()  # once, also after an exception: its number may be another file's
 
     def _close_untaken(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        while self._files:
+            self._files.popitem()[1].close()
 
 
 class WorkspaceReader:

@@ -205,7 +205,7 @@ class WorkspaceWriter:
             except OSError as error:
                 self.discard(staging)
                 raise denial(self._disk, change.path, error, "could not be written") from error
-            except Refused:
+            except BaseException:
                 self.discard(staging)
                 raise
         if self._spares is not None and staging.items and not staging.items[0].is_spare:

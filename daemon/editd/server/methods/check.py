@@ -94,6 +94,7 @@ def _of_proposals(folder: str) -> list[str]:
 
 log = logging.getLogger(__name__)
 
+_NOTHING_FOUND = "The history cannot be opened, and a repair finds nothing in it that it can repair."
 LOST_NAMED_MAX = 1000  # in one answer
 
 
@@ -111,11 +112,13 @@ class Repairs:
         `services` are those of the open history, if it is open. Raises Refused.
         """
         try:
-            repair = await self._planned(services)
+            repair, problems = await self._planned(services)
         except OSError as error:
             raise _failure(error) from error
         if repair is None or (not repair.done and not repair.lost):
-            return messages.CheckResult(ok=True, problems=[], repaired=[], lost=[], aside=None)
+            return messages.CheckResult(
+                ok=repair is None, problems=problems, repaired=[], lost=[], aside=None
+            )
         if repair.lost and not params.lose:
             raise _would_lose(repair)
         if self._waiting is not None:
@@ -124,28 +127,31 @@ class Repairs:
         self._stop.set()
         return self._waiting
 
-    async def _planned(self, services: Services | None) -> Repair | None:
-        """Return the plan of a repair; None if a check finds no problem. Raises Refused, OSError.
+    async def _planned(self, services: Services | None) -> tuple[Repair | None, list[str]]:
+        """Return the plan of a repair, and the problems before it; None if a check finds no problem.
+
+        Raises Refused, OSError.
 
         A plan needs a history that does not change: in one that grows meanwhile, the new half would look
         lost. A check does not need that, so nobody waits if all is well.
         """
         loop = asyncio.get_running_loop()
         if services is None:
-            return await loop.run_in_executor(None, self._plan)
+            return await loop.run_in_executor(None, self._plan), [_NOTHING_FOUND]
         engine = services.engine
-        if engine.broken is None and not await _problems_of_history(services):
-            return None
+        problems = await _problems_of_history(services) if engine.broken is None else [engine.broken.text()]
+        if not problems:
+            return None, []
         async with services.background.exclusively():
             if engine.broken is not None:  # so no edit can come in between
-                return await loop.run_in_executor(None, self._plan)
+                return await loop.run_in_executor(None, self._plan), problems
 
             def plan() -> Repair:
                 with contextlib.suppress(Refused):  # the index may be what is damaged
                     engine.history.index.flush()
                 return self._plan()
 
-            return await services.queue.run_in_thread(plan)
+            return await services.queue.run_in_thread(plan), problems
 
     async def finish(self) -> None:
         """Carry out the requested repair. The history is closed by now."""
@@ -153,23 +159,32 @@ class Repairs:
             return
         call = self._waiting.call
         try:
-            repair, aside = await asyncio.get_running_loop().run_in_executor(None, self._carry_out)
+            repair, aside, left = await asyncio.get_running_loop().run_in_executor(None, self._carry_out)
         except (Refused, OSError) as error:
             log.critical("the repair failed: %s", error)
             call.refuse(error if isinstance(error, Refused) else _failure(error))
             return
         for sentence in (*repair.done, *(f"lost: {lost}" for lost in repair.lost)):
             log.warning("repaired: %s", sentence)
+        for sentence in left:
+            log.critical("still damaged after the repair: %s", sentence)
         call.reply(
-            messages.CheckResult(ok=True, problems=[], repaired=repair.done, lost=repair.lost, aside=aside)
+            messages.CheckResult(
+                ok=not left, problems=left, repaired=repair.done, lost=repair.lost, aside=aside
+            )
         )
 
     def _plan(self) -> Repair:
         return Repair(self._folder, self._held)
 
-    def _carry_out(self) -> tuple[Repair, str | None]:
+    def _carry_out(self) -> tuple[Repair, str | None, list[str]]:
+        """Carry out the repair; return it, the folder of damaged files, and what it has not repaired."""
         repair = self._plan()
-        return repair, repair.carry_out()
+        aside = repair.carry_out()
+        if aside is not None and not os.path.isdir(os.path.join(self._folder, "store.git")):
+            return repair, aside, []  # the next start begins a new history
+        again = Repair(self._folder, self._held, has_index=False)
+        return repair, aside, [*again.done, *again.lost]
 
     def _held(self, path: str) -> bytes | None:
         try:

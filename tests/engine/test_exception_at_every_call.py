@@ -1,0 +1,196 @@
+"""An exception at each call of recording and of arriving: no history is wrong afterwards.
+
+Before the commit point, history, index and memory are as before, and the engine goes on. After it, the engine
+is closed for writes, and the next start recovers. The short form strikes some of the calls, the long one all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from editd.engine.arrivals import arrival_of
+from editd.engine.commands import ArrivalChain
+from editd.errors import Broken, Refused
+from editd.store.verify import verify_full
+from editd.values.content import FileState, version_of
+from editd.values.path import TEMPORARY_PREFIX
+from editd.values.transaction import Authorship, Outcome
+from harness import Harness, apply, done, path_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+    from editd.engine.engine import Engine
+
+STRIDE = 41  # of the short form: not each call is struck
+RUNS_OF_A_PLACE = 40  # before a new workspace is made, and the history is opened again
+ENDS = {"__exit__", "release", "close"}  # in C: these do not fail before they have let go of something
+FILES = {"a": "a\n", "b": "b\n", "sub/c": "c\n"}
+
+
+class Struck(Exception):
+    """The exception that no code expects."""
+
+
+@dataclass
+class Strike:
+    """Raise at the call with this number, of Python or C, once."""
+
+    at: int
+    calls: int = 0
+    where: str = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event not in ("call", "c_call") or (event == "c_call" and argument.__name__ in ENDS):
+            return
+        self.calls += 1
+        if self.calls == self.at:
+            name = getattr(argument, "__qualname__", frame.f_code.co_qualname)
+            self.where = f"{name} in {frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+            raise Struck(self.where)
+
+    @contextlib.contextmanager
+    def armed(self) -> Any:
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+def arrival(number: int, chain: ArrivalChain, changes: list[Any], undoes: tuple[int, ...] = ()) -> Any:
+    step = {
+        "actor": "ann", "session": "s", "message": "from afar", "attribution": None, "number": number,
+        "host": "other", "origin": f"{number:040x}", "time_us": 1, "kind": "undo" if undoes else "edit",
+        "undoes": list(undoes), "parts": [], "changes": changes,
+    }  # fmt: skip
+    return arrival_of(step, 1 << 40, chain)
+
+
+def an_edit(engine: Engine, run: int) -> list[Any]:
+    return engine.run_batch([apply(write("a", f"a {run}\n"), write(f"new/{run}", "new\n"))])
+
+
+def several_edits(engine: Engine, run: int) -> list[Any]:
+    return engine.run_batch([apply(write("a", f"a {run}\n")), apply(write("b", f"b {run}\n"))])
+
+
+def arrivals(engine: Engine, run: int) -> list[Any]:
+    """Record two arrivals of one plan, and an undo of a transaction that has no effect here."""
+    chain, entry = ArrivalChain(), engine.history.entry(path_of("a"))
+    known = None if entry is None else [entry.mode, entry.version]
+    first, second = f"a {run}\n".encode(), f"A {run}\n".encode()
+    return engine.run_batch([
+        arrival(3 * run, chain, [["a", known, [0o100644, 0o600], first, None]]),
+        arrival(3 * run + 1, chain, [["a", [0o100644, version_of(first)], [0o100644, None], second, None]]),
+        arrival(3 * run + 2, chain, [], (1,)),
+    ])  # fmt: skip
+
+
+def outside_changes(engine: Engine, run: int) -> list[Any]:
+    """Record what another program wrote, and whose it is."""
+    content = f"outside {run}\n".encode()
+    with open(f"{engine._root}/.b", "wb") as file:  # the file itself may have a lease that nobody ends
+        file.write(content)
+    os.replace(f"{engine._root}/.b", f"{engine._root}/b")
+    made = engine.record({path_of("b"): FileState(content)})
+    engine.claim(Authorship("ann", "s"), [one.seq for one in made])
+    return [Outcome((), transaction=one) for one in made]
+
+
+PATHS = [an_edit, several_edits, arrivals, outside_changes]
+
+
+def visible(place: Harness) -> dict[str, str]:
+    """Return the files without the temporaries, which no program but editd reads."""
+    return {path: text for path, text in place.files().items() if TEMPORARY_PREFIX not in path}
+
+
+def is_consistent(place: Harness) -> list[str]:
+    """Open the history again, as the next start does, and return the problems of a whole check."""
+    with place.engine() as engine:
+        assert engine.broken is None
+        done(engine, apply(write("sub/c", f"later {engine.history.head}\n")))
+        head = engine.history.head
+        assert engine.history.index.count(0) == head, "the index lacks a transaction"
+        for path, text in visible(place).items():
+            entry = engine.history.entry(path_of(path))
+            assert entry is not None, f"{path} is not in the history"
+            assert entry.version == version_of(text.encode()), f"{path} is not as in the history"
+    problems, _ = verify_full(str(place.state))
+    return problems
+
+
+def struck_run(
+    place: Harness, engine: Engine, path: Callable[[Engine, int], list[Any]], strike: Strike
+) -> bool:
+    """Strike one run; return whether the engine is to be opened again. Raises AssertionError."""
+    history = engine.history
+    head, commit, root, files = history.head, history.head_commit, history._trees.root, visible(place)
+    index, held = history.index.count(0), history.pending.bytes
+    try:
+        with strike.armed():
+            results = path(engine, strike.at)
+    except (Struck, Broken):
+        results = []
+    recorded = [one for one in results if isinstance(one, Outcome) and one.transaction is not None]
+    if engine.broken is not None:
+        return True
+    assert history.head >= head + len(recorded), "an answer without a transaction"
+    if history.head == head:
+        assert history.head_commit == commit
+        assert history._trees.root == root
+        assert history.index.count(0) == index
+        assert history.pending.bytes == held, "contents of what was not recorded stay in memory"
+        if path is not outside_changes:
+            assert visible(place) == files, "files of what was not recorded"
+    made = done(engine, apply(write("sub/c", f"after {strike.at}\n")))
+    assert made.seq == history.head
+    assert history.index.count(0) == history.head, "the index lacks a transaction"
+    return False
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", PATHS)
+def test_an_exception_at_each_call_leaves_a_right_history(
+    tmp_path: Path, path: Callable[[Engine, int], list[Any]], is_long: bool
+) -> None:
+    number, at, closed = 0, 1, 0
+    is_over = False
+    while not is_over:
+        place = Harness(tmp_path / f"place{number}")
+        place.baseline(FILES)
+        number += 1
+        with contextlib.ExitStack() as parts:
+            engine = opened(place, parts)
+            for _ in range(RUNS_OF_A_PLACE):
+                strike = Strike(at)
+                at += 1 if is_long else STRIDE
+                try:
+                    is_closed = struck_run(place, engine, path, strike)
+                except (AssertionError, Refused) as error:
+                    raise AssertionError(f"call {strike.at}, {strike.where}: {error!r}") from error
+                is_over = not strike.where
+                if is_closed or is_over:
+                    closed += is_closed
+                    break
+        assert is_consistent(place) == [], f"before call {strike.at}: {strike.where}"
+    print(f"{path.__name__}: {at} calls, the engine was closed {closed} times, {number} histories")
+
+
+def opened(place: Harness, parts: contextlib.ExitStack) -> Engine:
+    """Open an engine that ends as by a kill, with a first transaction."""
+    engine = parts.enter_context(place.killed())
+    engine._root = str(place.root)
+    an_edit(engine, 0)
+    arrivals(engine, 0)
+    outside_changes(engine, 0)
+    return engine
