@@ -182,7 +182,7 @@ def test_an_exception_at_each_call_leaves_a_right_history(
                 if is_closed or is_over:
                     closed += is_closed
                     break
-        assert is_consistent(place) == [], f"before call {strike.at}: {strike.where}"
+        assert is_consistent(place) == [], f"before call {at}"
     print(f"{path.__name__}: {at} calls, the engine was closed {closed} times, {number} histories")
 
 
