@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from editd.errors import Stale
-from editd.remote import kept_back
+from editd.remote import push_selection
 from editd.remote.exchange_worker import Worker
 from editd.remote.replica import _to_send
 from editd.server.shared_log import HOLD_AFTER, SharedLog
@@ -159,7 +159,7 @@ def test_a_transaction_that_was_kept_back_is_offered_again_after_a_minute(
         head = one.show(seq_of(one, "c.txt", "c\n")).transaction.id
         one.close()
         places[0].stop()
-        monkeypatch.setattr(kept_back, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(push_selection, "time", SimpleNamespace(monotonic=lambda: now))
         rounds = Rounds(places[0], head)
         waits = ("refused", 1)
         assert rounds.state() == waits
@@ -182,7 +182,7 @@ def test_what_is_kept_back_of_another_hosts_queue_holds_up_nobody(
             heads.append(client.show(seq_of(client, f"{place.folder.name}.txt", text)).transaction.id)
             client.close()
             place.stop()
-        monkeypatch.setattr(kept_back, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+        monkeypatch.setattr(push_selection, "time", SimpleNamespace(monotonic=lambda: 1000.0))
         Rounds(places[1], heads[1], may_land=False).queue()
         hook = server / "hooks/pre-receive"
         hook.write_text(REFUSING)

@@ -37,10 +37,10 @@ from editd.remote.entries import (
     write_settled,
     write_waiting,
 )
-from editd.remote.kept_back import LANDED_MAX, KeptBack
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
+from editd.remote.push_selection import LANDED_MAX, PushSelection
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
@@ -140,7 +140,7 @@ class Exchange:
         self._is_log_there = False  # on the server, as far as the last question has told
         self._queues_read: dict[Oid, list[Tentative]] = {}
         self._unlanded_since: float | None = None
-        self._kept_back = KeptBack()
+        self._selection = PushSelection()
         self._must_look = True  # otherwise the next push may do without, because it fails if others landed
         self._joined, taken = through, first
         with contextlib.suppress(FileNotFoundError):
@@ -212,7 +212,7 @@ class Exchange:
         A retry sends again what the server has refused.
         """
         if is_retry:
-            self._kept_back.send_again()
+            self._selection.send_again()
         answer: Frame = {"state": "current", "error": None, "again": False, "push": None}
         steps: list[Step] = []
         try:
@@ -236,10 +236,10 @@ class Exchange:
         except Forked as refusal:
             answer |= {"state": "forked", "error": refusal.message}
         except NotLanded as refusal:
-            answer |= {"state": "refused", "error": refusal.message, "again": self._kept_back.is_searching}
+            answer |= {"state": "refused", "error": refusal.message, "again": self._selection.is_searching}
         except Offline as refusal:
             answer |= {"state": "offline", "error": refusal.message}
-        if (reasons := self._kept_back.reasons) and answer["state"] == "current":
+        if (reasons := self._selection.reasons) and answer["state"] == "current":
             answer |= {"state": "refused", "error": next(iter(reasons.values()))}
         answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
         answer |= self._news(known) | {"pushes": self._transport.pushes}
@@ -305,7 +305,7 @@ class Exchange:
         self.replica.plan(1)  # takes in the entries of this host's own transactions
 
     def _status(self) -> Frame:
-        waiting, oldest, reasons = self.replica.waiting, self.replica.waiting.first, self._kept_back.reasons
+        waiting, oldest, reasons = self.replica.waiting, self.replica.waiting.first, self._selection.reasons
         return {
             "number": self.replica.taken.number,
             "head": self._head.number,
@@ -537,7 +537,7 @@ class Exchange:
     # ── landing ──
 
     def _ready(self) -> list[Tentative]:
-        return self._kept_back.sendable(self.replica.waiting)
+        return self._selection.sendable(self.replica.waiting)
 
     def _queued(self) -> list[Tentative]:
         """Return the transactions in the queues of other hosts that are not in the log."""
@@ -565,13 +565,13 @@ class Exchange:
         queued: list[Tentative] = []
         for one in self._queued():
             # Two queues have the same transaction if a state folder was copied.
-            if one.origin not in seen and not self._kept_back.is_refused(one.origin):
+            if one.origin not in seen and not self._selection.is_refused(one.origin):
                 seen.add(one.origin)
                 queued.append(one)
         tree = MergedTree(self.objects, self._head.tree)
         head, number = self._head.commit, self._head.number
-        batch = [*queued, *self._ready()][: self._kept_back.batch]
-        self._kept_back.is_searching = False
+        batch = [*queued, *self._ready()][: self._selection.batch]
+        self._selection.is_searching = False
         for one in batch:
             number += 1
             is_applied = not one.is_aside and tree.merge(one.changes)
@@ -594,12 +594,12 @@ class Exchange:
         except Offline as refusal:
             now = self._transport.heads(self._place.ref).get(self._place.ref)
             if now == expected:
-                self._kept_back.note_refused(batch, refusal.message)
+                self._selection.note_refused(batch, refusal.message)
                 raise NotLanded(refusal.message) from refusal
             if now != head:  # otherwise it is ours: the reply was lost
                 self._help()
                 raise Overtaken from None
-        self._kept_back.note_landed()
+        self._selection.note_landed()
         self.objects.point(INCOMING, head)  # so that the next fetch does not bring it again
         self._take_over(head)
 

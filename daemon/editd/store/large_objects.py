@@ -49,7 +49,7 @@ def _loose(folder: str, oid: Oid) -> tuple[ObjectKind, bytes] | None:
     decoder = zlib.decompressobj()
     head, end, begin = decoder.decompress(raw, _LOOSE_HEAD_BYTES).partition(b"\0")
     kind, _, size = head.decode("latin-1").partition(" ")
-    kinds: dict[str, ObjectKind] = {known: known for known in KIND_NUMBERS}
+    kinds: dict[str, ObjectKind] = {known: known for known in KINDS.values()}
     if not end or kind not in kinds:
         return None
     content = begin + decoder.decompress(decoder.unconsumed_tail, int(size) + 1)

@@ -1,4 +1,4 @@
-"""The transactions of this host that are not sent, and the size of a push that finds one.
+"""The choice of the waiting transactions that the next push has, and those that are kept back.
 
 A server may refuse a push for one of its transactions. Each further push has half as many, until that one is
 alone, and it is kept back when it was refused twice. A minute later, or on request, it is sent again. An
@@ -23,8 +23,8 @@ LANDED_MAX = 1000  # transactions of one push
 KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has refused
 
 
-class KeptBack:
-    """The transactions that are kept back, each with its reason."""
+class PushSelection:
+    """The transactions that are kept back, each with its reason, and the number of those in the next push."""
 
     def __init__(self) -> None:
         self.batch = LANDED_MAX  # transactions of the next push
