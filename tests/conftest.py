@@ -62,7 +62,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Keep the seconds that each file of tests took, for `python -m tests`."""
-    if config.cache is None or config.getoption("--long"):
+    cache: pytest.Cache | None = getattr(config, "cache", None)  # none with -p no:cacheprovider
+    if cache is None or config.getoption("--long"):
         return
     seconds: dict[str, float] = {}
     for reports in terminalreporter.stats.values():
@@ -70,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             if isinstance(report, pytest.TestReport):
                 name = report.nodeid.partition("::")[0]
                 seconds[name] = seconds.get(name, 0.0) + report.duration
-    config.cache.set("editd/seconds", config.cache.get("editd/seconds", {}) | seconds)
+    cache.set("editd/seconds", cache.get("editd/seconds", {}) | seconds)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 SHARED = {
+    "binary_patch",
     "invocation",
     "options",
     "output",

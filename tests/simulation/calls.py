@@ -23,7 +23,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from editd.system import filesystem
+from editd.system import files, filesystem
 from simulation.disk import FakeDisk, failure
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ MOUNT = b"mount-01"
 PAGE = 4096
 _FLOCK = "hhqqi"
 _WRITES = os.O_WRONLY | os.O_RDWR
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 REAL = os.open, os.close  # of the real system, whatever is in force
 
 
@@ -647,6 +646,7 @@ def in_force(calls: Calls) -> Iterator[None]:
         filesystem._may_rename.cache_clear()
         put(filesystem, "_may_rename", lambda _flags: True)
         put(filesystem, "_may_syncfs", lambda: True)
+        put(files, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
         yield
     finally:
         for owner, name, function in reversed(before):
@@ -677,8 +677,6 @@ def _by(calls: Calls, fake: Any, real: Any, at: int) -> Any:
 
 def _opener(calls: Calls, real: Any) -> Any:
     def call(path: Any, *more: Any, **named: Any) -> Any:
-        if path == BOOT_ID:
-            return io.StringIO(f"00000000-0000-0000-0000-{calls.boot:012x}\n")
         if calls.is_fake(path):
             return calls.open_file(path, *more, **named)
         return real(path, *more, **named)
