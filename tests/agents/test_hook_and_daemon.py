@@ -156,7 +156,7 @@ def test_an_edit_goes_on_where_the_reviewers_socket_is_out_of_reach_and_the_hook
     assert (done.returncode, done.stdout) == (0, ""), "no answer: the agent edits"
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("This call is recorded as one from outside.\n")
-    assert "socket of its own for reviewers" in log.read_text()
+    assert "separate socket for reviewers" in log.read_text()
     walled.write({path: TEXT.replace("two", "TWO")})
     assert hook(walled, agent, ended(agent, walled, line["request"][1]["key"])) == ""
     with walled.client() as client:

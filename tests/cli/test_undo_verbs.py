@@ -204,7 +204,7 @@ def test_a_refused_undo_says_what_to_undo_first_and_shows_the_lines(editctl: Run
     done = editctl("undo", str(first), code=1)
     assert done.stderr.splitlines() == [
         f"editctl: Transaction {later.seq} changed the same lines of a. Nothing was changed.",
-        f"hint: Undo {later.seq} first, or use --force to put the earlier lines back all the same.",
+        f"hint: Undo {later.seq} first, or use --force to put the earlier lines back anyway.",
         f"  a: changed since by {later.seq}",
         "@@ -3,1 +3,1 @@",
         "-mine",

@@ -111,7 +111,7 @@ def test_what_is_wrong_beyond_all_measure_is_told_as_other_wrong_values_are(text
     [
         ("hook = 1", "c.toml:1: hook: expected tables, got 1. Each begins with `[[hook]]`."),
         (HOOK + "secnds = 2", "c.toml:5: hook.1.secnds: there is no such key. Did you mean `seconds`?"),
-        (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is also the name of another one."),
+        (HOOK + HOOK, "c.toml:6: hook.2.name: 'a' is also the name of another table."),
         (HOOK + "seconds = 0", "c.toml:5: hook.1.seconds: expected float > 0.0, got 0."),
         (
             HOOK + 'kind = "formt"',
@@ -121,11 +121,11 @@ def test_what_is_wrong_beyond_all_measure_is_told_as_other_wrong_values_are(text
         (HOOK.replace('"x"', '"./x"'), "c.toml:4: hook.1.command: the program must be a name in PATH"),
         (
             HOOK.replace('"x"', '"x", "-={files}"'),
-            "c.toml:4: hook.1.command: {files} must be an argument by itself",
+            "c.toml:4: hook.1.command: {files} must be a whole argument",
         ),
         (
             HOOK.replace('"x"', '"sh", "-c", "cat {path}"'),
-            "c.toml:4: hook.1.command: {path} must be an argument by itself",
+            "c.toml:4: hook.1.command: {path} must be a whole argument",
         ),
         (
             CHECK.replace('"pytest"]', '"pytest", "{path}"]'),

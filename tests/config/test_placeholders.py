@@ -14,11 +14,11 @@ NAME = "$(echo run >&2); `echo run >&2`.txt"
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (["sh", "-c", "cat {path}"], "{path} must be an argument by itself"),
-        (["sh", "-c", "cat '{file}'"], "{file} must be an argument by itself"),
-        (["x", "-={files}"], "{files} must be an argument by itself"),
-        (["prettier", "--stdin-filepath={path}"], "{path} must be an argument by itself"),
-        (["sh", "-c", "cat \"$P\"", "P={path}"], "{path} must be an argument by itself"),
+        (["sh", "-c", "cat {path}"], "{path} must be a whole argument"),
+        (["sh", "-c", "cat '{file}'"], "{file} must be a whole argument"),
+        (["x", "-={files}"], "{files} must be a whole argument"),
+        (["prettier", "--stdin-filepath={path}"], "{path} must be a whole argument"),
+        (["sh", "-c", "cat \"$P\"", "P={path}"], "{path} must be a whole argument"),
         (["{path}"], "{path} must not be the program"),
         (["env", "{path}"], "{path} must not be the program"),
         (["env", "-S", "{path}"], "{path} must not be the program"),
@@ -61,7 +61,7 @@ NAME = "$(echo run >&2); `echo run >&2`.txt"
         (["env", "PROMPT_COMMAND={path}", "x"], "{path} must not be the value of PROMPT_COMMAND"),
         (["env", "LD_PRELOAD={file}", "cat"], "{file} must not be the value of LD_PRELOAD"),
         (["env", "BASH_ENV={file}", "bash", "-c", ":"], "{file} must not be the value of BASH_ENV"),
-        (["env", "NAME={files}", "sh", "-c", "x"], "{files} must be an argument by itself, and becomes one"),
+        (["env", "NAME={files}", "sh", "-c", "x"], "{files} must be a whole argument, and becomes one"),
         (["cat", "{file}", "{files}"], "use either {file} or {files}"),
     ],
 )  # fmt: skip

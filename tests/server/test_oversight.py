@@ -164,7 +164,7 @@ def test_only_reviewers_pause_and_mark_where_they_have_a_socket_of_their_own(
             lambda: client.session_resume("agent"),
             lambda: client.review_mark([seq]),
         ):
-            with refused("permission_denied", "a socket of its own for reviewers"):
+            with refused("permission_denied", "a separate socket for reviewers"):
                 steer()
 
 

@@ -387,7 +387,7 @@ def test_a_rollback_where_others_built_on_it_is_a_conflict_and_changes_nothing(
     ]
     assert refused.value.message == (
         f"Transaction {human} changed the same lines of a. Nothing was changed. Undo {human} first, or use "
-        "on_conflict: force to put the earlier lines back all the same, or use on_conflict: skip to undo "
+        "on_conflict: force to put the earlier lines back anyway, or use on_conflict: skip to undo "
         "only what fits."
     )
     assert place.files() == before

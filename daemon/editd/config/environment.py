@@ -1,8 +1,8 @@
-"""The variables that a daemon keeps of the shell in which it is started.
+"""The variables that a daemon keeps of the shell that starts it.
 
 A daemon outlives its first client, and each of its processes would have the tokens and cloud keys of that
-client's shell. So only the listed variables are kept. The list has those that git needs for a server: ssh,
-proxies, certificates, Kerberos, and the credential helpers.
+client's shell. So only the listed variables are kept. Git needs them for a server: ssh, proxies,
+certificates, Kerberos, and the credential helpers.
 
 The client starts a daemon with these alone, and a daemon that is started in another way drops the others.
 """

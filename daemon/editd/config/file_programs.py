@@ -1,4 +1,4 @@
-"""The programs of hooks by their use of arguments: those that take files, and those that run other programs.
+"""The programs of hooks by their use of arguments: some take files, and others run programs.
 
 A hook with a file name as an argument is refused if its program is in no list, unless the argument follows
 `--`. So a program that is missing here is refused too early, and never too late.
@@ -32,7 +32,7 @@ FILE_VERBS = frozenset((
     ("cabal-fmt", "-i"), ("dart", "format"), ("deno", "fmt"), ("deno", "lint"), ("mix", "format"),
     ("nickel", "format"), ("terraform", "fmt"), ("tofu", "fmt"), ("typst", "fmt"), ("zig", "fmt"),
 ))  # fmt: skip
-"""Programs that do so with this first argument, and may run a file with another one."""
+"""Programs that do so with this first argument, and may run a file with other first arguments."""
 
 RUNNERS = frozenset(
     """
@@ -42,7 +42,7 @@ RUNNERS = frozenset(
     systemd-run time timeout tmux unshare uv uvx vi view vim watch xargs yarn
     """.split()  # noqa: SIM905
 )
-"""Programs that run their arguments, also behind `--`. A file name is never one of them."""
+"""Programs that run their arguments, also behind `--`. A file name is never an argument of theirs."""
 
 
 class Interpreter(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Interpreter(Struct, frozen=True):
     program: str  # expressions
     text: str  # flags before a text that it runs, or before the file of one
     plain: str  # options without a value
-    check: str = "(?!)"  # options with which it runs nothing
+    check: str = "(?!)"  # options that make it run nothing
     ends_options: bool = False  # all arguments behind the text are the text's own
 
     def is_program(self, name: str) -> bool:

@@ -48,7 +48,7 @@ from editd.errors import InvalidParams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Line numbers: the line of a TOML file on which each key is, which tomllib does not report.
+# Line numbers: the line of each key in a TOML file, which tomllib does not report.
 
 Name = tuple[str, ...]
 
@@ -58,9 +58,9 @@ DEPTH_MAX = 16  # no known key has so many names; a file may have thousands in o
 
 @lru_cache(maxsize=2)  # each error of a file asks for its line
 def lines_of(text: str) -> Mapping[Name, int]:
-    """Return the line, from 1, on which each key and table begins. `text` is TOML, perhaps with gaps.
+    """Return the first line of each key and table, from 1. `text` is TOML, perhaps with gaps.
 
-    If the first lines are TOML by themselves, they end with a statement. So keys that are new in them come
+    If the first lines alone are TOML, they end with a statement. So keys that are new in them come
     from the lines after the previous such prefix. That takes the square of the lines, and needs no second
     parser. After `PARSED_BYTES_MAX` of prefixes, the keys further down have no line.
     """
@@ -178,8 +178,8 @@ def read_config(workspace: str | None = None) -> LoadedConfig:
 def check_draft(text: str, path: str, workspace: str | None = None) -> None:
     """Raise ConfigError if `text` is wrong, or if the configuration would be wrong with it at `path`.
 
-    A file that is neither the user's nor the workspace's is checked alone. Errors that the other file has
-    by itself do not count.
+    A file that is neither the user's nor the workspace's is checked alone. Errors of the other
+    file alone do not count.
     """
     check_text(text, path)
     both = _paths(workspace)
@@ -193,7 +193,7 @@ def check_draft(text: str, path: str, workspace: str | None = None) -> None:
 
 
 def _own_problems(paths: list[str], but: str) -> list[ConfigProblem]:
-    """Return the errors of each of these files by itself, except `but`."""
+    """Return the errors of each of these files alone, except `but`."""
     problems: list[ConfigProblem] = []
     for path in paths:
         try:
@@ -230,7 +230,7 @@ def _read_all(paths: list[str], drafts: Mapping[str, str] | None = None) -> Load
 
 
 def check_text(text: str, name: str) -> dict[str, Any]:
-    """Return the values in a file's text, by key. Raises ConfigError, in which the file is called `name`."""
+    """Return the values in a file's text, by key. Raises ConfigError, which calls the file `name`."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -349,7 +349,7 @@ def _check(
 def _check_list(
     section: type[ConfigSection], value: object, name: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """Check the tables of a list; each has its number as its name, and a `name` of its own."""
+    """Check the tables of a list. Each is called by its number, and has a key `name`."""
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         yield name, f"expected tables, got {_shown(value)}", f"Each begins with `[[{name}]]`."
         return
@@ -367,7 +367,7 @@ def _check_list(
         if wrong:
             continue
         if any(other.name == table["name"] for other in made):
-            yield f"{above}.name", f"{table['name']!r} is also the name of another one", ""
+            yield f"{above}.name", f"{table['name']!r} is also the name of another table", ""
         made.append(_built(section, given, f"{above}."))
     values[name] = tuple(made)
 

@@ -13,7 +13,7 @@ import stat
 from functools import lru_cache
 
 ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol has it
-NESTED = "nested"  # a file in the state folder of a workspace that may be inside another one
+NESTED = "nested"  # a file in the state folder of a workspace that may be inside another
 PART = "part"  # a file in the state folder of a repository that the workspace around it covers: its root
 REVIEW = ".review.sock"  # the end of the name of a socket of reviewers
 MISSED_BYTES_MAX = 64 * 1024  # of the file at `missed_calls_path`
@@ -39,8 +39,8 @@ def serving_root(folder: str) -> str | None:
     """Return the workspace that serves `folder`; None if it is in no git repository and nothing serves it.
 
     The nearest folder upwards that is a separate workspace, or has a running daemon. Otherwise it is the
-    nearest git top level: a submodule or a nested repository that nobody has served is part of the workspace
-    around it.
+    nearest git top level: a submodule or a nested repository that no daemon has served is part of the
+    workspace around it.
     """
     nearest: str | None = None
     for candidate in upwards(folder):
@@ -163,7 +163,7 @@ def is_system_root(root: str) -> bool:
 
 
 def is_home(root: str) -> bool:
-    """Return whether the real path `root` is a home folder: ours, root's, or that of the folder's owner.
+    """Return whether the real path `root` is a home folder: ours, root's, or its owner's.
 
     The home of a system user that owns it, such as /var/lib/postgresql, counts. A folder of root's that
     only serves as the home of a system user, such as /var/www, does not.
@@ -200,12 +200,12 @@ def review_socket_path(socket: str) -> str:
 
 
 def missed_calls_path(socket: str) -> str:
-    """Return the path of the file in which hooks note calls that the daemon at `socket` did not answer."""
+    """Return the path of the hooks' file of calls that the daemon at `socket` did not answer."""
     return f"{socket}.missed"
 
 
 def daemon_socket_path(socket: str) -> str:
-    """Return the path of the daemon's socket, also if `socket` is that of its reviewers."""
+    """Return the path of the daemon's socket, also if `socket` is its reviewers' socket."""
     return f"{socket.removesuffix(REVIEW)}.sock" if socket.endswith(REVIEW) else socket
 
 

@@ -1,4 +1,4 @@
-"""The PIN with which a person decides about proposals: a file of the user's, with a hash by scrypt.
+"""The PIN that lets a person decide about proposals: a file of the user's, with a hash by scrypt.
 
 `editctl review pin` writes the file, and the daemon compares. The PIN itself is nowhere. It is never an
 argument or an environment variable, which other programs of the user can read. For scrypt, see RFC 7914.
@@ -39,7 +39,7 @@ class PinHash(Struct, frozen=True):
 
 
 def hash_pin(pin: str) -> PinHash:
-    """Return the hash of a new PIN, with a salt of its own. Raises InvalidParams for a short one."""
+    """Return the hash of a new PIN, with a new salt. Raises InvalidParams for a short one."""
     if len(pin) < PIN_CHARACTERS_MIN:
         raise InvalidParams(f"A PIN has at least {PIN_CHARACTERS_MIN} characters.")
     salt = secrets.token_bytes(16)

@@ -41,7 +41,7 @@ def problem_of(command: Sequence[str]) -> str:
         variable = _variable(command, at, program)
         if argument not in PLACEHOLDERS and variable is None:
             return (
-                f"{names[0]} must be an argument by itself, or the value of a variable "
+                f"{names[0]} must be a whole argument, or the value of a variable "
                 f'(["env", "NAME={names[0]}", …]), because a file name in a longer text could run as code'
             )
         if variable is not None and not DATA_VARIABLES.fullmatch(variable):
@@ -56,7 +56,7 @@ def problem_of(command: Sequence[str]) -> str:
     if "{files}" in command and any("{file}" in argument for argument in command):
         return "use either {file} or {files}"
     if any(_variable(command, at, program) and "{files}" in one for at, one in enumerate(command)):
-        return "{files} must be an argument by itself, and becomes one argument for each file"
+        return "{files} must be a whole argument, and becomes one argument for each file"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The names of programs by which the daemon and its clients find the agent that has started a process.
+"""The program names that show the daemon and its clients which agent has started a process.
 
 The kernel cuts a program's name to 15 bytes.
 """

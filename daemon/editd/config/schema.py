@@ -178,7 +178,7 @@ class Serena(ConfigSection, frozen=True, kw_only=True):
     ignored_paths: Annotated[
         tuple[str, ...],
         Meta(
-            description="Patterns as in .gitignore, in addition to those of the workspace.",
+            description="Patterns as in .gitignore, in addition to the workspace's.",
             examples=[["gen/", "*.min.js"]],
             extra=RESTART,
         ),
@@ -257,9 +257,9 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         int | None,
         Meta(
             description=(
-                "Size of the history on disk, with its index, proposals, unsaved texts and read marks, at "
-                "which edits and proposals are refused, rather than history dropped. Undo, reading, and "
-                "recording outside changes go on. Without the key, no limit."
+                "Size of the history on disk, with its index, proposals, unsaved texts and read marks. From "
+                "this size, the daemon refuses edits and proposals, rather than drop history. Undo, reading, "
+                "and recording outside changes go on. Without the key, no limit."
             ),
             examples=["10GiB"],
             extra=SIZE,
@@ -307,8 +307,8 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         float,
         Meta(
             description=(
-                "Time for which both contents of an edit of an excluded file are kept, so that it can be "
-                "undone. Then they are deleted."
+                "Time to keep both contents of an edit of an excluded file, so that it can be undone. Then "
+                "they are deleted."
             ),
             examples=["1h"],
             extra=DURATION,
@@ -319,14 +319,14 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "`{ age = …, count = …, bytes = … }`: transactions beyond any of them are compacted, oldest "
-                "first, and cannot be undone or read any more. The daemon does so by itself, as does "
-                "`editctl gc`. Without the key everything is kept."
+                "first, and cannot be undone or read any more. The daemon does so automatically, as "
+                "does `editctl gc`. Without the key everything is kept."
             )
         ),
     ] = Keep()
 
 
-# The reach of a hook or a check. With one of these keys it is confined.
+# The reach of a hook or a check. Any of these keys confines it.
 
 Writable: TypeAlias = Annotated[
     tuple[str, ...] | None,
@@ -344,8 +344,8 @@ Network: TypeAlias = Annotated[
     bool | None,
     Meta(
         description=(
-            "Whether it has the network. If it is confined, the default is false: it then has a loopback of "
-            "its own, and nothing else."
+            "Whether it has the network. If it is confined, the default is false: it then has its own "
+            "loopback, and nothing else."
         ),
         examples=[False],
     ),
@@ -354,8 +354,8 @@ UnixSockets: TypeAlias = Annotated[
     bool | None,
     Meta(
         description=(
-            "Whether it may make Unix sockets, by which it reaches your other programs, such as docker, an "
-            "ssh agent or systemd. If it is confined, the default is false. Pairs of connected sockets are "
+            "Whether it may make Unix sockets, and so reach your other programs, such as docker, an ssh "
+            "agent or systemd. If it is confined, the default is false. Pairs of connected sockets are "
             "always free."
         ),
         examples=[True],
@@ -377,7 +377,7 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
     glob: Annotated[
         tuple[str, ...],
         Meta(
-            description="Files that it is for, as globs of their own paths.",
+            description="Files that it is for, as globs of paths.",
             examples=[["**/*.py"]],
             extra=GLOBS,
         ),
@@ -387,8 +387,8 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "The program and its arguments; no shell reads them. `{file}` is the file's path in the "
-                "scratch folder, `{files}` those of all files. Without either, the content is on standard "
-                "input, and `{path}` is the file's path in the workspace. Each is an argument by itself, "
+                "scratch folder, `{files}` the paths of all files. Without either, the content is on "
+                "standard input, and `{path}` is the file's path in the workspace. Each is a whole argument, "
                 'or the value of a variable: `["env", "NAME={path}", …]`.'
             ),
             examples=[["ruff", "format", "--stdin-filename", "{path}", "-"]],
@@ -421,7 +421,7 @@ class HookKeys(ConfigSection, frozen=True, kw_only=True):
         Meta(
             description=(
                 "Files of the workspace that are copied to the scratch folder too, such as the settings of "
-                "the tool. Everybody who may edit them can have the tool do whatever they allow."
+                "the tool. Everybody who may edit them can have the tool do all that they allow."
             ),
             examples=[["pyproject.toml"]],
             extra=PATHS,
@@ -474,8 +474,8 @@ class ReviewRuleKeys(ConfigSection, frozen=True, kw_only=True):
         AtMost,
         Meta(
             description=(
-                "For `land`: `{ lines = …, files = …, new_files = …, deletes = …, per_hour = … }`, beyond "
-                "any of which the edit waits."
+                "For `land`: `{ lines = …, files = …, new_files = …, deletes = …, per_hour = … }`. An edit "
+                "beyond any of these limits waits."
             ),
             examples=[{"lines": 40, "files": 3}],
         ),
@@ -494,8 +494,8 @@ class ReviewRuleKeys(ConfigSection, frozen=True, kw_only=True):
         str | None,
         Meta(
             description=(
-                "For `land`: the name of a `[[review.check]]`. The edit waits as a proposal, and lands by "
-                "itself once this check has passed on it. If it fails, a reviewer decides."
+                "For `land`: the name of a `[[review.check]]`. The edit waits as a proposal, and lands "
+                "once this check has passed on it. If it fails, a reviewer decides."
             ),
             examples=["pytest"],
         ),
@@ -528,7 +528,7 @@ class ReviewCheckKeys(ConfigSection, frozen=True, kw_only=True):
     paths: Annotated[
         tuple[str, ...],
         Meta(
-            description="Globs: it runs if the proposal changes one of these files.",
+            description="Globs: it runs if the proposal changes a matching file.",
             examples=[["**/*.py"]],
             extra=GLOBS,
         ),
@@ -559,7 +559,7 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
     keep: Annotated[
         float,
         Meta(
-            description="Time for which a decided proposal is kept.",
+            description="Time to keep a decided proposal.",
             examples=["30d"],
             extra=DURATION,
         ),
@@ -593,7 +593,7 @@ class ReviewKeys(ConfigSection, frozen=True, kw_only=True):
         Literal["ignored", "trusted"],
         Meta(
             description=(
-                "`trusted`: an MCP client may ask you with a form of its own whether an edit lands, and your "
+                "`trusted`: an MCP client may ask you with its own form whether an edit lands, and your "
                 "answer decides. Then any program that can reach the socket can claim such an answer."
             ),
         ),
@@ -617,13 +617,13 @@ class PermissionKeys(ConfigSection, frozen=True, kw_only=True):
 
 
 class AgentKeys(ConfigSection, frozen=True, kw_only=True):
-    """Settings for agents that change files with tools and commands of their own."""
+    """Settings for agents that change files with their own tools and commands."""
 
     serial: Annotated[
         float | None,
         Meta(
             description=(
-                "Time for which a command waits for the commands of other sessions to end, so that the "
+                "Time that a command waits for the commands of other sessions to end, so that the "
                 "changes of both can be told apart. Without the key, it does not wait."
             ),
             examples=["2s"],
@@ -649,7 +649,7 @@ class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
         float,
         Meta(
             description=(
-                "Seconds between two looks at the server while somebody is active, at most. After a minute "
+                "Seconds between two looks at the server while there are edits, at most. After a minute "
                 "without an edit they become longer, up to 20 seconds."
             ),
             ge=0.05,
@@ -671,7 +671,7 @@ class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Globs of paths that never leave this host, beside those of `history.exclude`. They are in "
+                "Globs of paths that never leave this host, in addition to `history.exclude`. They are in "
                 "force for a log that it begins or joins later."
             ),
             examples=[["secrets/"]],
@@ -709,7 +709,7 @@ class Config(ConfigSection, frozen=True, kw_only=True):
             description=(
                 "Globs of paths that no client may change (`path_protected`), whatever its session allows. "
                 "Changes by other programs are recorded as always. "
-                "A rollback or undo of what a session did to such a path is allowed."
+                "A rollback or undo of a session's change to such a path is allowed."
             ),
             examples=[[".github/workflows/**", "**/*.pem"]],
             extra=GLOBS,

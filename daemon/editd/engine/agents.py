@@ -1,7 +1,7 @@
 """The agents of a workspace: the processes and the sessions of programs that act for a person.
 
 A hook or an MCP server introduces its agent. The entries survive a restart of the daemon, because the agent
-does, too. The oldest are evicted: a process ends, and a session that nobody remembers has nothing to decide.
+does, too. The oldest are evicted: a process ends, and a forgotten session has nothing to decide.
 """
 
 from __future__ import annotations

@@ -44,10 +44,10 @@ def _packs(folder: str) -> tuple[str, ...] | None:
 
 
 def take_over(root: str, state: str, commits: Sequence[str]) -> dict[str, Any]:
-    """Take contents from the workspace into the store, durably: those of the baseline that are missing.
+    """Take missing contents of the baseline from the workspace into the store, durably.
 
-    `commits` are those of the baseline. Returns the number of contents that were taken, and the paths and the
-    number of those that are lost. Raises OSError.
+    `commits` are the baseline's. Returns the number of contents that were taken, and the paths and the number
+    of lost contents. Raises OSError.
     """
     store, made = os.path.join(state, "store.git"), os.path.join(state, TAKEN)
     shutil.rmtree(made, ignore_errors=True)  # left by an interrupted run

@@ -1,6 +1,6 @@
-"""Changes by time: those that were found while a command ran. A person may have saved the file meanwhile.
+"""Changes by time: the changes found while a command ran. A person may have saved the file meanwhile.
 
-A rollback leaves such a change alone if somebody else had written the file shortly before. Three changes are
+A rollback leaves such a change alone if another author had written the file shortly before. Three changes are
 the session's own even then: of a file that it also changed by path, of a file that its commands made and
 deleted again, and of a file that only sessions of the same rollback wrote. A change in doubt, by a command
 that an agent had first asked its user about, is always left alone.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
 
-ANOTHERS_SECONDS = 600  # in which somebody else's save of a file makes it doubtful whose the next one is
+ANOTHERS_SECONDS = 600  # after a save by another author, the author of the next change is in doubt
 STEPS_MAX = 200  # of one file, compared for that
 
 
@@ -42,7 +42,7 @@ def spare_by_time(
 ) -> tuple[list[UndoTarget], tuple[str, ...]]:
     """Return the targets of a rollback without changes that others may have made, and warnings.
 
-    These are the changes in doubt, and those that another program may have made. Raises NothingToUndo if
+    These are the changes in doubt, and changes that another program may have made. Raises NothingToUndo if
     nothing else is left.
     """
     if not isinstance(scope, BySession) or scope.is_by_time_included:

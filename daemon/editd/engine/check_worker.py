@@ -7,7 +7,7 @@ it, `seconds`, and the end of the `output`.
 K1  The command runs in an overlay over the workspace, or where that is impossible, in a copy of it. In the
     overlay, nothing that it writes below the workspace's path reaches the workspace.
     With a reach, the command writes to its overlay, its scratch folder and its `writable` paths only, and
-    without `network` it has a loopback of its own. The answer names what this system cannot hold.
+    without `network` it has its own loopback. The answer names what this system cannot hold.
 K2  When the command ends or times out, all processes that it started are killed, even in another session.
 K3  When stdin closes, because the daemon died or gave up, all of them are killed, and there is no answer.
 """

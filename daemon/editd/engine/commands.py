@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
 
 Reader = str
-"""The identity under which read versions are kept: a session, or a connection without a session."""
+"""The holder of read versions: a session, or a connection without a session."""
 
 
 def reader_of(session: str) -> Reader:
@@ -56,10 +56,10 @@ class Apply(Struct, frozen=True):
     fingerprint: str = ""  # of the whole request, to detect that its id is used for a different one
     found: Mapping[Search, tuple[Match, ...] | Refused] = field(default_factory=dict)
     hooked: Hooked | None = None  # the results of the hooks for the last plan
-    propose: Wish | None = None  # ask for a review, whatever the rules say
+    propose: Wish | None = None  # ask for a review, also if no rule does
     proposal: ProposalNumber | None = None  # the open proposal whose next revision this is
     is_collected: bool = False  # the session collects all its edits in one proposal
-    is_draft: bool = False  # and nobody decides about that before the session submits it
+    is_draft: bool = False  # and it waits for no decision before the session submits it
     sender: Sender = Sender()
     unsaved: UnsavedRule = MERGE
 
@@ -86,8 +86,8 @@ class Undo(Struct, frozen=True):
 class Restore(Struct, frozen=True):
     """Restore the workspace, or `paths` and everything below them, to its content right after `to`.
 
-    `to` is a transaction or a time. If it is an entry of the log, `files` are those that it had and that
-    differ from this host's.
+    `to` is a transaction or a time. If it is an entry of the log, `files` are its files that differ
+    from this host's.
     """
 
     authorship: Authorship
@@ -113,7 +113,7 @@ class ReviewedText(Struct, frozen=True):
 class Land(Struct, frozen=True):
     """Land hunks of a proposal as a transaction of its author.
 
-    The `authorship` is the reviewer's. Its message, if there is one, replaces that of the proposal.
+    The `authorship` is the reviewer's. Its message, if there is one, replaces the proposal's.
     `hunks` are ids; None is all that fit in the view with the token `view`. A text stands for all hunks of
     its file. `rejects_rest` rejects the hunks that are left; otherwise they stay open.
 

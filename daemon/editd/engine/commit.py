@@ -13,7 +13,7 @@ After a crash, `recover` finishes what the journal has.
     BROKEN     an I/O error leaves files or journal in   reads only            recovery at the next start
                doubt
 
-From PACKED on, the state is that of the whole history. `workspace.staged_change` has the table of the others.
+From PACKED on, the state is the whole history's. `workspace.staged_change` has the table of the others.
 
 C1  No target is touched before its transaction's record is durable.
 C2  No reply goes out before its record is durable and its files are published.
@@ -69,7 +69,7 @@ BATCH_BYTES_MAX = 32 * 1024 * 1024  # one frame of the journal; a larger single 
 
 
 class PendingTransaction(Struct):
-    """A transaction of a batch. Its state is that of `staging`.
+    """A transaction of a batch. `staging` has its state.
 
     `request` is its position in the turn, or None for a change that is adopted: the files have it already.
     """
@@ -93,7 +93,7 @@ class CommitAborted(Struct, frozen=True):
 
 
 class Batch(Struct):
-    """The transactions of one turn, and the view on which each is planned."""
+    """The transactions of one turn, and the view for planning each."""
 
     history: History
     files: WorkspaceWriter
@@ -439,7 +439,7 @@ def _redo(
         return {}
     except (NotAFile, PathOutside) as obstacle:
         if chain.last is None:
-            return {}  # The file is gone, as intended. The scan records whatever took its place.
+            return {}  # The file is gone, as intended. The scan records any successor.
         is_folder = files.is_folder(path)  # `put` replaces a folder without files
         is_known = content_of(chain.last) is not None
         if is_folder and is_known and files.put(path, chain.last, chain.states, secrets.token_hex(8)):

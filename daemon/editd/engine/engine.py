@@ -593,7 +593,7 @@ class Engine(Recorder):
     def _stage_recorded(
         self, batch: Batch, index: int, request: Undo | Restore | Land | Arrive
     ) -> Result | None:
-        """Stage changes that were planned before: those of the history, of a proposal, or of another host."""
+        """Stage changes that were planned before, from the history, a proposal, or another host."""
         try:
             if isinstance(request, Arrive):
                 return self._stage_arrival(batch, index, request)
@@ -625,7 +625,7 @@ class Engine(Recorder):
         return None if is_recorded else outcome
 
     def free_for_arrivals(self, texts: Iterable[str]) -> list[str]:
-        """Return the paths at which nothing on this host is in the way of a file from another one."""
+        """Return the paths that are free on this host for a file from another host."""
         return [text for text in texts if self._is_free(WorkspacePath.parse(text))]
 
     def _is_free(self, path: WorkspacePath) -> bool:
@@ -695,7 +695,7 @@ class Engine(Recorder):
     ) -> None:
         """Raise Refused if the session may not make these changes, even as a dry run.
 
-        `repaired` has the paths on which a protection does not block the undo of what went past it.
+        `repaired` has the protected paths that an undo may change, because a change went past the protection.
         """
         if self.rules.protected:
             self.rules.permit([change for change in outcome.changes if change.path not in repaired])
@@ -1022,9 +1022,9 @@ def _with_diffs(result: Result, decoder: Decoder, breathe: Callable[[], None]) -
 
 
 def _repaired(request: Undo, targets: Sequence[UndoTarget]) -> frozenset[WorkspacePath]:
-    """Return the paths on which only work of a session is taken back, in spite of a protection.
+    """Return the paths with only work of a session to take back, in spite of a protection.
 
-    What took work back is never itself taken back there: that would make the change again.
+    An undo is never taken back there: that would make the change again.
     """
     if request.kind == "redo":
         return frozenset()

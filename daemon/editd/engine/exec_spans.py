@@ -3,12 +3,13 @@
 A file does not show which program wrote it. So a change is attributed to the spans that are open when it is
 found:
 
-1. to the spans that name its path: those of an agent's edit tool;
-2. otherwise to the spans without paths: those of commands;
-3. otherwise to nobody.
+1. to the spans that name its path: an agent's edit tool opens these;
+2. otherwise to the spans without paths: a command opens these;
+3. otherwise to no span.
 
 A span that is **asked** is left out: while an agent asks its user, the changes are the user's own. At its
-end it gets what fits the texts of its tool, and of a command what nobody else made, in doubt.
+end, a span of a tool gets the changes that fit the tool's texts. A span of a command gets the changes that
+have no other author, in doubt.
 
 If these spans belong to one session, the transaction is an `exec` of that session. If they belong to
 several, it stays `outside`, with all of them as candidates. Before a span begins and before it ends, the
@@ -17,7 +18,7 @@ engine records the changes so far, so that earlier changes go to the right span.
 A span with a key belongs to its session, and survives the connection and the daemon. One without a key ends
 with its connection.
 
-An agent that tells of its edits only afterwards claims them: changes by nobody become its `exec`.
+An agent that reports its edits only afterwards claims them: unattributed changes become its `exec`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class ExecSpan(OpenItem):
     command: str
     paths: Paths | None = None  # None is a command, which may change any file
     key: str | None = None
-    ends_us: int | None = None  # it ends by itself at this time
+    ends_us: int | None = None  # it ends at this time at the latest
     process: tuple[int, int] | None = None  # it ends with this one: its pid and its start, from /proc
     head: int = 0  # the newest transaction at its beginning
     since_us: int = 0  # the time of its beginning
@@ -183,7 +184,7 @@ class ExecSpans(OpenItems[ExecSpan]):
         ]
 
     def are_in_way_of(self, reader: Reader, paths: Paths | None) -> bool:
-        """Return whether a span of another reader is open for one of these paths, or another command runs."""
+        """Return whether a span of another reader is open for any of the paths, or another command runs."""
         return any(span.is_in_way_of(reader, paths) for span in self.open.values())
 
     def attribute(self, changes: Sequence[Change[FileState]]) -> list[AttributedChanges] | None:
@@ -250,7 +251,7 @@ def _check_command(command: str) -> None:
 
 
 class Claims(Struct, frozen=True):
-    """The changes that a session may claim, and those that it has claimed already."""
+    """The changes that a session may claim, and the changes that it has claimed already."""
 
     free: tuple[Seq, ...]
     own: tuple[Seq, ...]
@@ -270,7 +271,7 @@ class Claims(Struct, frozen=True):
 
 
 def changes_since(history: History, head: int, paths: Paths | None) -> list[Transaction]:
-    """Return the changes by nobody after transaction `head`: of these paths alone, or of any path."""
+    """Return the unattributed changes after transaction `head`: of these paths alone, or of any path."""
     if paths is None:
         seqs = set(range(head + 1, int(history.head) + 1)[-SEQS_MAX:])
     else:
@@ -290,7 +291,7 @@ def in_doubt_authorship(span: ExecSpan) -> Authorship:
 
 
 def _is_free(transaction: Transaction) -> bool:
-    """Return whether a change is by nobody: no bracket was open that could have made it."""
+    """Return whether a change is unattributed: no bracket was open that could have made it."""
     return transaction.kind == "outside" and transaction.authorship.attribution is None
 
 
@@ -331,9 +332,9 @@ def _claims(
 
 
 def _inseparable(changes: Sequence[Change[FileState]]) -> Iterable[list[Change[FileState]]]:
-    """Divide changes into the smallest groups that can each be a transaction of its own.
+    """Divide changes into the smallest groups that can each be a separate transaction.
 
-    A move and its source belong together, and so do a file and the folder in whose place it is.
+    A move and its source belong together, and so do a file and the folder that it replaces.
     """
     by_path = {change.path: change for change in changes}
     leader = {path: path for path in by_path}

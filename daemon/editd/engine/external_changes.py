@@ -206,7 +206,7 @@ class Reconciliation:
         return self._found.keys()
 
     def portions(self, most: Portion) -> Iterator[list[WorkspacePath]]:
-        """Yield the differing files in portions, each of which one call of `record` records.
+        """Yield the differing files in portions, for one call of `record` each.
 
         Both ends of a possible move are in one portion.
         """
@@ -271,7 +271,7 @@ class Reconciliation:
 def suspects_in(
     history: History, folder: str, found: Mapping[bytes, tuple[GitMode, Version]]
 ) -> tuple[list[WorkspacePath], list[str]]:
-    """Return the paths of one folder in which a scan and the history differ, and its recorded subfolders."""
+    """Return the paths of one folder that differ in a scan and the history, and its recorded subfolders."""
     known, below = history.folder_at_head(folder, is_kept=False)
     prefix = os.fsencode(folder) + b"/" if folder else b""
     suspects = (

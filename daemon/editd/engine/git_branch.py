@@ -98,7 +98,7 @@ def open_repository(root: str) -> pygit2.Repository:
 
 
 def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
-    """Return the branch `named`, existing or new, or the one that is checked out.
+    """Return the branch `named`, existing or new, or the checked-out branch.
 
     Raises InvalidParams if git refuses the name, and the refusals of `check_free`.
     """
@@ -133,7 +133,7 @@ def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
 
 
 def check_free(branch: Branch) -> None:
-    """Raise Conflict or InvalidParams if git uses the branch, in this worktree or in another one.
+    """Raise Conflict or InvalidParams if git uses the branch, in this worktree or another.
 
     The end of a rebase or a bisect would lose the commit, and the index of another worktree would not be
     updated. `git branch -f` refuses the same cases. Call this again before the branch moves, because git may
@@ -443,7 +443,7 @@ def _text(name: str | bytes) -> str:
 
 
 # Line ends as `git add` converts them, by a file's attributes and core.autocrlf.
-# The rules are those of git's convert.c (`convert_attrs`, `crlf_to_git`). `converted_by` detects the others.
+# The rules are from git's convert.c (`convert_attrs`, `crlf_to_git`). `converted_by` detects the others.
 
 Ends = Literal["as they are", "text", "auto"]
 

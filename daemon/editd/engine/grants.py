@@ -91,7 +91,7 @@ class Grants:
         session: str | None,
         passed: Collection[str] = (),
     ) -> Ruling:
-        """Return the policy's decision about planned changes, on which these checks have passed.
+        """Return the policy's decision about planned changes that have passed these checks.
 
         The edits that a rule let land within the last hour are counted in the history.
         Raises PermissionDenied if a rule refuses them, and IoError.

@@ -9,7 +9,7 @@ H1  A command gets no file of the workspace. Its folder is the scratch folder, i
 H2  When a command ends or times out, all processes that it started are killed, even in another session.
 H3  When stdin closes, because the daemon died or gave up, all of them are killed and the folder is removed.
 H4  A command with a reach writes to the scratch folder and its `writable` paths only, and without `network`
-    it has a loopback of its own. The answer names what this system cannot hold.
+    it has its own loopback. The answer names what this system cannot hold.
 H5  The output of a command is kept up to a limit. Above a second limit, the command is killed.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEASES_MAX = 1000
-PATHS_MAX = 64  # globs of one lease, each compared with those of other sessions
+PATHS_MAX = 64  # globs of one lease, each compared with other sessions' globs
 TTL_SECONDS_MAX = 86400.0
 
 
@@ -41,7 +41,7 @@ class LeaseRequest(Struct, eq=False):
     paths: tuple[Glob, ...]
     ttl: float
     ended: Callable[[Lease | Refused], None]  # called with the lease or the refusal
-    is_of_name: bool = False  # nobody opened the session
+    is_of_name: bool = False  # no client opened the session
     since_us: int = 0  # the time of the request
 
 
@@ -49,7 +49,7 @@ class Leases:
     """All leases and waiting requests of a workspace."""
 
     def __init__(self, registry: SessionStore) -> None:
-        """Load the leases of the previous daemon. `expire` ends those that have expired since."""
+        """Load the leases of the previous daemon. `expire` ends the leases that have expired since."""
         open_sessions = {session.name for session in registry.sessions}
         kept = [lease for lease in registry.leases if lease.is_of_name or lease.session in open_sessions]
         self._registry = registry

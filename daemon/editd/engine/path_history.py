@@ -108,7 +108,7 @@ class HistoryWalker:
                 yield PathLeft(at, to, touch.undone_by)
 
     def brought_back(self, path: WorkspacePath, left: PathLeft, since: int) -> WorkspacePath | None:
-        """Return the path to which an undo returned the file that left `path`, or None.
+        """Return the new path of the file that left `path` and came back by an undo, or None.
 
         The file had `path` after `since`. The same undo may have taken back older moves of the file, or its
         creation.
@@ -146,7 +146,7 @@ class HistoryWalker:
         return source is None and after is not None and after.version == touch.before.version
 
     def _put_back(self, touch: Change[Entry], at: int) -> WorkspacePath | None:
-        """Return the path to which the undo `at` moved the file at the path of `touch`, or None.
+        """Return the path that the undo `at` gave the file at the path of `touch`, or None.
 
         If the undone move had overwritten another file, the undo restores that file, and so the history does
         not record a move back. The undo may have undone several moves of the file, one after another.
@@ -207,10 +207,10 @@ class HistoryWalker:
         deleted: int,
         targets: Mapping[int, UndoTarget] = MappingProxyType({}),
     ) -> tuple[WorkspacePath, int] | None:
-        """Return the path and the transaction with which a file came back after `deleted`, or None.
+        """Return the path and the transaction of a file's return after `deleted`, or None.
 
-        `stays` are the paths of the file, each with the transaction after which it had that path, and the one
-        with which it left. The file comes back if one of its paths gets a content that the file had there.
+        `stays` are the paths of the file, each with two transactions: the file had the path after the first,
+        and left it with the second. The file comes back if a path gets a content that the file had there.
         """
         index = self.history.index
         revivals: list[tuple[int, WorkspacePath]] = []
@@ -332,7 +332,7 @@ def _to_entry(
 
 
 def _chosen(request: Restore, touched: Iterable[WorkspacePath], history: History) -> list[WorkspacePath]:
-    """Return the touched paths that a restore is about, and those that it names. Raises FileMissing."""
+    """Return the touched paths that a restore is about, and the paths that it names. Raises FileMissing."""
     chosen = list(touched)
     if request.paths is not None:
         wanted = frozenset(request.paths)

@@ -3,7 +3,7 @@
     anyone     every connection of the user
     session    a connection that may act in the session of the request
     witness    the same; beside a reviewers' socket, only a connection on that socket
-    author     the author of the proposal, and nobody else
+    author     the author of the proposal alone
     holder     a connection of the session that has the lease, the proposal or the session, or the owner
     plan       decided by the plan: the request's own session has made what is taken back, or the owner asks
     owner      the owner of the workspace
@@ -49,7 +49,7 @@ def lack_of(caller: Caller) -> str | None:
     if caller.is_started_by_daemon:
         return "the daemon has started this program"
     if caller.has_review_socket and not caller.is_on_review_socket:
-        return "this workspace has a socket of its own for reviewers"
+        return "this workspace has a separate socket for reviewers"
     if caller.has_pin:
         return None
     if caller.is_agents_session:
@@ -80,7 +80,7 @@ class Permission(Struct, frozen=True):
     needs: Need
     reason: str
     options: tuple[Option, ...] = ()
-    right: AgentRight | None = None  # with which an agent's session may do it, too
+    right: AgentRight | None = None  # that lets an agent's session do it, too
     action: str = ""  # the end of the sentence "only the owner may …"
 
     def needs_of(self, params: messages.Params) -> Need:
@@ -99,7 +99,7 @@ _RECORDS = "Attributes the changes of other programs to a session."
 _DECIDES = "Decides about the work of others."
 _DECISION = Permission("reviewer", _DECIDES, right="review", action="decide about a proposal")
 _TAKING_BACK = Permission(
-    "plan", "Takes work back: that of others lands by the owner, or by a reviewer.",
+    "plan", "Takes work back: for others' work, the owner or a reviewer lands it.",
     right="undo_others", action="take back the work of others",
 )  # fmt: skip
 _REACHES_OUT = "Starts git, and reaches another machine."
@@ -140,8 +140,8 @@ PERMISSIONS: dict[type[messages.Params], Permission] = {
     messages.LeaseRenew: Permission("session", "Extends a lease of its session."),
     messages.LeaseRelease: Permission("holder", "Ends a lease.", action="end the lease of another session"),
     messages.LeaseList: Permission("anyone", _READS),
-    messages.DocumentHold: Permission("session", "Holds a text of its own connection."),
-    messages.DocumentRelease: Permission("session", "Releases a text of its own connection."),
+    messages.DocumentHold: Permission("session", "Holds a text of the connection."),
+    messages.DocumentRelease: Permission("session", "Releases a text of the connection."),
     messages.DocumentList: Permission("anyone", _READS),
     messages.ExecBegin: Permission("witness", _RECORDS, action="attribute the changes of other programs"),
     messages.ExecAsk: Permission(

@@ -42,7 +42,7 @@ def tree_of(authors: Iterable[Sequence[Process]], caller: Sequence[Process]) -> 
     The shell of an agent is below the agent. A terminal in the editor that has started the agent is below
     the editor only.
     """
-    above = caller[1:]  # not the process itself, or each process of an agent would have tries of its own
+    above = caller[1:]  # not the process itself, or each process of an agent would have its own tries
     nearest = len(above)
     for author in authors:
         shared = common_process(author, above)

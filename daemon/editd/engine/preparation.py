@@ -51,7 +51,7 @@ class Preparation(Struct):
         return staging
 
     def is_valid(self) -> bool:
-        """Return whether the plan is still the one that the engine would make now."""
+        """Return whether the engine would still make the same plan."""
         if not self.meanwhile:
             return True
         if isinstance(self.request, Undo) and not is_selection_same(self.request.scope, self.meanwhile):

@@ -75,7 +75,7 @@ class Landing(Struct, frozen=True):
     authorship: Authorship  # of the transaction, with the approval
     decision: Decision
     verdicts: Mapping[HunkId, Verdict]
-    is_as_proposed: bool  # the bytes of each file that is written are those that were proposed
+    is_as_proposed: bool  # the written bytes of each file are the proposed bytes
 
 
 def view_of(proposal: Proposal, files: Iterable[ProposedFile], current: Current, history: History) -> View:
@@ -217,7 +217,7 @@ def _fitted(file: ProposedFile, at: int, current: Current, walker: HistoryWalker
 def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedText]) -> frozenset[HunkId]:
     """Return the hunks to land, with all of each file that has the reviewer's text.
 
-    Raises ViewChanged if they are not those that were shown, and InvalidParams if the request names none.
+    Raises ViewChanged if they are not the shown hunks, and InvalidParams if the request names none.
     """
     number = view.proposal.number
     undecided = view.undecided

@@ -5,7 +5,7 @@ with an `Approval`, and the verdicts are stored after its commit point. If that 
 in between, `_catch_up` takes the verdicts from the history. So no hunk lands twice.
 
 A proposal never touches a file before its decision. Nothing of it is stored anew when others commit: its view
-is computed when somebody asks for it.
+is computed on request.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Proposals(Grants):
     def reopen(self, number: ProposalNumber, authorship: Authorship, by: Reviewer) -> Proposal:
         """Make a new proposal of `authorship` from all that has not landed of a settled one.
 
-        It waits on the same base, so its hunks fit as those of the settled one would.
+        It waits on the same base, so its hunks fit as the settled proposal's would.
         Raises UnknownProposal, Decided if nothing of it was rejected, InvalidParams if it still waits.
         """
         proposal = self.get(number)
@@ -336,7 +336,7 @@ class Proposals(Grants):
     def settle_elsewhere(self, number: ProposalNumber, state: str, by: Reviewer, comment: str) -> Proposal:
         """Settle an open proposal as another host has settled its own of the same transaction.
 
-        An unknown `state`, that of a newer editd, is as `moot`. Raises UnknownProposal, Decided, IoError.
+        An unknown `state`, from a newer editd, counts as `moot`. Raises UnknownProposal, Decided, IoError.
         """
         proposal = self._waiting(number)
         settled, what = ELSEWHERE.get(state, ELSEWHERE["moot"])
@@ -526,7 +526,7 @@ class Proposals(Grants):
 
     def _changed(self, proposal: Proposal, word: str) -> Proposal:
         self.changes += 1
-        if proposal.state != "draft":  # which is nobody's business before it is submitted
+        if proposal.state != "draft":  # which no reviewer sees before it is submitted
             self.on_changed(proposal, word)
         return proposal
 

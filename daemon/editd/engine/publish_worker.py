@@ -81,7 +81,7 @@ class Publication(Struct, frozen=True):
     branch: str | None
     author: str | None  # `NAME <MAIL>`
     actors: tuple[str, ...]
-    reviewers: tuple[str, ...]  # the actors who approved a proposal of which a transaction came
+    reviewers: tuple[str, ...]  # the actors who approved a transaction's proposal
     login: str  # the user's login name, which is an actor's name, too
     trailers: tuple[str, ...]
     since: int  # the time of the first transaction, in seconds
@@ -170,7 +170,7 @@ class BranchMerge:
     lives: Mapping[WorkspacePath, Life]
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
-    left_out: set[str] = field(default_factory=set)  # excluded paths, and those that `git add` would not add
+    left_out: set[str] = field(default_factory=set)  # excluded paths, and paths that `git add` would not add
     seqs: set[int] = field(default_factory=set)  # the transactions that changed something here
 
     def __post_init__(self) -> None:

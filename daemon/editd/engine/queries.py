@@ -123,7 +123,7 @@ _SPAN = re.compile(r"\b(\d{1,18})(?:-(\d{1,18}))?\b")
 class PathChanges(Struct, frozen=True):
     """A run: the states of one path, first to last, without a change by another author in between.
 
-    If `source` is set, the file was moved from there to `path`, and the first state is that of the source.
+    If `source` is set, the file was moved from there to `path`, and the first state is the source's.
     """
 
     path: WorkspacePath

@@ -115,7 +115,7 @@ class Recorder:
             return []
 
     def record(self, found: Mapping[WorkspacePath, FileState | None], message: str = "") -> list[Transaction]:
-        """Record content found on disk, in a batch of its own. Return the new transactions.
+        """Record content found on disk, in a separate batch. Return the new transactions.
 
         Raises IoError if the journal cannot be written. Nothing is recorded then.
         """
@@ -219,7 +219,7 @@ class Recorder:
         self.on_recorded(transaction)
 
     def _attributed(self, adoption: ExternalChange, message: str) -> list[AttributedChanges]:
-        """Divide the changes by their authors. Changes by nobody known have the message."""
+        """Divide the changes by their authors. Unattributed changes have the message."""
         author = replace(OUTSIDE, message=message)
         if adoption.kind == "outside" and self.outside_authorship is not None:
             divided = self.outside_authorship(adoption.changes)
@@ -271,7 +271,7 @@ class Recorder:
         self.history.index.flush_if_full()
 
     def _remove_replaced(self) -> None:
-        """Remove the replaced files, or put them into the quarantine; those of a large request in slices."""
+        """Remove the replaced files, or put them into the quarantine. A large request's go in slices."""
         breathe, self._breathe = self._breathe, None  # others do this, too, while it breathes
         unfinished, self._unfinished = self._unfinished, []
         for staging in unfinished:
@@ -377,7 +377,7 @@ class Recorder:
         return self.history.entry(path) is not None or self.history.has_folder(path)
 
     def _now_us(self) -> int:
-        """Return the time of the clock. The order of transactions is that of their numbers."""
+        """Return the time of the clock. The order of transactions follows their numbers."""
         return self.clock.now_us()
 
     def _mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:

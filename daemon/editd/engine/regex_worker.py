@@ -10,7 +10,7 @@ serves the next request. Otherwise, as during the compilation in QuickJS, its ow
 (`server.plan_workers`). It also runs the searches for lines, and comparisons of texts, which may be as slow:
 the answer to these is `{result}`, then `{done}`.
 
-Before its first request it gives up all files but those of Python, and the network.
+Before its first request it gives up the network, and all files but Python's.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _shortened(text: str) -> str:
 # Such a match is extended to the whole character if its replacement leaves whole characters. Otherwise it
 # is refused. A result never has half of a character.
 #
-# The language is that of Node 20, because the supported tools ran in it. Later syntax is refused.
+# The language is Node 20's, because the supported tools ran in it. Later syntax is refused.
 
 QUICKJS_BYTES_MAX = 512 * 1024 * 1024  # of the QuickJS heap, less than the limit of the process
 

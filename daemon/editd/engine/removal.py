@@ -76,7 +76,7 @@ def known_paths(history: History, is_wanted: Callable[[WorkspacePath], bool]) ->
 
 
 def versions_of(history: History, paths: Collection[WorkspacePath]) -> set[Version]:
-    """Return every version that these files had, also at the paths from which they were moved."""
+    """Return every version that these files had, also at their paths before a move."""
     versions: set[Version] = set()
     waiting, done = list(paths), set(paths)
     while waiting:
@@ -114,7 +114,7 @@ def places_of(history: History, versions: Collection[Version]) -> Places:
 
 
 def came_back(history: History, versions: Collection[Version], after: int) -> dict[Version, int]:
-    """Return those of the versions that a transaction after `after` has written, with its seq."""
+    """Return the versions that a transaction after `after` has written, with its seq."""
     back: dict[Version, int] = {}
     while following := history.index.following(after, LOT):
         for transaction in following:

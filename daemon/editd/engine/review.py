@@ -1,7 +1,7 @@
 """The review of a planned edit or undo: it lands, or becomes a proposal.
 
-A request or its session may ask for a review of its own. That only tightens the policy: a rule that refuses
-an edit refuses it all the same.
+A request or its session may ask for a review. That only tightens the policy: a rule that refuses an edit
+still refuses it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NeedsCommit(Exception):
 
 
 def is_asked_for(request: Reviewed) -> bool:
-    """Return whether the request becomes a proposal whatever the policy says."""
+    """Return whether the request becomes a proposal even if the policy asks for no review."""
     if isinstance(request, Apply) and (request.proposal is not None or request.is_collected):
         return True
     return request.propose is not None

@@ -56,7 +56,7 @@ def review_checks_of(config: Config) -> tuple[ReviewCheck, ...]:
 def passed(
     checks: Iterable[ReviewCheck], results: Iterable[TrialResult], view: str
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of the checks that have a result on this view, and of those that have passed."""
+    """Return the names of the checks that have a result on this view, and of the passed checks."""
     current = [result for result in results for check in checks if check.has_made(result, view)]
     return (
         frozenset(result.name for result in current),

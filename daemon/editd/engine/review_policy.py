@@ -52,12 +52,12 @@ class ReviewRule(Struct, frozen=True):
 class Ruling(Struct, frozen=True):
     """The decision about an edit. `rule` is the rule's name; None if the edit lands without any rule.
 
-    An edit that has to wait for `checks` becomes a proposal, which lands by itself after them.
+    An edit that has to wait for `checks` becomes a proposal, which lands after them without a reviewer.
     """
 
     action: Action
     rule: str | None = None
-    grants: tuple[tuple[Grant, int], ...] = ()  # those that let it land, and the lines that each is for
+    grants: tuple[tuple[Grant, int], ...] = ()  # the grants that let it land, and the lines that each is for
     checks: tuple[str, ...] = ()
 
 

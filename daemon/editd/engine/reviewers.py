@@ -33,7 +33,7 @@ def common_program(proposer: Sequence[Process], reviewer: Sequence[Process]) -> 
     """Return the program that started both, if it makes them kin; None if they are no kin.
 
     Each line begins with the process itself, as `system.process.line_above` gives it. An empty line, of a
-    process in another process namespace, is kin to nobody.
+    process in another process namespace, has no kin.
     """
     shared = common_process(proposer, reviewer)
     return None if shared is None else shared.program
@@ -54,9 +54,9 @@ def launcher_of(line: Sequence[Process]) -> Process | None:
 
 
 def author_program(line: Sequence[Process], agents: Container[ProcessKey]) -> ProcessKey | None:
-    """Return the program whose proposals share one limit, whatever session and process they come from.
+    """Return the program whose proposals share one limit, over all its sessions and processes.
 
-    This is the nearest agent, otherwise the highest program that people start by itself.
+    This is the nearest agent, otherwise the highest program that people start directly.
     """
     own = list(takewhile(lambda process: not is_common_ground(process), line))
     agent = next((process for process in line if process.key in agents), own[-1] if own else None)

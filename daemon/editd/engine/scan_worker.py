@@ -1,7 +1,7 @@
 """The scan worker: a process that takes the baseline, and walks the workspace when the daemon settles.
 
 `python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
-It is a process of its own because a walk takes unbounded time, which must not block the daemon.
+It is a separate process because a walk takes unbounded time, which must not block the daemon.
 
 `{do: "baseline", time, exclude}` → `{progress, bytes}` …,
 `{baseline, tree, files, bytes, uncovered, linked, inner, budget_spent, excluded: [[version, path]]}`,
@@ -188,7 +188,7 @@ class ScanWorker:
 
 
 def too_large(sizes: Mapping[bytes, int], file_bytes_max: int) -> list[str]:
-    """Return messages about files over the limit of the scan, and over that of edits, `file_bytes_max`."""
+    """Return messages about files over the limit of the scan, and over `file_bytes_max`, the edits' limit."""
     groups = (
         (
             [path for path, size in sizes.items() if size <= file_bytes_max],
@@ -249,7 +249,7 @@ class _BlobWriter(Struct):
 
 
 def _only_excluded(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths) -> dict[Version, str]:
-    """Return the excluded versions without those that another file has, too, perhaps in the user's git only.
+    """Return the excluded versions that no other file has. Such a file may be in the user's git only.
 
     The history needs these for the other file.
     """

@@ -90,7 +90,7 @@ class ReadVersions:
         """Return the sentence of `status` if marks were evicted."""
         if not self.evicted:
             return []
-        reason = f"a session keeps those of {PATHS_MAX} paths"
+        reason = f"a session keeps the versions of {PATHS_MAX} paths"
         remedy = "An edit of such a path needs its own base."
         return [f"{self.evicted} versions that sessions had read were forgotten: {reason}. {remedy}"]
 

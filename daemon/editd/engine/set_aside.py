@@ -1,7 +1,7 @@
 """The proposals of transactions that were set aside, kept in step with the log of all hosts.
 
-Each host has a proposal of each transaction that was set aside and that nobody has decided about. The first
-decision in the log is that of all hosts. It settles the proposals of the others.
+Each host has a proposal of each transaction that was set aside and has no decision. The first decision in
+the log holds for all hosts. It settles the proposals of the others.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class SetAside:
         self._history = history
         self._changes = -1  # of the proposals, when they were read last
         self._known: dict[str, Proposal] = {}  # by the id of the transaction
-        self._in_log: set[str] = set()  # about which the log has a decision
-        self._refused: set[str] = set()  # those of which no proposal could be made
+        self._in_log: set[str] = set()  # the log has a decision about these
+        self._refused: set[str] = set()  # these could not become proposals
 
     def known(self) -> dict[str, Any]:
         """Return what the exchange has to know: the transactions with a proposal, and the decisions."""
@@ -53,7 +53,7 @@ class SetAside:
         return {"proposed": waiting + sorted(self._refused), "settled": settled}
 
     def take(self, news: Mapping[str, Any], host: str) -> None:
-        """Make the proposals that are missing on this host, and settle those that another one has settled."""
+        """Make the missing proposals of this host, and settle proposals that another host has settled."""
         for aside in news["asides"]:
             session = aside["session"]
             if session is not None and aside["host"] != host:

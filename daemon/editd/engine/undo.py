@@ -64,7 +64,7 @@ class UndoPlan(Struct, frozen=True):
 
 
 class _Return(Struct, frozen=True):
-    """The move of a file back to the path from which a transaction moved it."""
+    """The move of a file back to its path before a transaction moved it."""
 
     touch: Change[Entry]
     to: WorkspacePath
@@ -171,7 +171,7 @@ class UndoPlanner(Struct):
         return _Return(touch, source.path, place, state, conflict)
 
     def _move_back(self, moves: Sequence[_Return], seq: int) -> None:
-        """Move files back to the paths from which a transaction moved them, all at once."""
+        """Move files back to their paths before a transaction, all at once."""
         taken: dict[WorkspacePath, list[ConflictSite]] = {}
         while moves:
             leaving = {move.place.path for move in moves if move.state is not None}
@@ -195,7 +195,7 @@ class UndoPlanner(Struct):
                 self.moved[move.to] = trails[move.to]
 
     def _in_the_way(self, move: _Return, leaving: Container[WorkspacePath], seq: int) -> list[ConflictSite]:
-        """Return the files at the paths that a move back needs, except those that leave."""
+        """Return the files at the paths that a move back needs, except files that leave."""
         wanted = [move.to, *([] if move.touch.before is None else [move.touch.path])]
         return [
             ConflictSite(path, seq, path, is_taken=True, reason="path")
@@ -233,8 +233,8 @@ class UndoPlanner(Struct):
     ) -> FileState | None:
         """Return the wanted state of the colliding lines, and `ours` of all others.
 
-        Later changes are replayed one by one. So a line that one of them added stays, also beside a line
-        that another of them changed.
+        Later changes are replayed one by one. So a line that one change added stays, also beside a line
+        that another change has altered.
         """
         resolved = resolved_states(made, ours, wanted, "theirs")
         states = [made, *self._later_states(place), ours]

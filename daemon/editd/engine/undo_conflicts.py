@@ -58,7 +58,7 @@ class UndoConflict(Conflict):
         if no_room and not needs:
             steps.append(f"move {no_room[0]} away")
         elif not no_room:
-            steps.append("use on_conflict: force to put the earlier lines back all the same")
+            steps.append("use on_conflict: force to put the earlier lines back anyway")
         touched = {touch.path for target in self.targets for touch in target.touches}
         if touched - {place.origin for place in self.places}:
             steps.append("use on_conflict: skip to undo only what fits")
@@ -184,7 +184,7 @@ class Recipe:
         return set().union(*self._needs.values())
 
     def _try_out(self) -> set[int] | None:
-        """Undo all needed transactions and then the targets, and add those that these undos collide with.
+        """Undo all needed transactions and then the targets, and add the transactions in the way of these.
 
         Return the needed transactions without effect, or None if there was a collision.
         """
@@ -369,7 +369,7 @@ def _oldest(places: Sequence[ConflictSite]) -> list[ConflictSite]:
 
 
 def _newest(places: Sequence[ConflictSite]) -> dict[WorkspacePath, ConflictSite]:
-    """Return the newest place of each path, at which the undo collided first."""
+    """Return the newest place of each path: the undo collided there first."""
     newest: dict[WorkspacePath, ConflictSite] = {}
     for place in sorted(places, key=lambda place: place.seq):
         newest[place.path] = place

@@ -328,7 +328,7 @@ def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]
 
 
 def times_warning(since: int | str | None, until: int | str | None, history: History) -> tuple[str, ...]:
-    """Return a warning if one of these references is a time, and times near it are not in order."""
+    """Return a warning if either reference is a time, and times near it are not in order."""
     times = [None if reference is None else _time(reference) for reference in (since, until)]
     seqs = history.index.set_back(*times) if any(time_us is not None for time_us in times) else []
     if not seqs:
@@ -381,7 +381,7 @@ def _named(scope: ByTransaction, history: History) -> UndoTarget:
     if twice:
         raise InvalidParams(
             f"`paths` and `hunks` both name {twice[0]}.",
-            hint="Name each file in one of them only.",
+            hint="Name each file in one list only.",
         )
     return UndoTarget(transaction, frozenset(whole | files.keys()), scope.hunks)
 
@@ -457,7 +457,7 @@ def _folders(paths: Sequence[WorkspacePath | Glob]) -> tuple[WorkspacePath, ...]
 
 
 def _wanted(paths: Sequence[WorkspacePath | Glob]) -> Callable[[WorkspacePath], bool]:
-    """Return a predicate: whether a path is one of these, is below one, or matches a glob."""
+    """Return a predicate: whether a path is in `paths`, is below a path there, or matches a glob."""
     literal = frozenset(path for path in paths if isinstance(path, WorkspacePath))
     globs = tuple(path for path in paths if not isinstance(path, WorkspacePath))
 

@@ -64,7 +64,7 @@ class HeldDocuments:
     """All held documents."""
 
     def __init__(self) -> None:
-        self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if nobody holds any
+        self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if no client holds any
         self.on_change: Callable[[str, HeldDocument], None] = _ignore
         """Gets `held` at the first hold of a document, and `released`."""
         self.bytes = 0
@@ -126,7 +126,7 @@ class HeldDocuments:
         return [] if held is None else sorted((d for d in held.values() if d.owner != owner), key=_age)
 
     def text(self, version: Version) -> bytes | None:
-        """Return the content that somebody holds in this version, or None."""
+        """Return the content that a client holds in this version, or None."""
         for held in self.by_path.values():
             for document in held.values():
                 if document.version == version:
@@ -192,7 +192,7 @@ def _tried(
 def _base_of(
     document: HeldDocument, change: Change[FileState], content_of: Callable[[Version], bytes | None]
 ) -> bytes | None:
-    """Return the content on which a text is based: the file may have it, although the history does not."""
+    """Return the base of a text: the file may have this content, although the history does not."""
     if document.base is None:
         return b""
     if change.before is not None and change.before.version == document.base:
@@ -231,7 +231,7 @@ def changed_lines(
 
 
 def note_of(documents: Sequence[HeldDocument], content_of: Callable[[Version], bytes | None]) -> str | None:
-    """Return a line for the reader of a file that others hold unsaved, or None if nobody does."""
+    """Return a line for the reader of a file that others hold unsaved, or None if no client does."""
     if not documents:
         return None
     ranges = [changed_lines(document, content_of)[:10] for document in documents]

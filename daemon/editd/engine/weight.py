@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from editd.workspace.reader import WorkspaceReader
 
 EDIT_BYTES = 4096  # weight of an edit without its content: 100 edits take as long as 400 KB
-TEXT_EDIT_BYTES = 1024  # of LSP's text edits, each of which is placed on its own
+TEXT_EDIT_BYTES = 1024  # of LSP's text edits, each placed separately
 MERGED_BYTES = 512 * 1024  # of an undo with later changes of its files: it merges, or searches for the cause
 PATCH_BYTES = 1024 * 1024  # estimated, because the touched files are not known yet
 UNDO_BYTES = 2 * 1024 * 1024  # likewise: it may be any number of files
 UNDO_TOUCHES_MAX = 16  # paths of an undone transaction whose bytes are counted; more of them are heavy
 TOOL_BYTES = 1024 * 1024  # a tool may search a long file many times
 WEIGHT_MAX = 2 * 1024 * 1024  # a request of this weight is large, so no more of its files are looked at
-PASS_BYTES = 1024  # of arguments, for each of which a tool may go through the file once
+PASS_BYTES = 1024  # of arguments: a tool may go through the file once for each
 
 
 def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: ToolSet) -> int:

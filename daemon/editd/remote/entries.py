@@ -1,6 +1,6 @@
 """The commits of the log: its entries, and the transactions that wait for their place in it.
 
-An entry is a commit with the whole tree. Its message is that of a transaction (`store.transaction_record`),
+An entry is a commit with the whole tree. Its message is a transaction's (`store.transaction_record`),
 with the entry's number for its seq, and with two more trailers: `Outcome`, and an `Undone` for each
 transaction that it takes back. `Undoes` and `Hunks` name these by their position from 1.
 
@@ -63,8 +63,8 @@ class Tentative(Struct, eq=False):
     time_us: int
     changes: tuple[Change[Entry], ...]
     undone: tuple[CommitId, ...] = ()  # the transactions that it takes back
-    parts: tuple[Part, ...] = ()  # of those taken back in part; the `seq` is a position in `undone` from 1
-    seq: int = 0  # on this host; 0 for that of another host
+    parts: tuple[Part, ...] = ()  # of partial undos; the `seq` is a position in `undone` from 1
+    seq: int = 0  # on this host; 0 for another host's
     is_aside: bool = False  # it does not merge with earlier entries, and stays so
 
 
@@ -84,10 +84,10 @@ class SettledAside(Struct, frozen=True):
 
 
 class LogEntry(Struct, frozen=True):
-    """One entry of the log. `about` and `state` are those of a decision.
+    """One entry of the log. Only a decision has `about` and `state`.
 
-    `tree` has the files of the log after it, and `tree_before` those before it. They are those of its commit
-    and of the one before, but for an unusable entry: it changes no file, whatever its commit has.
+    `tree` has the files of the log after it, and `tree_before` those before it. They are the trees of its
+    commit and of the commit before. An unusable entry changes no file: the tree of its commit does not count.
     """
 
     commit: Oid
@@ -136,7 +136,7 @@ def write_settled(objects: LogObjects, settled: SettledAside, number: int, paren
 
 
 def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = None) -> Oid:
-    """Write a transaction that waits, whole, behind those that wait before it. Return the commit."""
+    """Append a whole transaction to the queue that ends with `parent`. Return the commit."""
     trees = Trees(EMPTY_TREE, objects.tree)
     sides: list[tuple[bytes, Entry | None]] = []
     for change in waiting.changes:
@@ -155,9 +155,9 @@ def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = 
 
 
 def write_empty_queue(objects: LogObjects, host: str, mark: str = "") -> Oid:
-    """Write the commit with which the queue of a host begins. Return it.
+    """Write the first commit of a host's queue. Return it.
 
-    By the `mark`, a host that joins knows a queue of its own again.
+    The `mark` shows a host that joins that the queue is its own.
     """
     hold_trees(objects, EMPTY_TREE, {})
     message = f"queue of {host}\n" + (f"\n{mark}\n" if mark else "")
@@ -189,7 +189,7 @@ def unusable_entry(commit: Oid, number: int, tree: Oid, error: Unusable) -> LogE
 
 
 def check_files(objects: LogObjects, entry: LogEntry) -> None:
-    """Check the files that an entry changes, and those of one that is set aside.
+    """Check the files that an entry changes, or would change if it were not set aside.
 
     Git itself has checked that all objects are there. Raises Unusable, KeyError.
     """
@@ -240,7 +240,7 @@ def changes_of(
 def differences(
     objects: LogObjects, before: Oid, after: Oid
 ) -> Iterator[tuple[WorkspacePath, Entry | None, Entry | None]]:
-    """Yield the paths at which two trees differ. A path that editd does not write is left out."""
+    """Yield the paths that differ between two trees. A path that editd does not write is left out."""
     for raw, old, new in tree_changes(objects.tree, before, after):
         with contextlib.suppress(Refused):
             yield WorkspacePath.parse(os.fsdecode(raw)), old, new
@@ -282,7 +282,7 @@ def _read_waiting(objects: LogObjects, content: bytes) -> Tentative:
 
 
 def flaw_of(waiting: Tentative) -> str | None:
-    """Return the reason for which no host could use an entry of this transaction; None without one."""
+    """Return the reason why no host could use an entry of this transaction; None without one."""
     try:
         check_message(_message(waiting, 1, "applied"))
     except Unusable as error:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Outcome = Literal["baseline", "applied", "aside", "decided", "unusable"]  # the last is never written
 
-VERSION = 1  # of the entries that this editd understands, and the one that its own need
+VERSION = 1  # the newest format of entries that this editd understands, and the format of its own entries
 TIME_US_END = 253_402_300_800 * 1_000_000  # the year 10000
 PERMISSIONS_MAX = 0o777  # set-user-id, set-group-id and sticky bits never come from a log
 ENTRY_BYTES_MAX = 64 * 1024 * 1024
@@ -104,7 +104,7 @@ class Unusable(ValueError):
 
 
 class EntryFields(Struct, frozen=True):
-    """The fields of a commit that has passed. `about` and `decision` are those of a decision."""
+    """The fields of a commit that has passed. Only a decision has `about` and `decision`."""
 
     tree: Oid
     parents: tuple[Oid, ...]

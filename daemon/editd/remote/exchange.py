@@ -66,7 +66,7 @@ WAITING_MAX = 100  # waiting transactions that an answer names
 ASIDE_MAX = 50  # transactions set aside of one answer
 LISTED_MAX = 1000  # entries of one answer, with their numbers on this host
 PACKS_MAX = 50  # of the log's repository; more are combined
-NAMED_MAX = 100  # unusable entries, and those of a newer version, in the status
+NAMED_MAX = 100  # unusable entries, and entries of a newer version, in the status
 QUEUE_SECONDS = 5.0  # then anybody lands the queue of a host that does not
 INCOMING = "refs/editd/incoming"
 _QUEUES = "refs/editd/queues/"
@@ -85,8 +85,8 @@ class Overtaken(Exception):
 class Known(Struct, frozen=True):
     """The knowledge of the daemon about transactions that are set aside, and about entries of the log."""
 
-    proposed: frozenset[CommitId]  # those that have a proposal on this host
-    settled: tuple[SettledAside, ...]  # those that this host has decided about
+    proposed: frozenset[CommitId]  # transactions set aside that have a proposal on this host
+    settled: tuple[SettledAside, ...]  # this host's decisions
     listed: int  # the last entry whose number on this host the daemon knows
 
 
@@ -117,7 +117,7 @@ class Exchange:
     """One host's exchange, from the first look at its history to the last."""
 
     def __init__(self, folder: str, place: Place, first: str, through: int, head: str) -> None:
-        """`first` and `through` are the entry and the transaction at which the host joined.
+        """The host joined when `first` was the last entry, and `through` its last transaction.
 
         Raises Offline if the log's repository is missing, and cannot be fetched.
         """
@@ -130,12 +130,12 @@ class Exchange:
         self._hosts: dict[str, int] = {}  # the last entry of each
         self._entries: list[tuple[CommitId | None, Outcome]] = []  # by their numbers
         self.unusable: dict[int, LogEntry] = {}
-        self._newer: dict[int, LogEntry] = {}  # of which this version does not know all
+        self._newer: dict[int, LogEntry] = {}  # with parts that this version does not know
         self._version = 1  # of the format, which all entries together need
         self._checks = FileChecks()
         self._aside: dict[CommitId, LogEntry] = {}  # without a decision
         self._settled: dict[CommitId, LogEntry] = {}  # the first decision about each
-        self._relisted: list[int] = []  # that have a transaction of their own here only now
+        self._relisted: list[int] = []  # entries that have their own transaction here only now
         self._queues: dict[str, Oid] = {}
         self._is_log_there = False  # on the server, as far as the last question has told
         self._queues_read: dict[Oid, list[Tentative]] = {}
@@ -164,8 +164,8 @@ class Exchange:
             self.replica.released.setdefault(WorkspacePath.parse(path), []).append((since, until))
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
-        self._first = self.chain.get(oid_of(first), 0)  # the entry at which this host joined
-        self._staying = set(self._staying_in(oid_of(head)))  # files of this host that no other one gets
+        self._first = self.chain.get(oid_of(first), 0)  # the last entry when this host joined
+        self._staying = set(self._staying_in(oid_of(head)))  # files of this host that no other host gets
         self._begin(oid_of(head), through)
         for entry in entries:
             self.replica.name_second_undo(entry)
@@ -194,7 +194,7 @@ class Exchange:
                 self.replica.set_aside(written.undoes)
             elif origin in self.landed:
                 self.replica.name(written.seq, origin, written.undoes)
-            else:  # it waits; that of another host only if the log has lost it: see `repair`
+            else:  # it waits; another host's waits only if the log has lost it: see `repair`
                 transaction = transaction_of_commit(self.objects.history, commit)[0]
                 if transaction.kind == "baseline":
                     self.replica.hold(transaction)
@@ -253,7 +253,7 @@ class Exchange:
         return steps
 
     def repair(self, head: Oid) -> None:
-        """Prepare to follow the log on the server although it does not continue the one that is known here.
+        """Prepare to follow the log on the server although it does not continue the known log.
 
         A log that is gone is made again. Otherwise this host goes back to the last entry that both have, so
         that all it has taken in since waits to be landed, unless it is in the log. The exchange has to be
@@ -268,8 +268,7 @@ class Exchange:
         _, common = commits_back(self.objects, now, self.chain)
         if common is None or self.chain[common] < self._first:
             raise Forked(
-                "The log on the server has no entry in common with the one that this host has, "
-                "since it joined.",
+                "The log on the server has no entry in common with this host's log since the host joined.",
                 hint="Leave the log, and join this one.",
             )
         if self.chain[common] < self.replica.taken.number:
@@ -394,7 +393,7 @@ class Exchange:
             }  # fmt: skip
         if about in self._aside or entry is not None or self.landed.get(about, taken + 1) > taken:
             return None
-        # It was set aside on this host alone, and another one had landed it.
+        # It was set aside on this host alone, and another host had landed it.
         return {
             "origin": about, "state": "moot", "number": self.landed[about], "host": self._place.host,
             "actor": "editd", "session": None, "message": "It has landed.",
@@ -405,7 +404,7 @@ class Exchange:
         return [one for one in known.settled if one.about not in self._settled]
 
     def _has_work(self, known: Known) -> bool:
-        """Return whether there is something to land: own work, or that of a host that leaves it for long."""
+        """Return whether there is work to land: this host's, or work that another host leaves for long."""
         if self._ready() or any(one.about in self._aside for one in self._to_settle(known)):
             return True
         if not self._queued():
@@ -465,11 +464,11 @@ class Exchange:
         self._transport.fetch(f"+{self._place.ref}:{INCOMING}", f"+{self._place.queues}*:{_QUEUES}*")
 
     def _take_over(self, head: Oid) -> None:
-        """Add the entries up to `head` to those that are to be taken in. Raises Forked (L1)."""
+        """Add the entries up to `head` to the incoming entries. Raises Forked (L1)."""
         commits, known = commits_back(self.objects, head, self.chain)
         if known != self._head.commit:
             raise Forked(
-                "The log on the server does not continue the one that this host has.",
+                "The log on the server does not continue this host's log.",
                 hint="`editctl remote repair` lands what it lacks.",
             )
         for entry in read_entries(self.objects, commits, self._head, self.landed, self._checks):
@@ -556,7 +555,7 @@ class Exchange:
         return self._queues_read[head]
 
     def _land(self, decisions: Sequence[SettledAside]) -> None:
-        """Land the waiting transactions, those of the queues, and decisions, by one swap.
+        """Land the waiting transactions, the queued transactions, and decisions, by one swap.
 
         Raises Overtaken, NotLanded, Offline.
         """

@@ -41,7 +41,7 @@ class Worker:
         self._folder = folder
         self._sockets = sockets
         self._exchange: Exchange | None = None
-        self._place: Place | None = None  # with which it was opened
+        self._place: Place | None = None  # of the open exchange
         self._reader: LogReader | None = None
 
     def answer(self, asked: Frame) -> Frame:

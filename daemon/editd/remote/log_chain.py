@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Forked(Refused):
-    """The log on the server does not continue the one that this host has taken in."""
+    """The log on the server does not continue the log that this host has taken in."""
 
     code = "conflict"
 

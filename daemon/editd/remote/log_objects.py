@@ -1,4 +1,4 @@
-"""The git objects of the log: a repository of its own, which can be made again by a fetch (L7).
+"""The git objects of the log: a separate repository, which a fetch can make again (L7).
 
 It holds all that its commits need, so that no compaction of the history takes anything from it. New objects
 stay in memory until `write`.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LogObjects:
-    """The objects of the log, and for reading also those of this host's history."""
+    """The objects of the log, and for reading also the objects of this host's history."""
 
     def __init__(self, shared: str, store: str) -> None:
         """Open both repositories; make `shared` if it is missing. Raises OSError, pygit2.GitError."""
@@ -83,7 +83,7 @@ class LogObjects:
         return usable_tree(content) if kind == "tree" else content
 
     def _of_kind(self, wanted: ObjectKind, oid: Oid) -> bytes:
-        """Return an object's bytes: whoever may push to the log chooses the object that a name leads to."""
+        """Return an object's bytes. Any host that pushes to the log can lead a name to the wrong kind."""
         kind, content = self._read(oid)
         _check_kind(wanted, kind, oid)
         return content

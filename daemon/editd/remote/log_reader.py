@@ -3,7 +3,7 @@
 All hosts have the same entries in the same order, so all of them answer alike. The transactions that wait on
 this host come after the last entry.
 
-The index of the log has the form of that of the history, with the numbers of the entries. It is made at the
+The index of the log has the form of the history's index, with the numbers of the entries. It is made at the
 first question, and is only a cache.
 """
 

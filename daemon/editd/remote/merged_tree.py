@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from editd.store.git_objects import Oid
     from editd.values.path import WorkspacePath
 
-TREES_MIN = 1000  # of a tree in memory, before those that it does not need are left out
+TREES_MIN = 1000  # trees in memory before the unneeded trees are dropped
 
 
 class MergedTree:
@@ -67,7 +67,7 @@ class MergedTree:
         return True
 
     def merge_each(self, transactions: Iterable[Tentative]) -> list[Tentative]:
-        """Merge transactions in their order; return those that do not merge.
+        """Merge transactions in their order; return the transactions that do not merge.
 
         Most only change files that are there. These are put into the tree together, after the last merge.
         """

@@ -1,4 +1,4 @@
-"""The choice of the waiting transactions that the next push has, and those that are kept back.
+"""The choice of the waiting transactions to push next, and to keep back.
 
 A server may refuse a push for one of its transactions. Each further push has half as many, until that one is
 alone, and it is kept back when it was refused twice. A minute later, or on request, it is sent again. An
@@ -24,11 +24,11 @@ KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has r
 
 
 class PushSelection:
-    """The transactions that are kept back, each with its reason, and the number of those in the next push."""
+    """The transactions that are kept back, each with its reason, and the size of the next push."""
 
     def __init__(self) -> None:
         self.batch = LANDED_MAX  # transactions of the next push
-        self.is_searching = False  # for the one that the server refuses: the next push has fewer
+        self.is_searching = False  # for the transaction that the server refuses: the next push has fewer
         self._refused: dict[CommitId, str] = {}  # by the server, alone, with its words
         self._refused_at = 0.0  # the time of the last of these refusals
         self._suspect: CommitId | None = None  # refused alone, by the last push
@@ -37,7 +37,7 @@ class PushSelection:
 
     @property
     def reasons(self) -> dict[CommitId, str]:
-        """The reason for each transaction, those of the server first."""
+        """The reason for each transaction, the server's reasons first."""
         return self._refused | self._flaws
 
     def is_refused(self, origin: CommitId) -> bool:
@@ -45,7 +45,7 @@ class PushSelection:
         return origin in self._refused
 
     def sendable(self, waiting: WaitingList) -> list[Tentative]:
-        """Return the waiting transactions without those that are kept back, and what depends on these."""
+        """Return the waiting transactions, except transactions kept back and their dependents."""
         if self._refused and time.monotonic() - self._refused_at > KEPT_BACK_SECONDS:
             self._refused.clear()
         for one in waiting:
@@ -65,7 +65,7 @@ class PushSelection:
         self._refused.clear()
 
     def note_refused(self, batch: Sequence[Tentative], words: str) -> None:
-        """Push half as many next, to find the one that the server refuses; keep back one refused twice alone.
+        """Halve the next push, to find the refused transaction; keep it back if it is refused twice alone.
 
         Once could be a connection that broke, and then later work of this host would land before it.
         """

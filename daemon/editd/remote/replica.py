@@ -1,7 +1,7 @@
 """The state of one host: the log as far as it is taken in, and the transactions that are not in it yet.
 
 `files` is the tree that the host's files are to hold: the log's, with the host's own transactions merged into
-it in their order, but for those that are set aside (L6). It follows from the two sequences alone, so it is
+it in their order, except transactions set aside (L6). It follows from the two sequences alone, so it is
 the same after a restart. An entry is taken in when its effect on the files is in the host's history.
 """
 
@@ -23,7 +23,7 @@ from editd.remote.waiting_list import WaitingList
 from editd.store.git_objects import CommitObject, Trees, oid_of
 from editd.values.content import SYMLINK, Change, Entry
 
-MARKED_MIN = 4  # waiting transactions of one file, for which marks are kept
+MARKED_MIN = 4  # waiting transactions of a file with marks
 MARKED_MAX = 1000  # files with marks
 
 if TYPE_CHECKING:
@@ -159,14 +159,14 @@ class Replica:
         return undoers[0] if len(undoers) % 2 else None
 
     def _forget_second_undo(self, origin: CommitId) -> None:
-        """Take an undo, which counted as another one, as one of its own."""
+        """Count an undo separately that has counted as an earlier undo."""
         for entries in self._second_undos.values():
             entries[:] = [entry for entry in entries if entry.arrival.origin != origin]
 
     def wait_for(self, transaction: Transaction) -> Tentative | None:
-        """Add a transaction to those that wait; return None if it has nothing to share.
+        """Add a transaction to the waiting list; return None if it has nothing to share.
 
-        It is one of this host, or one of another host's that the log has lost (`Exchange.repair`).
+        It is this host's, or another host's that the log has lost (`Exchange.repair`).
         """
         arrival, authorship = transaction.authorship.arrival, _to_send(transaction.authorship)
         origin, host, time_us = transaction.id, self.host, transaction.time_us
@@ -411,7 +411,7 @@ class Replica:
             self._marked[path] = marked(contents)
 
     def _separate_undos(self, own: Tentative, changes: Sequence[Change[Entry]]) -> tuple[LogEntry, ...]:
-        """Return the earlier entries that counted as an undo which has landed with an effect of its own."""
+        """Return the entries that counted as this undo, if the undo has landed with its own effect."""
         return tuple(self._second_undos.get(own.seq, ())) if changes else ()
 
     def _without(

@@ -54,7 +54,7 @@ class ServerAddress(Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> ServerAddress:
-        """Parse a URL as git does. Raises InvalidParams for those that name no server."""
+        """Parse a URL as git does. Raises InvalidParams if it names no server."""
         if not url or url.startswith("-") or not url.isprintable():
             raise _refusal(url, "is not the URL of a repository")
         if helper := _HELPER.match(url):
@@ -95,7 +95,7 @@ class ServerAddress(Struct, frozen=True):
             raise _refusal(self.url, f"cannot be resolved: {error.strerror}") from error
 
     def target(self, repository: ServerRepository | None) -> str:
-        """Return the URL for git: that of the resolved folder, if the server is one."""
+        """Return the URL for git: the resolved folder's, if the server is a folder."""
         if repository is None:
             return self.url
         return f"file://{quote(os.fsencode(repository.folder))}" if self.is_by_git else repository.folder

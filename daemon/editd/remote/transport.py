@@ -41,7 +41,7 @@ SOCKET_BYTES_MAX = 108  # of the path of a socket: unix(7)
 SOCKET_BYTES_MORE = 40 - len("%C") + len(".") + 16  # the hash in its name, and ssh's temporary suffix
 # Git does not check objects that it fetches. A refused one would stop a host for good, and each version of
 # git refuses others. `log_objects` and `entries` check each object that they read, alike on all hosts. Files
-# such as `.gitmodules` are only files here: git never reads those of a log as configuration.
+# such as `.gitmodules` are only files here: git never reads them from a log as configuration.
 _SETTINGS = (
     ("protocol.version", "2"),
     ("fetch.unpackLimit", "100"),
@@ -99,7 +99,7 @@ class Transport:
         self._push(f"--force-with-lease={ref}:{lease}", f"{commit.hex()}:{ref}")
 
     def overwrite(self, commit: Oid, ref: str) -> None:
-        """Set a ref that nobody else writes. Raises Offline, InvalidParams."""
+        """Set a ref that no other host writes. Raises Offline, InvalidParams."""
         self._push("--no-force-with-lease", f"+{commit.hex()}:{ref}")
 
     def remove(self, ref: str, expected: Oid) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class WaitingList:
-    """Waiting transactions, by origin and by path. The order is that of their `seq`."""
+    """Waiting transactions, by origin and by path, in the order of their `seq`."""
 
     def __init__(self) -> None:
         self._by_origin: dict[CommitId, Tentative] = {}
-        self._at: _Index = defaultdict(dict)  # those that touch a path
-        self._below: _Index = defaultdict(dict)  # those that touch a path below a folder
+        self._at: _Index = defaultdict(dict)  # transactions that touch a path
+        self._below: _Index = defaultdict(dict)  # transactions that touch a path below a folder
 
     def __iter__(self) -> Iterator[Tentative]:
         return iter(self._by_origin.values())
@@ -86,9 +86,9 @@ class WaitingList:
         return self._at.get(path, ())
 
     def connected(self, paths: Iterable[WorkspacePath]) -> tuple[set[WorkspacePath], list[Tentative]]:
-        """Return the transactions that depend on these paths, also by another one, and all their paths.
+        """Return the transactions that depend on these paths, also indirectly, and all their paths.
 
-        A path includes the files below and above it, for which it leaves no room.
+        A path includes the files below and above it: they cannot exist beside it.
         """
         joined = set(paths)
         chosen: dict[Tentative, None] = {}

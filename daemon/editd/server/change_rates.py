@@ -33,7 +33,7 @@ MOST = 0.9  # of the new files of a folder: then its subfolder is named
 
 
 class PathRate(Struct):
-    """The records of one path. The times are those of the clock."""
+    """The records of one path. The times are the clock's."""
 
     last: float
     times: int = 0  # without a pause

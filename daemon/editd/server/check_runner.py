@@ -1,4 +1,4 @@
-"""The runs of `[[review.check]]`: each on each open proposal, two at a time, in a process of its own.
+"""The runs of `[[review.check]]`: each on each open proposal, two at a time, in separate processes.
 
 A change of a proposal, of a file that it changes, or of the configuration calls `look_at`. A look finds the
 checks that have no result on the present view, and ends the runs on an earlier one. If all checks that a
@@ -150,9 +150,9 @@ class CheckRunner:
             log.exception("the checks of proposal %s failed", number)
 
     def _find_work(self, number: int) -> frozenset[str]:
-        """Note the checks that a proposal needs, and end runs that it does not. Return those that it passed.
+        """Note the checks that a proposal needs, and end the other runs. Return the passed checks.
 
-        None is returned if it does not land by itself, or has to wait for others.
+        Returns no checks if none lands the proposal, or if it has to wait for other checks.
         """
         known = self._proposals.for_checks(number)
         wanted: dict[str, ReviewCheck] = {}

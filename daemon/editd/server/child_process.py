@@ -1,6 +1,6 @@
 """A child process that answers framed requests (`system.process`) over its standard input and output.
 
-Exec'ed, never forked, because a forked child would keep the daemon's flock. It runs in a session of its own,
+Exec'ed, never forked, because a forked child would keep the daemon's flock. It runs in its own session,
 so that an interrupt at the terminal reaches the daemon alone. It ends when its input closes: by `close`, or
 by the daemon's death. Its standard error goes to the log.
 

@@ -168,7 +168,7 @@ class ReadState(enum.Enum):
 
 
 class SocketConnection(asyncio.Protocol):
-    """One connection. Its `connection` is the protocol state, in which `hello` sets the form of errors."""
+    """One connection. Its `connection` is the protocol state. `hello` sets the form of errors there."""
 
     def __init__(self, clients: Connections) -> None:
         self.connection = Connection()
@@ -244,7 +244,7 @@ class SocketConnection(asyncio.Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it can receive no more answers; its requests are carried out all the same."""
+        """Whether it can receive no more answers; its requests are still carried out."""
         transport = self._transport
         return transport is None or transport.is_closing() or has_hung_up(transport.get_extra_info("socket"))
 
@@ -467,11 +467,11 @@ class ClientState(Struct):
     is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
     def session_of(self, named: str | None) -> str | None:
-        """Return the session of a request: the one that it names, otherwise the connection's, or None."""
+        """Return the session of a request: the named session, otherwise the connection's, or None."""
         return named if named is not None else self.session
 
     def reader(self, session: str | None) -> Reader:
-        """Return the name under which reads and edits count: the session, or the connection if None."""
+        """Return the name that has the reads and edits: the session, or the connection if None."""
         return f"connection {self.number}" if session is None else reader_of(session)
 
 
@@ -521,7 +521,7 @@ class Calls:
             _fail(error, call)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work that nobody waits for."""
+        """Start work that no request waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -237,7 +237,7 @@ class ContentRemoval:
         compaction.end(self._folder)
 
     def _to_drop(self) -> list[Oid]:
-        """Return the recorded contents; those that a later transaction has written again are kept."""
+        """Return the recorded contents; contents that a later transaction has written again are kept."""
         history = self._engine.history
         left = self._left()
         back = came_back(history, left, min(history.forgotten[version].seq for version in left))

@@ -131,7 +131,7 @@ def removal(params: messages.Forget) -> tuple[Selection, str | None]:
     if len(named) != 1 or not named[0]:
         raise InvalidParams(
             "One of `paths`, `matching`, `content` and `text` names the contents.",
-            hint="Give just one of them, and not an empty one.",
+            hint="Give just one, and not an empty one.",
         )
     if params.text is not None and len(params.text.strip()) < SECRET_CHARACTERS_MIN:
         raise InvalidParams(
@@ -187,7 +187,7 @@ def hunk_id(text: str) -> HunkId:
 
 
 def reviewer(actor: str, session: str | None, via: Via, process: Process | None) -> Reviewer:
-    """Return who decides; `process` is the one that sent the request, if it could be seen."""
+    """Return the reviewer. `process` has sent the request; None if it could not be seen."""
     pid, program = (None, None) if process is None else (process.pid, process.program)
     return Reviewer(actor, session, via, pid, program)
 
@@ -458,7 +458,7 @@ def _approval(given: transaction.Approval) -> dict[str, Any]:
 
 
 def _attribution(given: transaction.Attribution) -> dict[str, Any]:
-    """Return the fields of a transaction for which a bracket was open."""
+    """Return the fields of a transaction that was made while a bracket was open."""
     by: messages.By = "path" if given.is_by_path else "time"
     return {"by": by} | ({"candidates": list(given.candidates)} if given.candidates else {})
 

@@ -117,7 +117,7 @@ def summary(view: View) -> ProposalSummary:
 
 
 def _line_counts(fitted: FittedFile) -> tuple[int, int]:
-    """Return the lines that a file gains and loses; those of its hunks if the texts cannot be compared."""
+    """Return the lines that a file gains and loses; its hunks' lines if the texts cannot be compared."""
     try:
         return line_counts(fitted.now, fitted.after)
     except (Timeout, TooLarge):
@@ -300,7 +300,7 @@ def _hunk(
 
 
 def _whole_text(fitted: FittedFile, kind: str, decoder: Decoder) -> str:
-    """Return the diff of a hunk that has no lines of its own."""
+    """Return the diff of a hunk without its own lines."""
     file = fitted.file
     if kind == "file":
         return unified(file.path, file.base, file.proposed, with_binary=False, decoder=decoder)

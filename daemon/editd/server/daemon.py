@@ -144,7 +144,7 @@ class Daemon:
         self._home: tuple[int, int] | None = None  # the inode of the workspace's folder
         self._state_folder: StateFolder
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
-        self._review_socket: str | None = None  # that of reviewers, if they have their own
+        self._review_socket: str | None = None  # the reviewers' socket, if they have their own
         self._gate = Gate()
         self._clock = RealClock()
         self._began = time.monotonic()
@@ -159,7 +159,7 @@ class Daemon:
         self._calls = Calls()
         self._opened = asyncio.Event()  # the baseline is taken, or never will be
         self._served = asyncio.Event()  # the requests of `MEANWHILE` are served, or never will be
-        self._is_awaited = False  # one of them waits
+        self._is_awaited = False  # such a request waits
         self._is_partial = False  # the history has begun, and lacks a part of its baseline
         self._begin: Callable[[], Services] | None = None  # opens the history before it has its baseline
         self._counted = 0  # files seen while the baseline is taken
@@ -252,7 +252,7 @@ class Daemon:
         await self._drain()
 
     def _bind_reviewers(self) -> socket.socket | None:
-        """Return the listener of reviewers, or None if they have none of their own.
+        """Return the listener of reviewers, or None if they have no separate socket.
 
         Raises PermissionDenied or IoError.
         """
@@ -690,7 +690,7 @@ class Daemon:
                     log.warning("%s is gone or replaced: no client can find this daemon", path)
                     self._stop.set()
                 if not len(self._clients) and self._is_homeless():
-                    log.warning("%s is gone, and nobody is connected: the daemon ends", self._places.root)
+                    log.warning("%s is gone, and no client is connected: the daemon ends", self._places.root)
                     self._stop.set()
                 if not is_watched:
                     seconds = min(LOST_SECONDS, LOST_SECONDS if seconds is None else seconds)
@@ -721,7 +721,7 @@ class Daemon:
         return inode_of(self._places.socket) != self._found_at
 
     async def _drain(self) -> None:
-        """Let requests under way finish; refuse those that wait for the baseline."""
+        """Let requests under way finish; refuse requests that wait for the baseline."""
         self._served.set()
         self._opened.set()
         until = time.monotonic() + DRAIN_SECONDS

@@ -196,7 +196,7 @@ class Dispatch:
                 self._services.spans.recorded(transaction)
 
     def status(self, daemon: messages.StatusResult) -> messages.StatusResult:
-        """Return the status of the daemon alone with that of the workspace added."""
+        """Return the status of the daemon alone with the workspace's status added."""
         engine, scanner = self._services.engine, self._services.scanner
         history = engine.history
         broken = engine.broken or engine.absence()

@@ -102,8 +102,8 @@ class EngineQueue:
         Calls `activity.note` after each turn, and after each work in a thread.
         """
         self.activity = activity or Activity()
-        # Held from the first look of an inspection until it is recorded. Otherwise another one may see that a
-        # file is as recorded, before this one records what the file held a moment earlier.
+        # Held from the first look of an inspection until it is recorded. Otherwise another inspection may see
+        # that a file is as recorded, before this one records what the file held a moment earlier.
         self.inspecting = asyncio.Lock()
         self._engine = engine
         self._search = search
@@ -336,7 +336,7 @@ class EngineQueue:
         return self._guarded(lambda: self._engine.run_large(request, breathe), 1)
 
     def _rest(self) -> None:
-        """Leave the engine to those who wait for it, and wait until it is free again. In its thread."""
+        """Leave the engine to waiting requests, and wait until it is free again. In its thread."""
         free = threading.Event()
         self._loop.call_soon_threadsafe(self._let_others_in, free)
         while not free.wait(REST_SECONDS_MAX):
@@ -528,7 +528,7 @@ def _too_much_comparing() -> Refused:
 def _never_still(trial: HookJob) -> Refused:
     return Overloaded(
         f"The files changed while the hooks ran, {HOOKINGS_MAX} times in a row.",
-        hint="Retry when nobody else edits these files.",
+        hint="Retry when no other program edits these files.",
         data={"files": [file.path.text for file in trial.files]},
     )
 

@@ -127,7 +127,7 @@ class Gate:
                 self._require(row, params, caller)
             case "witness" if self.is_walled(caller):
                 raise _denied(
-                    row, "this workspace has a socket of its own for reviewers", needs_review_socket=True
+                    row, "this workspace has a separate socket for reviewers", needs_review_socket=True
                 )
             case _:
                 return  # open, or decided with the object of the request
@@ -301,7 +301,7 @@ class Gate:
         """
         assert self.sessions is not None, "the sessions are open when a hook is served"
         if self.is_walled(caller) and (session is not None or pid is not None):
-            return  # nobody on that socket names an agent, but an MCP server there has one
+            return  # no client on that socket names an agent, but an MCP server there has one
         agents, line = self.sessions.agents, line_of(caller)
         if session is not None and not self._is_persons(session):
             agents.add_session(session, self.head)
@@ -318,7 +318,7 @@ def line_of(caller: ClientState) -> tuple[Process, ...]:
     if caller.line is None:
         process = caller.listener.peer_process
         line = () if process is None else line_above(process.pid)
-        # Another process may have its number by now: then nobody knows who holds the connection.
+        # Another process may have its number by now: then the holder of the connection is unknown.
         caller.line = line if line and process is not None and line[0].key == process.key else ()
     return caller.line
 
@@ -357,7 +357,7 @@ def _denied(row: Permission, lack: str, *, needs_review_socket: bool = False) ->
         hint = "Use the reviewers' socket, as `editctl` does in a terminal of your own."
     else:
         data["needs_pin"] = read_pin(pin_path()) is not None
-        hint = "Ask the user. A terminal of their own, or the PIN (`review.unlock`), makes it the owner's."
+        hint = "Ask the user. Their own terminal, or the PIN (`review.unlock`), makes it the owner's."
     if row.needs == "plan":
         hint = (
             "Undo your own session's work, or propose this with `propose`. The user may allow it to agents: "

@@ -1,4 +1,4 @@
-"""The watch over the user's repository, from which the history borrows contents (`engine.borrowed_contents`).
+"""The watch over the user's repository, whose contents the history borrows (`engine.borrowed_contents`).
 
 If the repository is removed or loses packs, as by `rm -rf .git` or `git filter-repo`, a process takes what is
 missing from the files that still have it. `status` names the rest.
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 QUIET_SECONDS = 0.3  # after a change in git's folder: a removal of it takes a while
 RETRY_SECONDS = 10.0  # after a failure, such as a full disk
 NICE = 10
-BASELINES_MAX = 100  # transactions: the baseline, and those of a first scan beside edits
+BASELINES_MAX = 100  # the baseline, and the transactions of a first scan beside edits
 
 
 class Lenders:

@@ -1,7 +1,7 @@
 """Background work: packing commits, syncing published files, recycling segments, and verifying.
 
-No edit waits for any of it, and all of it is finished before the daemon ends. A task of its own checks the
-replaced files: packing and syncing take seconds, in which eight clients replace thousands of files.
+No edit waits for any of it, and all of it is finished before the daemon ends. A separate task checks the
+replaced files: packing and syncing take seconds, while eight clients replace thousands of files.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ class Maintenance:
             return answer
 
     async def _proven(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Verify in a process of its own; return its answer, None if it dies. Raises ShuttingDown."""
+        """Verify in a separate process; return its answer, None if it dies. Raises ShuttingDown."""
         self._check_open()
         try:
             return await self._prover.ask(request)

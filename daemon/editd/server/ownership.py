@@ -62,8 +62,7 @@ class WorkspacePaths(Struct, frozen=True):
     def of(cls, workspace: str, *, exact: bool = False) -> WorkspacePaths:
         """Return the paths of the workspace that serves `workspace`; with `exact`, of that very folder.
 
-        Raises PermissionDenied for `/`, a home folder, and a folder that contains its own history or
-        is inside another one.
+        Raises PermissionDenied for `/`, a home folder, and a folder that overlaps the folder of histories.
         """
         root = os.path.realpath(workspace) if exact else paths.workspace_root(workspace)
         if not os.path.isdir(root):
@@ -84,7 +83,7 @@ class WorkspacePaths(Struct, frozen=True):
         return cls(root, name, paths.state_folder(name), socket)
 
     def other_path(self) -> str:
-        """Return the path by which another running daemon of this user has this folder; "" for none."""
+        """Return the path of this folder at another running daemon of this user; "" for none."""
         with suppress(OSError):
             for name in os.listdir(os.path.dirname(self.state)):
                 state = paths.state_folder(name)
@@ -95,7 +94,7 @@ class WorkspacePaths(Struct, frozen=True):
         return ""
 
     def allow_nesting(self) -> None:
-        """Record that this workspace may be inside another one, for later starts too."""
+        """Record that this workspace may be inside another workspace, for later starts too."""
         Path(self.state, paths.NESTED).touch(0o600)
 
     def outer(self) -> str:
@@ -171,7 +170,7 @@ def _take(workspace: WorkspacePaths, listener: str | None) -> Flock:
 
 
 def _take_root(workspace: WorkspacePaths) -> Flock | None:
-    """Lock the workspace's folder itself, which has one inode by whatever path it is reached.
+    """Lock the workspace's folder itself, which has the same inode by every path.
 
     Returns None if its file system has no locks on folders. Raises PermissionDenied.
     """
@@ -254,7 +253,7 @@ def _private(path: str, flags: int) -> int:
 # (asyncio's own `path=` takes over a live socket silently.)
 
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
-MOMENTARY_BYTES = 16  # by which the temporary name may be longer than the socket's own
+MOMENTARY_BYTES = 16  # the temporary name may be longer than the socket's by this
 BACKLOG = 128  # clients that connect while a long transaction holds the loop
 
 
@@ -282,7 +281,7 @@ def bind(path: str) -> socket.socket:
 
 
 def unbind(path: str) -> None:
-    """Remove the socket of a dead daemon at `path`. Raises PermissionDenied if somebody listens there."""
+    """Remove the socket of a dead daemon at `path`. Raises PermissionDenied if a process listens there."""
     folder, name = os.path.split(os.path.abspath(path))
     if os.path.lexists(path):
         with _own_folder(folder) as descriptor:
@@ -392,7 +391,7 @@ def _advice(folder: str, found: os.stat_result) -> str:
 
 
 def _refuse_if_not_stale(folder: int, path: str) -> None:
-    """Refuse a `path` in an open folder of ours at which another process listens, or that is no socket."""
+    """Refuse a `path` in an open folder of ours if another process listens there, or if it is no socket."""
     name = os.path.basename(path)
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)

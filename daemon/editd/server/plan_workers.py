@@ -231,7 +231,7 @@ def _hooks_died() -> Refused:
 # itself (`engine.regex_worker`). If it does not, as in libgit2, it is killed, the caller is answered at once,
 # and another is started meanwhile. None of this holds up the event loop.
 
-GRACE_SECONDS = 0.05  # within which the process reports that it has stopped by itself
+GRACE_SECONDS = 0.05  # for the process to report that it has stopped
 START_SECONDS = 30.0  # it takes a tenth of a second, but many on a machine that is out of memory
 REGEX_CLOSE_SECONDS = 1.0
 
@@ -356,7 +356,7 @@ class RegexPool:
             return await self._answer(process, job)
         finally:
             if (process.is_busy or process.is_dead) and not self._closing:
-                process.kill()  # Its late answer would be taken for that of another job.
+                process.kill()  # Its late answer would be taken for another job's.
                 self._launch = asyncio.create_task(_launched())
 
     async def close(self) -> None:

@@ -164,7 +164,7 @@ def _marked(sign: str, text: str) -> list[str]:
 
 
 def _paths(params: messages.Params, refusal: Refused) -> list[str]:
-    """Return the paths that the request is about, or the one that it was refused for."""
+    """Return the paths of the request, or the path that it was refused for."""
     path = refusal.data.get("path")
     named = [path] if isinstance(path, str) else []
     if isinstance(params, messages.Apply):

@@ -63,7 +63,7 @@ class Remains:
         history.journal.begin_segment(history.head, history.head_commit)
 
     def _erase_segments(self) -> None:
-        """Remove all segments but the one that was begun. They are packed, with head and files durable."""
+        """Remove all segments but the begun segment. They are packed, with head and files durable."""
         history = self._engine.history
         if self._engine.has_sync_failed:
             raise Broken("The workspace is not synced, so the journal is kept.", hint="Restart the daemon.")

@@ -1,7 +1,7 @@
 """Retention: how far back the history goes, by `history.keep` and `gc`.
 
-A process does the work (`store.compaction`). This module decides when, up to which transaction, and makes the
-step from the old history to the new. Kept whatever the configuration: the newest transaction, all unpacked
+A process does the work (`store.compaction`). This module decides when and how far, and makes the step
+from the old history to the new. Kept whatever the configuration: the newest transaction, all unpacked
 ones, and all work of open sessions, so that each can still be rolled back as a whole.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 600.0  # between two checks whether compaction is due
 FIRST_LOOK_SECONDS = 2.0  # after the start, and after the configuration has changed
 REST_SECONDS = 3600.0  # after an automatic run, before the next one
-MARGIN = 1.1  # the factor over a limit at which the daemon compacts by itself
+MARGIN = 1.1  # the daemon compacts when the history is over a limit by this factor
 INDEX_SLICE = 200  # transactions that are removed from the index at once: some milliseconds
 COMPACTOR_NICE = 15
 EXCLUDED_LOOK_SECONDS = 1.0  # between two checks whether contents that are due are synced
@@ -96,7 +96,7 @@ class Retention:
         self._queue.activity.note()
 
     def tidy_proposals(self) -> int:
-        """Expire proposals whose time is over, and forget those that were settled long ago.
+        """Expire proposals whose time is over, and forget proposals that were settled long ago.
 
         Return the bytes of content that this frees.
         """
@@ -120,11 +120,11 @@ class Retention:
         return dropped
 
     def durable_through(self) -> int:
-        """Return the transaction up to which neither recovery nor packing needs a content any more."""
+        """Return the last transaction whose contents recovery and packing do not need any more."""
         return min(int(self._engine.history.packed), read_synced(self._folder) or 0)
 
     def _seconds_until_look(self) -> float:
-        """Return the time until the next check, at which a content of an excluded file may be due."""
+        """Return the time until the next check, when a content of an excluded file may be due."""
         due_us = self._engine.history.excluded.due_us(int(self.exclude_keep * 1_000_000))
         if due_us is None:
             return LOOK_SECONDS
@@ -257,7 +257,7 @@ class Retention:
         return max(history.floor.seq, min([int(history.packed) - 1, *held]))
 
     def _is_due(self) -> bool:
-        """Return whether the daemon should compact by itself: over a limit, or after a run was cut off."""
+        """Return whether the daemon should compact unasked: over a limit, or after a run was cut off."""
         if self._engine.broken is not None:
             return False
         if compaction.was_cut_off(self._folder):
@@ -280,7 +280,7 @@ class Retention:
         await asyncio.sleep(FIRST_LOOK_SECONDS)
         while True:
             is_enough = False
-            news = self._queue.activity.next()  # first: whatever happens from here on may make it due
+            news = self._queue.activity.next()  # first: any event from here on may make it due
             try:
                 await self._queue.run(self.tidy_proposals)
                 await self._queue.run(self.drop_excluded)

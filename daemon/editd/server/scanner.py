@@ -229,7 +229,7 @@ class Scanner:
 
 
 def _below(engine: Engine, folders: set[str]) -> list[WorkspacePath]:
-    """Return the recorded files in and below these folders, without those of inner workspaces."""
+    """Return the recorded files in and below these folders, without inner workspaces."""
     inner = engine.hidden.inner.lookup()
     own = [folder for folder in sorted(folders) if not inner(os.fsencode(folder))]
     return [path for folder in own for path in known_below(engine.history, folder)]
@@ -241,11 +241,11 @@ QUIET_SECONDS = 0.05  # after the last notice, before anything is taken in
 SAVING_SECONDS = 0.2  # the same for a missing or empty file: a program may be about to write it
 GIT_SECONDS = 0.2  # the same after git was at work: it often goes on
 STEPS_SECONDS = 0.5  # the same in the middle of a rebase
-NOISE_SECONDS_MAX = 1.0  # then steady noise is taken in all the same
+NOISE_SECONDS_MAX = 1.0  # then even steady noise is taken in
 GROWING_SECONDS_MAX = 5.0  # the same while more and more files change, as in a long `rm -rf`
-ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked all the same: others may have written
+ECHOED_SECONDS = 0.25  # then, and when it is quiet, these are checked too: others may have written
 PAUSE_SECONDS_MAX = 0.05  # between two portions of a bulk change
-ROOM_SECONDS_MAX = 300.0  # then a bulk change is recorded all the same: packing may have failed
+ROOM_SECONDS_MAX = 300.0  # then a bulk change is recorded anyway: packing may have failed
 LOCKED_SECONDS = 0.02  # between two checks of git's lock
 LARGE_BYTES = 1024 * 1024  # a file of this size is read in a thread
 EMPTY = version_of(b"")
@@ -292,7 +292,7 @@ class PendingEvents(Struct):
         self.echoed = max(taken.echoed, self.echoed)
 
     def due(self) -> float:
-        """Return the time at which to take them in."""
+        """Return the time to take them in."""
         dues: list[float] = []
         if self.echo:
             quiet = max(self.echo + ECHOED_SECONDS, self.echoed + QUIET_SECONDS)
@@ -481,7 +481,7 @@ class NoticeRecorder:
 
 
 class TreeLabels(Struct, frozen=True):
-    """The messages on git's actions, by the work tree in which git acted."""
+    """The messages on git's actions, by work tree."""
 
     movements: Mapping[bytes, str] = {}  # by the top of the work tree
     tops: Set[bytes] = frozenset()  # of all work trees

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.05  # after an edit, so that a burst of them lands together
-BUSY_SECONDS = 60.0  # after an edit or an arrival, for which the server is asked often
-POLL_SECONDS_MAX = 20.0  # less than the time after which an idle child ends
+BUSY_SECONDS = 60.0  # after an edit or an arrival, when the server is asked often
+POLL_SECONDS_MAX = 20.0  # less than the time until an idle child ends
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
 REST_SECONDS_MAX = 1.0  # while in use, a host rests as long as a round took, up to this: a server is busy
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
@@ -76,7 +76,7 @@ NOT_JOINED = {"state": "none", "error": None}
 
 
 class _ProcessEnded(Refused):
-    """The process of the exchange ended before its answer: somebody killed it, or it was out of memory."""
+    """The process of the exchange ended before its answer: it was killed, or out of memory."""
 
 
 class SharedLog:
@@ -130,7 +130,7 @@ class SharedLog:
         self._add_rule()
 
     def _add_rule(self) -> None:
-        """Add the history's rule to those of this host's place in the log.
+        """Add the history's rule to the rules of this host's place in the log.
 
         An earlier rule stays in force until the host leaves: the log lacks what it has left out.
         """
@@ -269,9 +269,9 @@ class SharedLog:
     async def _take_place_with_files(
         self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int
     ) -> None:
-        """Make the files those of the log, by one transaction, and write down the place.
+        """Replace the files by the log's, by one transaction, and write down the place.
 
-        If that cannot be written, the files are as before. Raises Refused.
+        If the place cannot be written, the files are as before. Raises Refused.
         """
         held, through = await self._take_files(answer, seq), int(self._engine.history.head)
         try:
@@ -290,7 +290,7 @@ class SharedLog:
             log.warning("the name %s stays taken in the log: %s", asked["host"], refusal.message)
 
     async def _take_files(self, answer: Mapping[str, Any], seq: int) -> list[str]:
-        """Make the files those of the log, but for those that this host cannot have; return these.
+        """Replace the files by the log's, except files that this host cannot have; return these.
 
         Raises Refused.
         """
@@ -417,7 +417,7 @@ class SharedLog:
             self._may_push_at, self._is_retry = 0.0, True
         while loop.time() < until and self._place is not None and not self._place["paused"]:
             begun = self._rounds
-            while self._rounds < begun + 2 and loop.time() < until:  # one of them began now
+            while self._rounds < begun + 2 and loop.time() < until:  # one round began now
                 self._wake.set()
                 await wait_event(self._round_over, until - loop.time())
             is_done = self._answer["state"] == "current" and not self._answer.get("again")
@@ -776,7 +776,7 @@ class SharedLog:
         return found, seq
 
     async def _ask(self, asked: Mapping[str, Any], child: RequestProcess | None = None) -> dict[str, Any]:
-        """Send one request to a child, by default that of the exchange, started if needed. Raises Refused."""
+        """Send one request to a child, by default the exchange's, started if needed. Raises Refused."""
         try:
             answer = await (child or self._child).ask(dict(asked))
         except OSError as error:
@@ -804,7 +804,7 @@ def _would_leave_behind(left: Sequence[Transaction]) -> Conflict:
     more = "" if len(left) == 1 else f" and {len(left) - 1} more" + " or more" * (len(left) == LEFT_MAX)
     return Conflict(
         f"The log lacks transaction {first}{more}, and no other host gets them.",
-        hint="Run `editctl remote now` first. To leave all the same, run `editctl remote leave --yes`.",
+        hint="Run `editctl remote now` first. To leave anyway, run `editctl remote leave --yes`.",
         data={
             "transactions": [
                 {"seq": int(one.seq), "actor": one.authorship.actor, "message": one.authorship.message,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOTE = ".gone"  # the suffix of the note's name, beside the folder
-NOTE_SECONDS = 7 * 86_400.0  # for which a note is shown
+NOTE_SECONDS = 7 * 86_400.0  # that a note is shown
 
 
 class StateFolder:

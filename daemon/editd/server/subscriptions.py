@@ -56,7 +56,7 @@ class SubscriptionState(Enum):
 
 
 class EventFormat(Struct, frozen=True):
-    """The form of a subscriber's events: `event` with a map, or a method of its own by position."""
+    """The form of a subscriber's events: `event` with a map, or its own method by position."""
 
     method: str = "event"
     prefix: tuple[Any, ...] | None = None
@@ -112,7 +112,7 @@ class Subscription(Struct, eq=False):
         self.alike = (self.listener.connection.encoding, self.number, form)
 
     def take(self, told: Iterable[OutgoingEvent], newest: int) -> None:
-        """Send those of these events that it wants; `newest` is the newest transaction."""
+        """Send the wanted events; `newest` is the newest transaction."""
         if self.is_over or self.state is SubscriptionState.BEHIND:
             return
         if not self._say([one for one in told if self._is_news(one)]):
@@ -171,7 +171,7 @@ class Subscriptions:
         self._history = history
         self._queue = queue
         self._loop = asyncio.get_running_loop()
-        self.by_client: dict[int, dict[int, Subscription]] = {}  # empty if nobody subscribes
+        self.by_client: dict[int, dict[int, Subscription]] = {}  # empty without subscribers
         self._waiting: deque[Transaction | OutgoingEvent] = deque()
         self._is_called = False
         self._round: Iterator[Subscription] = iter(())

@@ -4,7 +4,7 @@ Sockets handed over (sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and LISTEN_FDNAME
 Notifications (sd_notify(3)): datagrams to NOTIFY_SOCKET, with WATCHDOG_USEC and WATCHDOG_PID.
 
 The variables are removed from the environment, so that no child of the daemon takes them for its own. A
-failed notification raises nothing: the daemon serves all the same.
+failed notification raises nothing: the daemon still serves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORBIDDEN = {  # by the name of `system.confinement.forbidden`
     "internet": "The systemd unit forbids the network: remotes by ssh, https, http and git fail, and "
     "`network = true` gives a hook or check none. `editctl systemd install --remote` allows it.",
     "namespaces": "The systemd unit forbids namespaces: a check runs in a copy of the workspace, and has no "
-    "loopback of its own.",
+    "separate loopback.",
 }
 READ_ONLY_HOME = (
     "The systemd unit makes your home folder read-only: hooks and checks cannot write to `writable` paths "

@@ -60,7 +60,7 @@ COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless 
 COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
 TICK_SECONDS = 1.0
-UNRECORDED_MAX = 1000  # files of which a command's end may say that they are gone
+UNRECORDED_MAX = 1000  # files that a command's end may report as gone
 BLIND_SECONDS = 30.0  # between two scans, or two retries, if something cannot be watched
 
 
@@ -85,7 +85,7 @@ class WorkspaceWatcher:
         self._is_ready = False
         self._ready = asyncio.Event()
         self._generation = 0  # one more each time that notices may have been missed
-        self._seen = -1  # the generation up to which nothing is missed
+        self._seen = -1  # nothing is missed up to this generation
         self._lost = ""  # the reason for a pending rescan
         self._ailing = asyncio.Event()
         self._rescanning = asyncio.Lock()
@@ -258,9 +258,9 @@ class WorkspaceWatcher:
     # ── notices ──
 
     def begin(self) -> None:
-        """Start a new watch, whatever the state of the one before."""
+        """Start a new watch, in any state of the watch before."""
         if not can_watch():
-            self._ready.set()  # nobody has to wait for a watch
+            self._ready.set()  # no caller has to wait for a watch
             return
         self._is_ready = False
         self._ready.clear()

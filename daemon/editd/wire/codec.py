@@ -323,7 +323,7 @@ def id_in(body: bytes | bytearray) -> Id | None:
 
 
 def _first_id(body: bytes | bytearray) -> Id | None:
-    """Return the id of a request in which only the version and the method are before it, or None."""
+    """Return the id of a request that has only the version and the method before it, or None."""
     match = _ID_FIRST.match(body)
     return None if match is None else msgspec.json.decode(match[1], type=int | str)
 

@@ -537,8 +537,8 @@ class ExecBegin(Params):
     command: str
     session: str | None = None
     paths: list[str] | None = None  # the files that a tool will change; none: a command, which may change any
-    whole: list[str] = []  # those of them that it overwrites or deletes without a look at their text
-    key: str | None = None  # by which any connection of the session ends it
+    whole: list[str] = []  # files of `paths` that it overwrites or deletes without a look at their text
+    key: str | None = None  # any connection of the session ends it with this
     pid: int | None = None  # it ends with this process
     ttl: float | None = None  # seconds
     wait: float | None = None  # seconds, for the brackets of other sessions
@@ -581,7 +581,7 @@ class Claim(Params):
 
 
 class SeenFile(Message):
-    """A part of a file that a session has read by itself: all of it, or some lines."""
+    """A part of a file that a session has read without the daemon: all of it, or some lines."""
 
     path: str
     version: str | UnsetType | None = UNSET
@@ -603,7 +603,7 @@ class Blame(Params):
 
 class ProposalList(Params):
     method: ClassVar[str] = "proposal.list"
-    state: list[ProposalState] | None = None  # by default those that wait: `draft` and `open`
+    state: list[ProposalState] | None = None  # by default `draft` and `open`
     session: str | None = None
     path: str | None = None  # a file or a folder
     before: int | None = None
@@ -921,7 +921,7 @@ class StatusResult(Result):
     pid: int
     id: str
     system: dict[str, Any] = {}  # the kind of file system, and the missing system calls
-    review_socket: str | None = None  # that of reviewers, if they have their own
+    review_socket: str | None = None  # the reviewers' socket, if they have their own
     remote: dict[str, Any] | None = None  # the exchange with other hosts, as in `remote.status`
     agents: list[AgentEntry] = []  # the last heard first
     documents: int = 0  # that editors hold unsaved
@@ -1099,7 +1099,7 @@ class ProposedResult(Result):
     revision: int | None
     view: str | None
     rule: str
-    lands_after: list[str] = []  # the checks after which it lands by itself
+    lands_after: list[str] = []  # it lands when these checks have passed
 
 
 class ApprovedBy(Result):
@@ -1166,11 +1166,11 @@ class LineRange(Result):
 
 
 class InTheWay(Result):
-    """A file in which an undo conflicts."""
+    """A file with a conflict of an undo."""
 
     path: str
     blocking: list[int]  # the later transactions there
-    needs: list[int]  # those of them, and others, that would have to be undone first
+    needs: list[int]  # the transactions, blocking and others, to undo first
     reason: str | UnsetType = UNSET
     lines: list[LineRange] | UnsetType = UNSET  # of the current file that conflict
     hunks: list[str] | UnsetType = UNSET  # the later history of the lines to undo
@@ -1281,7 +1281,7 @@ class SessionActivity(Result):
 
     last: LastTransaction | None
     edits: int  # of kind `edit` and `exec`
-    in_force: int  # those of them that are not undone
+    in_force: int  # edits that are not undone
     added: int | None  # lines of those in force; null if counting took too long
     deleted: int | None
     proposals: list[int]  # that wait for a decision
@@ -1423,7 +1423,7 @@ class ProposalFile(Result):
     from_: str | UnsetType = msgspec.field(default=UNSET, name="from")
     old: str | UnsetType | None = UNSET  # the contents of `now` and `proposed`, with `content`
     new: str | UnsetType | None = UNSET
-    encoding: str | UnsetType | None = UNSET  # of `new`, from which both texts are decoded; None: no text
+    encoding: str | UnsetType | None = UNSET  # of `new`, and used for both texts; None: no text
 
 
 class DecisionEntry(Result):
@@ -1484,7 +1484,7 @@ class ProposalEntry(Result):
     checks: list[CheckReport]
     running: list[RunningCheck]
     waiting: int
-    lands_after: list[str]  # the checks after which it lands by itself
+    lands_after: list[str]  # it lands when these checks have passed
 
 
 class ProposalListResult(Result):
@@ -1607,7 +1607,7 @@ class RemoteResult(Result):
     head: int | None = None  # the last entry of the log, as far as known
     tentative: int = 0  # transactions of this host that are not in the log yet
     oldest: float | None = None  # age of the first of these, in seconds
-    aside: int = 0  # transactions of all hosts that do not merge, and that nobody has decided about
+    aside: int = 0  # transactions of all hosts that do not merge, and have no decision
     kept_back: list[int] = []  # transactions that are not sent; the others go on
     reasons: dict[str, str] = {}  # for each of these, by its number
     unusable: list[NamedEntry] = []  # the newest 100 entries that no host can use: they change nothing
@@ -1635,7 +1635,7 @@ class ConfigReloadResult(Result):
 
 
 class HooksRunResult(Result):
-    hooks: list[str]  # those that ran
+    hooks: list[str]  # the hooks that ran
     files: list[dict[str, Any]]  # of each its path, and the hooks that would change it
     diff: str  # the changes that they would make
     warnings: list[str]  # of hooks that failed and are left out

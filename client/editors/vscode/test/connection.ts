@@ -119,7 +119,7 @@ test('what only the owner may do goes to the socket for reviewers, which asks fo
   const path = reviewSocketOf(socketOf(own))
   renameSync(path, `${path}.away`)
   try {
-    await assert.rejects(author.request('session.pause', { session }), /socket of its own for reviewers/)
+    await assert.rejects(author.request('session.pause', { session }), /separate socket for reviewers/)
   } finally {
     renameSync(`${path}.away`, path)
   }

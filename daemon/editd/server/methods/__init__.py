@@ -70,7 +70,7 @@ class Configuration:
         taker(self.config)
 
     def reload(self) -> tuple[list[str], list[str]]:
-        """Read the configuration again; return the keys now in force, and those that wait for a restart.
+        """Read the configuration again; return the keys now in force, and the keys that wait for a restart.
 
         Raises ConfigError.
         """

@@ -109,7 +109,7 @@ class Repairs:
     async def repair(self, params: messages.Check, services: Services | None) -> Answer:
         """Plan a repair; if there is something to do, end the daemon for it, and answer then.
 
-        `services` are those of the open history, if it is open. Raises Refused.
+        `services` are None if the history is not open. Raises Refused.
         """
         try:
             repair, problems = await self._planned(services)
@@ -133,7 +133,7 @@ class Repairs:
         Raises Refused, OSError.
 
         A plan needs a history that does not change: in one that grows meanwhile, the new half would look
-        lost. A check does not need that, so nobody waits if all is well.
+        lost. A check does not need that, so no client waits if all is well.
         """
         loop = asyncio.get_running_loop()
         if services is None:

@@ -1,4 +1,4 @@
-"""The methods `exec.*`, `claim` and `seen`: what an agent's own tools and commands do, as it tells by itself.
+"""The methods `exec.*`, `claim` and `seen`: the work of an agent's own tools and commands, by its reports.
 
 A span begins and ends when all changes made before are recorded. A span with paths looks at its files only. A
 command's span waits for the watcher, and pauses it.
@@ -100,7 +100,7 @@ class KnownAgent(Struct, frozen=True):
 
 
 class ExecMethods:
-    serial_seconds = 0.0  # for which a command waits for others'
+    serial_seconds = 0.0  # that a command waits for others'
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class ExecMethods:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._spans = ExecSpans(guard.sessions.sights)
-        self._openings: list[Opening] = []  # those that are not open yet, the oldest first
+        self._openings: list[Opening] = []  # not open yet, the oldest first
         self._changed = asyncio.Event()  # set, and replaced, when a span or an opening has ended
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
@@ -348,7 +348,7 @@ class ExecMethods:
         return replace(result, warnings=[*result.warnings, warning])
 
     def _take_missed(self) -> None:
-        """Count the calls that the hooks have noted, except those that end later by themselves."""
+        """Count the calls that the hooks have noted, except calls with a span that is still open."""
         for call in self._missed_calls.take():
             if self._spans.with_key(call.key) is not None:
                 continue
@@ -395,7 +395,7 @@ class ExecMethods:
         return await self._queue.run(repaired)
 
     def _claim_asked(self, span: ExecSpan, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
-        """Attribute to an asked span the changes by nobody that fit its texts, or of a command, in doubt.
+        """Attribute to an asked span the unattributed changes that fit its texts, or of a command, in doubt.
 
         Return False if its files changed, and no change fits.
         """
@@ -415,7 +415,7 @@ class ExecMethods:
         return bool(free) or not is_changed
 
     def _fits(self, made: Transaction, texts: Mapping[WorkspacePath, Sequence[CallText]]) -> bool:
-        """Return whether each change of a transaction is the one that the tool was called for."""
+        """Return whether each change of a transaction is the change that the tool was called for."""
         history = self._engine.history
 
         def content(entry: Entry | None) -> bytes | None:
@@ -538,11 +538,11 @@ class ExecMethods:
         self._note_change()
 
     def _note_change(self) -> None:
-        """Wake those that wait for the end of a span, to look whether it was the one in their way."""
+        """Wake the requests that wait for the end of a span, to look whether it was in their way."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    # ── ends that nobody tells ──
+    # ── ends that no client reports ──
 
     def _limit(self, span: ExecSpan) -> None:
         """End a span at its time, and with its process."""
@@ -591,7 +591,7 @@ class ExecMethods:
         try:
             await self._settle_and_end(spans)
         except (Refused, OSError):
-            return  # nobody waits for an answer
+            return  # no client waits for an answer
         except Exception:  # our bug
             log.exception("the end of a command could not be recorded")
 
@@ -611,7 +611,7 @@ class ExecMethods:
     # ── claims ──
 
     def claim(self, params: messages.Claim, caller: ClientState) -> Awaitable[messages.ClaimResult]:
-        """Attribute earlier changes by nobody to the session, which tells of them only now."""
+        """Attribute earlier unattributed changes to the session, which reports them only now."""
         session = caller.session_of(params.session)
         if session is None:
             raise InvalidParams("`claim` needs a session.", hint="Give `session` as well.")
@@ -655,7 +655,7 @@ class ExecMethods:
     # ── reads ──
 
     def seen(self, params: messages.Seen, caller: ClientState) -> Answer:
-        """Note what an agent has read by itself."""
+        """Note the files that an agent has read without the daemon."""
         process = None if params.pid is None else _process(params.pid)
         if len(params.files) > SEEN_AT_ONCE:
             return self._seen_in_parts(params, caller, process)

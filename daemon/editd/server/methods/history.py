@@ -282,7 +282,7 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
             hint="Give `tx`, or `filter`, or `session`. `last` goes with the latter two or alone.",
         )
     if params.paths is not None and params.tx is None:
-        raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has `paths` of its own.")
+        raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has its own `paths`.")
     hunks = params.hunks or None
     if params.hunks == [] or (hunks and not all(given.hunks for given in hunks)):
         raise InvalidParams("`hunks` names no hunk.", hint="Leave it out to undo all of the transaction.")

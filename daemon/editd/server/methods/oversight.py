@@ -1,4 +1,4 @@
-"""The methods by which a person steers agents: pauses of sessions, and marks of reviewed work.
+"""The methods for a person who steers agents: pauses of sessions, and marks of reviewed work.
 
 A session may neither resume itself nor mark its own work. While it has an open proposal, the kin of its
 author's processes needs the PIN, as for a decision about that.

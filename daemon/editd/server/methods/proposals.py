@@ -284,7 +284,7 @@ class ProposalMethods:
         self._proposals.check(of, view, name, status, seconds, output, EDITD, command)
 
     async def land_by_rule(self, number: int, passed: frozenset[str]) -> None:
-        """Land a proposal on which these checks have passed, if the rules let it. Raises Refused."""
+        """Land a proposal that has passed these checks, if the rules let it. Raises Refused."""
         request = await self._queue.run(partial(self._landing_by_rule, number, passed))
         try:
             await self._queue.result_of(request)
@@ -304,7 +304,7 @@ class ProposalMethods:
         if not 1 <= params.limit <= LIST_MAX:
             raise InvalidParams(f"`limit` is between 1 and {LIST_MAX}.")
         if params.state == []:
-            raise InvalidParams("`state` names no state.", hint="Leave it out for those that wait.")
+            raise InvalidParams("`state` names no state.", hint="Leave it out for the waiting proposals.")
         self._proposals.expire(self._engine.clock.now_us())
         found, more = self._proposals.store.find(
             ("draft", "open") if params.state is None else params.state,
@@ -682,14 +682,14 @@ class ProposalMethods:
         )
 
     def _changed(self, proposal: Proposal, what: str) -> None:
-        """Tell subscribers and those who wait. From the engine's thread or the loop's."""
+        """Notify subscribers and waiting clients. From the engine's thread or the loop's."""
         self._loop.call_soon_threadsafe(self._tell, proposal, what)
 
     def _tell(self, proposal: Proposal, what: str) -> None:
         self._queue.when_idle(partial(self._tell_or_compare, proposal, what))
 
     def _say_moved(self, number: int) -> None:
-        """Tell subscribers soon that somebody has changed a file of an open proposal."""
+        """Notify subscribers soon that a file of an open proposal has changed."""
         if number in self._moved or self._is_closing or not len(self._subscriptions):
             return
         self._moved.add(number)
@@ -753,7 +753,7 @@ def _none(_number: int) -> tuple[tuple[str, float | None], ...]:
 
 
 def _refused(call: messages.Tool, refusal: Rejected) -> str:
-    """Return the answer to a tool's call that was rejected, or whose proposal nobody decided about."""
+    """Return the answer to a tool's call that was rejected, or whose proposal has no decision."""
     if refusal.data["state"] in CLOSED:
         return f"{refusal.message} {refusal.hint}"
     return review_answers.rejected(call.dialect, refusal.data["comment"] or "")

@@ -104,7 +104,7 @@ def _with_lives(services: Services, publication: Publication) -> Publication:
 async def _explain(
     services: Services, refusal: Refused, asked: Publication, chosen: list[Transaction]
 ) -> None:
-    """Name the other sessions' transactions with which a conflict disappears, if there are any."""
+    """Name the other sessions' transactions that make a conflict disappear, if there are any."""
     files = refusal.data.get("files") if refusal.code == Conflict.code else None
     if not files:
         return
@@ -122,9 +122,9 @@ async def _needed(
     others: list[Transaction],
     path: WorkspacePath,
 ) -> list[Transaction]:
-    """Return those of `others` with which the conflict disappears, or none if it stays.
+    """Return transactions of `others` that make the conflict disappear, or none if it stays.
 
-    Without any one of them it is back. Each round leaves out all that can be left out one at a time, or the
+    Without any of these it is back. Each round leaves out all that can be left out one at a time, or the
     newest of these if they cannot be left out together.
     """
     since = min(asked.since, others[0].time_us // 1_000_000)
@@ -170,7 +170,7 @@ def _record(services: Services, result: messages.PublishResult) -> None:
 
 
 def _range(services: Services, params: messages.Publish) -> list[Transaction]:
-    """Return all transactions from `from` to `to`, except those that only took in old files."""
+    """Return all transactions from `from` to `to`, except transactions that only took in old files."""
     history = services.engine.history
     first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
     last = history.head if params.to is None else history.find(params.to).seq
@@ -185,7 +185,7 @@ def _range(services: Services, params: messages.Publish) -> list[Transaction]:
 
 
 def _of_sessions(services: Services, sessions: Sequence[str]) -> list[Transaction]:
-    """Return what the sessions did and is in force. Raises NoChange if one of them did nothing."""
+    """Return the sessions' transactions in force. Raises NoChange if a session did nothing."""
     found = queries.effective(_log(services, LogQuery(sessions=tuple(sessions))))
     for session in sessions:
         if all(transaction.authorship.session != session for transaction in found):
@@ -277,7 +277,7 @@ def _publication(params: messages.Publish, chosen: list[Transaction], sessions: 
 
 
 def _named(actors: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the actors that name somebody, each once and in their order."""
+    """Return the actors except `NOBODY`, each once and in their order."""
     return tuple(dict.fromkeys(actor for actor in actors if actor is not None and actor not in NOBODY))
 
 

@@ -1,4 +1,4 @@
-"""The methods `remote.*`: the exchange of this workspace with those of other hosts."""
+"""The methods `remote.*`: the exchange of this workspace with other hosts."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ ACTING = (
     messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
     messages.ExecBegin, messages.ExecAsk, messages.ExecEnd, messages.Claim, messages.Seen,
 )  # fmt: skip
-# Requests that only end something of the connection itself, in nobody's name.
+# Requests that only end something of the connection itself, in no session's name.
 OF_CONNECTION = (messages.Abort, messages.DocumentRelease)
 
 
@@ -146,7 +146,7 @@ class SessionMethods:
         return session is not None and session.is_collected
 
     def wish_of(self, name: str | None) -> Wish | None:
-        """Return the reason for which each edit of this session waits for a reviewer; None if it need not."""
+        """Return the reason why each edit of this session waits for a reviewer; None if it need not."""
         if self._sessions.paused and (pause := self.pause_of(name)) and pause.action == "propose":
             return "pause"
         session = self._sessions.get(name)
