@@ -109,7 +109,7 @@ def _serve(
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop if that is installed (`editd[uvloop]`); None for the one of asyncio."""
+    """Return uvloop's event loop if that is installed (`editd[uvloop]`); None for asyncio's."""
     try:
         factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
     except ImportError:
@@ -131,7 +131,7 @@ class _Teller:
 
 
 def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
-    """Start the daemon in a session of its own, and wait until it answers."""
+    """Start the daemon in its own session, and wait until it answers."""
     reading, writing = os.pipe()
     argv = [sys.executable, "-P", "-m", "editd", "-C", workspace, "--ready-fd", str(writing)]
     if nested:
@@ -156,7 +156,7 @@ def _in_background(workspace: str, idle: float | None, *, nested: bool) -> int:
     return 1
 
 
-# The log: a file that is rotated, in which a repeated message is written a few times, then counted.
+# The log: a rotated file. A repeated message is written a few times, then counted.
 #
 # A client can make the daemon complain as often as it likes, and must not push everything else out of the
 # log. Messages are alike if their text before formatting is the same.

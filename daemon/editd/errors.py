@@ -2,7 +2,7 @@
 
     Refused                      the sender: nothing has changed, and the hint has the next step
     ├── Stale, ViewChanged         read again, or ask for a merge
-    ├── Conflict                   somebody must decide between two texts
+    ├── Conflict                   a person or an agent must decide between two texts
     ├── NoMatch, Ambiguous,
     │   CountMismatch              the search text does not name one place
     ├── MalformedEdit,

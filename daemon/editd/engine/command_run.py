@@ -1,7 +1,7 @@
 """One command of the user's, run by a worker process of the daemon within limits.
 
 Until the command has ended, the worker watches its own standard input. If that closes, the daemon is dead or
-has given up, and the command is killed with all processes that it has started, in any session.
+has given up. Then the command is killed with all processes that it has started, in any session.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class LogObjects:
         return usable_tree(content) if kind == "tree" else content
 
     def _of_kind(self, wanted: ObjectKind, oid: Oid) -> bytes:
-        """Return an object's bytes. Any host that pushes to the log can lead a name to the wrong kind."""
+        """Return an object's bytes. A host that may push can put an object of another kind behind a name."""
         kind, content = self._read(oid)
         _check_kind(wanted, kind, oid)
         return content

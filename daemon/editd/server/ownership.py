@@ -253,7 +253,7 @@ def _private(path: str, flags: int) -> int:
 # (asyncio's own `path=` takes over a live socket silently.)
 
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
-MOMENTARY_BYTES = 16  # the temporary name may be longer than the socket's by this
+MOMENTARY_BYTES = 16  # more in the temporary name than in the socket's
 BACKLOG = 128  # clients that connect while a long transaction holds the loop
 
 

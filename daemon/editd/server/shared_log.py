@@ -269,7 +269,7 @@ class SharedLog:
     async def _take_place_with_files(
         self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int
     ) -> None:
-        """Replace the files by the log's, by one transaction, and write down the place.
+        """Replace the files with the log's, in one transaction, and write down the place.
 
         If the place cannot be written, the files are as before. Raises Refused.
         """
@@ -290,7 +290,7 @@ class SharedLog:
             log.warning("the name %s stays taken in the log: %s", asked["host"], refusal.message)
 
     async def _take_files(self, answer: Mapping[str, Any], seq: int) -> list[str]:
-        """Replace the files by the log's, except files that this host cannot have; return these.
+        """Replace the files with the log's, except files that this host cannot have; return these.
 
         Raises Refused.
         """

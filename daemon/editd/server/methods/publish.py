@@ -124,8 +124,8 @@ async def _needed(
 ) -> list[Transaction]:
     """Return transactions of `others` that make the conflict disappear, or none if it stays.
 
-    Without any of these it is back. Each round leaves out all that can be left out one at a time, or the
-    newest of these if they cannot be left out together.
+    Without any single one of these it is back. Each round leaves out all that can be left out one at a time,
+    or the newest of these if they cannot be left out together.
     """
     since = min(asked.since, others[0].time_us // 1_000_000)
 
@@ -277,7 +277,7 @@ def _publication(params: messages.Publish, chosen: list[Transaction], sessions: 
 
 
 def _named(actors: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the actors except `NOBODY`, each once and in their order."""
+    """Return the actors without None and `NOBODY`, each once and in their order."""
     return tuple(dict.fromkeys(actor for actor in actors if actor is not None and actor not in NOBODY))
 
 
