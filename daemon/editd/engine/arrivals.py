@@ -91,7 +91,7 @@ def change_of(frame: Sequence[Any]) -> Change[FileState]:
 
 
 def returned(changes: Sequence[Sequence[Any]], through: int, history: History) -> Arrive:
-    """Return the request that takes back the changes of a host that could not join a log."""
+    """Return the request that takes back the changes of a failed join."""
     expected: dict[WorkspacePath, Entry | None] = {}
     after: dict[WorkspacePath, FileState | None] = {}
     for text, known, mode, content, _ in changes:

@@ -59,7 +59,7 @@ class Apply(Struct, frozen=True):
     propose: Wish | None = None  # ask for a review, also if no rule does
     proposal: ProposalNumber | None = None  # the open proposal whose next revision this is
     is_collected: bool = False  # the session collects all its edits in one proposal
-    is_draft: bool = False  # and it waits for no decision before the session submits it
+    is_draft: bool = False  # and no reviewer decides about it before the session submits it
     sender: Sender = Sender()
     unsaved: UnsavedRule = MERGE
 

@@ -526,7 +526,7 @@ class Proposals(Grants):
 
     def _changed(self, proposal: Proposal, word: str) -> Proposal:
         self.changes += 1
-        if proposal.state != "draft":  # which no reviewer sees before it is submitted
+        if proposal.state != "draft":  # no client is notified of a draft
             self.on_changed(proposal, word)
         return proposal
 

@@ -249,9 +249,9 @@ class _BlobWriter(Struct):
 
 
 def _only_excluded(excluded: dict[Version, str], walk: Walk, rule: ExcludedPaths) -> dict[Version, str]:
-    """Return the excluded versions that no other file has. Such a file may be in the user's git only.
+    """Return the excluded versions that no other file has.
 
-    The history needs these for the other file.
+    The history needs the rest for the other file, perhaps in the user's git only.
     """
     if not excluded:
         return excluded

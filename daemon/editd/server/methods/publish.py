@@ -124,7 +124,7 @@ async def _needed(
 ) -> list[Transaction]:
     """Return transactions of `others` that make the conflict disappear, or none if it stays.
 
-    Without any single one of these it is back. Each round leaves out all that can be left out one at a time,
+    If a single one is missing, it is back. Each round leaves out all that can be left out one at a time,
     or the newest of these if they cannot be left out together.
     """
     since = min(asked.since, others[0].time_us // 1_000_000)
