@@ -271,7 +271,7 @@ class ChangesetBase:
 
 
 class Changeset(ChangesetBase):
-    """A changeset of `Client.transaction`. `result` is that of the commit, set after the block."""
+    """A changeset of `Client.transaction`. `result` is the commit's result, set after the block."""
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all or none, and return the effect of all staged edits."""
@@ -312,7 +312,7 @@ class Changeset(ChangesetBase):
 
 
 class AsyncChangeset(ChangesetBase):
-    """A changeset of `AsyncClient.transaction`. `result` is that of the commit, set after the block."""
+    """A changeset of `AsyncClient.transaction`. `result` is the commit's result, set after the block."""
 
     async def stage(self, edits: Sequence[messages.AnyEdit]) -> messages.ApplyResult:
         """Stage any edits, all or none, and return the effect of all staged edits."""

@@ -153,7 +153,7 @@ def check_not_elsewhere(workspace: Workspace) -> None:
             pid, _, listening = os.fsdecode(lock.read()).strip().partition(" ")
         stream = connect(listening) if listening not in ("", workspace.socket_path) else None
     except (OSError, Unreachable):
-        return  # no daemon yet, or its socket belongs to another one by now
+        return  # no daemon yet, or its socket belongs to another daemon by now
     if stream is not None:
         stream.close()
         raise Unreachable(
@@ -165,7 +165,7 @@ def check_not_elsewhere(workspace: Workspace) -> None:
 
 
 def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | None) -> bool:
-    """Start a daemon and wait until it serves (True) or prints that another one does (False)."""
+    """Start a daemon and wait until it serves (True) or prints that another daemon does (False)."""
     import subprocess  # late: 10 ms, and needed once a day
 
     said, to_say = os.pipe()
@@ -263,7 +263,7 @@ RECONNECT_RETRY_SECONDS = 0.02
 class Endpoint(NamedTuple):
     """A socket's path. With a `workspace`, its daemon is started if none answers there.
 
-    `named` is the workspace that the daemon must serve: EDITD_SOCKET may have been set for another one.
+    `named` is the workspace that the daemon must serve: EDITD_SOCKET may have been set for another workspace.
     With `as_owner`, each connection is on the reviewers' own socket, if the daemon has one.
     """
 
@@ -282,7 +282,7 @@ class Endpoint(NamedTuple):
         on_wait: Callable[[], None] | None = None,
         as_owner: bool = False,
     ) -> Self:
-        """Return that of a workspace's daemon; `on_wait` is called if its start takes over a second."""
+        """Return a workspace's endpoint. `on_wait` is called if its daemon takes over a second to start."""
         is_doubtful = workspace.found == "named" and bool(os.environ.get("EDITD_SOCKET"))
         return cls(
             workspace.socket_path,

@@ -4,7 +4,7 @@
 agent, and has the session's token once the session is open. An `editctl` below that process finds the
 file by its own ancestors. It acts in the session, or opens it if it comes first.
 
-A shell at a terminal of its own belongs to a person: a command below it is not the agent's, although
+A shell at its own terminal belongs to a person: a command below it is not the agent's, although
 an editor may have started both. Only processes of one pid namespace can be compared.
 """
 
@@ -53,7 +53,7 @@ class HandleRecord(Struct):
     namespace: str
     server: ProcessIdentity
     hosts: list[ProcessIdentity]
-    session: str  # the requested name, then that of the opened session
+    session: str  # the requested name, then the opened session's
     actor: str
     is_exact: bool = False
     token: str = ""
@@ -171,7 +171,7 @@ def join(client: Client, handles: Sequence[Handle]) -> tuple[str, str] | None:
 
 
 def _handles(workspace: Workspace) -> Iterator[tuple[Handle, HandleRecord]]:
-    """Yield the user's handles of this pid namespace; remove those of servers that have exited."""
+    """Yield the user's handles of this pid namespace; remove handles of exited servers."""
     namespace = _namespace()
     folder, prefix = os.path.split(_prefix(workspace))
     try:
@@ -250,7 +250,7 @@ def _ancestors(pid: int) -> Iterator[tuple[ProcessIdentity, _Stat]]:
 
 
 def _is_persons(pid: int, stat: _Stat) -> bool:
-    """Whether it is an interactive shell on a terminal of its own, without a command to run."""
+    """Whether it is an interactive shell on its own terminal, without a command to run."""
     is_at_terminal = stat.terminal != 0 and stat.session == pid
     return is_at_terminal and stat.name in SHELLS and not _runs_command(pid)
 

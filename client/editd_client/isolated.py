@@ -1,8 +1,8 @@
 """A command that runs apart from all others, in an overlay over the workspace; its changes become one edit.
 
-The upper layer of the overlay has exactly the changes of the command, whoever else works in the workspace
-meanwhile. They are applied against the files at its beginning, merged, and checked like every edit. Files
-that git ignores are left out, and so is `.git`.
+The upper layer of the overlay has exactly the changes of the command, even if others work in the
+workspace meanwhile. They are applied against the files at its beginning, merged, and checked like every
+edit. Files that git ignores are left out, and so is `.git`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _hidden_files(root: str, layer: Layer) -> Iterator[str]:
 
 
 def _ignored(root: str, paths: Collection[str]) -> set[str]:
-    """Return the paths that git ignores, and those of git itself. Raises EditdError."""
+    """Return the paths that git ignores, and git's own paths. Raises EditdError."""
     ignored = {path for path in paths if ".git" in path.split("/")}
     try:
         return ignored | ignored_paths(root, set(paths) - ignored)

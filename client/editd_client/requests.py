@@ -528,7 +528,7 @@ def log(
 ) -> PreparedCall[messages.LogResult]:
     """Return transactions, newest first, `limit` at most. `more` is true if that left some out.
 
-    Each of `path`, `session`, `actor` and `kind` is one or several, any of which matches. `before` and
+    Each of `path`, `session`, `actor` and `kind` is one or several; any may match. `before` and
     `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
     the message, in either case of ASCII letters. `unreviewed` leaves the work of sessions that no person has
     approved or marked (`review_mark`). With `brief`, each transaction has `files_count` and the
@@ -750,7 +750,7 @@ def lease_renew(lease: str, ttl: float) -> PreparedCall[messages.LeaseRenewResul
 
 
 def lease_release(lease: str, *, force: bool = False) -> PreparedCall[None]:
-    """End a lease. `force` is needed for that of another session."""
+    """End a lease. `force` is needed for another session's lease."""
     return call_without_result(messages.LeaseRelease(lease=lease, force=force))
 
 
@@ -807,9 +807,10 @@ def exec_end(
 ) -> PreparedCall[messages.ExecEndResult]:
     """Record the changes of the command of `exec_begin`, ended with `status`, as one transaction.
 
-    In place of its `name`, a `key` names the one of the session, and `every` all of its keys. With `seen`,
-    the session's own changes to their paths count as read. `made` are the texts of the tool's call: by them
-    its change is known after a question (`exec_ask`) or a missed beginning, which `command` stands for.
+    In place of its `name`, a `key` names the session's command, and `every` the commands of all its keys.
+    With `seen`, the session's own changes to their paths count as read. `made` are the texts of the tool's
+    call: by them its change is known after a question (`exec_ask`) or a missed beginning, which `command`
+    stands for.
     """
     return call(
         messages.ExecEnd(
@@ -824,7 +825,7 @@ def exec_end(
 def claim(
     paths: Sequence[str], since: str, command: str, *, session: str | None = None
 ) -> PreparedCall[messages.ClaimResult]:
-    """Attribute to the session the changes of these paths that nobody announced, made since then.
+    """Attribute to the session the unannounced changes of these paths since then.
 
     `since` is an RFC 3339 time, at most 60 seconds ago. For an agent that tells of its edits afterwards.
     """
@@ -886,7 +887,7 @@ def proposal_list(
     before: int | None = None,
     limit: int = 50,
 ) -> PreparedCall[messages.ProposalListResult]:
-    """Return proposals without their files, newest first; by default those that wait for a decision."""
+    """Return proposals without their files, newest first; by default proposals that wait for a decision."""
     asked = messages.ProposalList(
         state=None if state is None else list(state), session=session, path=path, before=before, limit=limit
     )
@@ -971,7 +972,7 @@ def proposal_decide(
     comment: str | None = None,
     elicited: bool = False,
 ) -> PreparedCall[messages.ProposalDecideResult]:
-    """Decide about several proposals, each as it was shown; those that are refused are in `left`.
+    """Decide about several proposals, each as it was shown; the refused ones are in `left`.
 
     `elicited` says that an MCP client gave this answer for its user, see docs/reviewing.md.
     """

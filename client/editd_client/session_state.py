@@ -271,7 +271,7 @@ class SessionState:
         return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
 
     def check_size(self, request: bytes) -> None:
-        """Raise EditdError (`too_large`) for a message at which the daemon would close the connection."""
+        """Raise EditdError (`too_large`) for a message that would make the daemon close the connection."""
         if len(request) > self._message_bytes_max:
             raise refusal(
                 "too_large",
@@ -427,7 +427,7 @@ class SessionState:
             self._seen.popitem(last=False)
 
     def _sightings(self) -> list[messages.ReadVersion]:
-        """Return the versions that the daemon may have forgotten; it keeps those of an open session."""
+        """Return the versions that the daemon may have forgotten; it keeps an open session's."""
         opened = None if self._hello is None or self._hello.token is None else self._hello.session
         return [
             messages.ReadVersion(path=path, version=version, session=session)
@@ -440,11 +440,11 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-# EDITD_SOCKET may have been set for another workspace than that of the answering daemon.
+# EDITD_SOCKET may have been set for another workspace than the answering daemon's.
 
 
 def is_elsewhere(root: str, workspace: Workspace) -> bool:
-    """Whether a daemon's folder is not that of this workspace.
+    """Whether a daemon's folder is not this workspace's.
 
     A folder that does not exist on this machine belongs to a daemon in a container with a shared socket.
     """

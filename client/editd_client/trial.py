@@ -108,7 +108,7 @@ def copy_workspace(root: str, to: str, files: Sequence[ProposedContent]) -> None
 
 
 def ignored_paths(root: str, paths: Collection[str]) -> set[str]:
-    """Return those of the workspace's paths that git ignores; none without git. Raises OSError."""
+    """Return the `paths` of the workspace that git ignores; none without git. Raises OSError."""
     if not paths:
         return set()
     asked = b"".join(os.fsencode(path) + b"\0" for path in sorted(paths))

@@ -73,8 +73,8 @@ def test_what_stays_is_named_with_an_exit_code_of_its_own(place: Workplace) -> N
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "just one of them"),
-        (("a.txt", "--matching", "*"), "just one of them"),
+        ((), "Give just one: "),
+        (("a.txt", "--matching", "*"), "Give just one: "),
         (("a.txt",), "asks on a terminal first"),
         (("--text", "swordfish", "--yes"), "'swordfish' is not '-'"),
     ],

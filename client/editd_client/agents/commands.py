@@ -1,4 +1,4 @@
-"""Shell commands: those that only read, and those that are a patch."""
+"""Shell commands that only read, and shell commands that are a patch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ blame cat-file describe diff for-each-ref grep log ls-files ls-tree merge-base r
 show show-ref status
 """
 READERS, GIT_READERS = frozenset(_READERS.split()), frozenset(_GIT_READERS.split())
-# A redirection, a substitution or a command in the background may write, whatever the words are.
+# With a redirection, a substitution or a command in the background, any words may write.
 _WRITES = re.compile(r"[<>`]|\$\(|(?<!&)&(?!&)")
 _QUOTED = re.compile(r"""'[^'\\]*'|"[^"$`\\]*\"""")  # taken literally by a shell
 _PARTS = re.compile(r"&&|\|\||[;|\n]")  # a part inside quotes is one more to check, so never a gap
@@ -57,7 +57,7 @@ def files_shown(command: str) -> list[str]:
 
 
 def patch_folder(command: str) -> str | None:
-    """Return the folder in which a shell command applies a patch, `` for its own; None if it is no patch."""
+    """Return the folder where a shell command applies a patch, `` for its own; None if it is no patch."""
     found = _HEREDOC.match(command)
     if found is None or "*** Begin Patch" not in command:
         return None
@@ -65,7 +65,7 @@ def patch_folder(command: str) -> str | None:
 
 
 def patched(patch: str) -> tuple[list[str], list[str]]:
-    """Return the paths that a patch names, and those of them that it writes whole or deletes."""
+    """Return the paths that a patch names, and which of them it writes whole or deletes."""
     named, whole = [], []
     for verb, path, target in _NAMED.findall(patch):
         named.append(path or target)
@@ -81,7 +81,7 @@ def patched_texts(patch: str) -> list[tuple[str, str | None, str | None]]:
     """Return each part of a patch as its path with the old and the new text.
 
     Without an old text it is the whole file, and without a new one a deletion. A move is the deletion of its
-    source, and the hunks at its target, of which the first changes nothing.
+    source, and the hunks at its target. The first of these hunks changes nothing.
     """
     texts: list[tuple[str, str | None, str | None]] = []
     verb, path = "", ""

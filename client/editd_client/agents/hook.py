@@ -73,13 +73,13 @@ class RefusedError(Exception):
 
 
 def main() -> None:
-    """Run the command `editd-hook`, and exit with 0 whatever happens."""
+    """Run the command `editd-hook`, and exit with 0 even after an error."""
     words = sys.argv[1:]
     if words[:1] == ["--self-test"]:
         sys.exit(self_test(os.getcwd()))
     if not words or words[0] not in NAMES:
         sys.stderr.write(f"usage: editd-hook {{{','.join(NAMES)}}} [--strict], or editd-hook --self-test\n")
-        sys.exit(1)  # not 2, with which a hook refuses a tool
+        sys.exit(1)  # not 2, the status of a hook that refuses a tool
     run(words[0], sys.stdin.buffer.read(), is_strict="--strict" in words)
 
 
@@ -92,7 +92,7 @@ def run(agent: str, payload: bytes, *, is_strict: bool = False) -> None:
         if answer is not None:
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
-    except Exception as error:  # noqa: BLE001  # the agent must go on, whatever it was
+    except Exception as error:  # noqa: BLE001  # the agent must go on after any error
         problem = repr(error)
     if log := os.environ.get("EDITD_HOOK_LOG"):
         _write_log(log, f"{agent} {(time.monotonic() - began) * 1000:.1f} ms {problem}\n")
@@ -148,7 +148,7 @@ def _ask(root: str, event: Event, method: str, params: dict[str, Any]) -> dict[s
     try:
         _tell(root, event, method, params)
     except RefusedError as refused:
-        if refused.needs_review_socket:  # the edit goes on: it counts as that of an unknown program
+        if refused.needs_review_socket:  # the edit goes on, as the edit of an unknown program
             if event.moment == BEFORE:
                 sys.stderr.write(f"{refused} This call is recorded as one from outside.\n")
             raise
@@ -239,7 +239,7 @@ class Event:
 
     @property
     def session(self) -> str:
-        """The session's name: that of the environment, otherwise one made of the agent's ids."""
+        """The session's name: from the environment, otherwise made of the agent's ids."""
         if named := os.environ.get("EDITD_SESSION"):
             return named
         sub = f"-{self.agent_id[-AGENT_ID_LENGTH:]}" if self.agent_id else ""
@@ -247,7 +247,7 @@ class Event:
 
     @property
     def key(self) -> str:
-        """The name by which the call after the tool finds the bracket."""
+        """The bracket's name, for the call after the tool to find it."""
         call = str(self._first(self.adapter.call) or "") or self._digest(self.tool, self.arguments)
         key = f"{self.adapter.name}:{self.session_id}:{self.agent_id}:{call}"
         return key if len(key) <= KEY_LENGTH_MAX else f"{self.adapter.name}:{self._digest(key)}"
@@ -270,7 +270,7 @@ class Event:
         return self._first(self.adapter.background) is True
 
     def roots(self, home: str | None) -> list[str]:
-        """Return the workspaces that the event concerns: those of its files, otherwise the agent's `home`."""
+        """Return the workspaces of the event's files, otherwise the agent's `home`."""
         roots: dict[str | None, None] = {}
         if self.tool and self.moment != TURN_END:
             named = [os.path.join(self.folder, name) for name in self._named()]
@@ -484,7 +484,7 @@ def workspace_root(folder: str) -> str | None:
 def owner_of(path: str) -> str | None:
     """Return the workspace that serves a file; None if nothing does, or if editd refuses to own it.
 
-    EDITD_WORKSPACE names that of all files.
+    EDITD_WORKSPACE names the workspace of all files.
     """
     return _root_of(os.path.realpath(os.path.dirname(path)))
 
@@ -506,7 +506,7 @@ class DaemonLink:
     """A connection to the daemon of a workspace, by lines of JSON.
 
     It counts failures in a file beside the socket, so that a daemon that hangs costs little. A socket
-    that does not exist or that nobody serves is no failure: it costs nothing.
+    that does not exist or that no daemon serves is no failure: it costs nothing.
 
     It goes on at the reviewers' own socket if the daemon takes a request only there, and it is in reach.
     """

@@ -239,7 +239,7 @@ def _newline_for(text: str, previous: int, start: int, end: int) -> str:
     if not comments or not comments[-1].startswith("//") or re.match(r"[ \t\r]*\n", text[end:]):
         return ""
     is_last = text[previous:start].rstrip(" \t\r\n").endswith(comments[-1].rstrip(" \t\r"))
-    return "\n" if is_last else ""  # a comma behind it is on a line of its own
+    return "\n" if is_last else ""  # a comma behind it is on its own line
 
 
 def _tidied(text: str, node: Node, index: int, splice: Splice) -> Splice:

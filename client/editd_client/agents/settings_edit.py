@@ -1,4 +1,4 @@
-"""The changes of an agent's settings: a file of editd's own, hooks among those of others, an MCP server.
+"""The changes of an agent's settings: editd's own file, hooks among other hooks, an MCP server.
 
 Each of them is added once and replaced if it is old. What is editd's runs `editd-hook`, or is the MCP
 server of the name `editd` in the form that is written here.
@@ -171,7 +171,7 @@ def _runs(commands: Sequence[object]) -> bool:
 
 
 class ServerEntry:
-    """The MCP server among those of the agent: an entry of JSON or a table of TOML, named `editd`.
+    """The MCP server in the agent's settings: an entry of JSON or a table of TOML, named `editd`.
 
     An entry of that name that the user has written keeps its form.
     """

@@ -61,7 +61,7 @@ class Draft:
         if is_to_change:
             _check_writable(path)
         if record and record[-1]["after"] != _digest(content):
-            record = []  # somebody changed it since
+            record = []  # it has changed since
         return cls(path, content, content.decode(), mode, record)
 
     @property
@@ -80,7 +80,7 @@ class Draft:
             self.text = splice.of(self.text)
 
     def restore(self) -> bool:
-        """Take back all recorded splices, if nobody changed the file since.
+        """Take back all recorded splices, if the file has not changed since.
 
         Return whether nothing of editd's is left, so that no further removal is needed.
         """

@@ -103,7 +103,7 @@ def _place(text: str, path: Sequence[str]) -> tuple[int, int]:
             while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
                 lines.pop()
             return start, start + len("".join(lines).rstrip("\r\n"))
-    raise UnreadableError(f"the table {'.'.join(path)} has no header of its own")
+    raise UnreadableError(f"the table {'.'.join(path)} has no header")
 
 
 def _headers(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -56,12 +56,12 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
     "Sessions and agents": {
         "session": "Open, list and close sessions, each with its own name and scope.",
         "sessions": "List all sessions, closed ones too, the last used first.",
-        "lease": "Lease paths to your session, so that nobody else edits them.",
+        "lease": "Lease paths to your session, so that no other session edits them.",
         "exec": "Run a command, and record its changes as one transaction.",
         "mcp": "Serve edit tools to an agent over MCP.",
         "integrate": "Have a coding agent's own edits and commands recorded as its own.",
         "hook": "Announce an event of an agent to the daemon.",
-        "claim": "Attribute changes that nobody announced to your session.",
+        "claim": "Attribute unannounced changes to your session.",
         "proposal": "List, show and decide edits that wait for a reviewer.",
         "review": "Open the reviewers' screen; set a PIN, make grants, mark work.",
         "web": "Serve the review page to a browser on this machine.",
@@ -98,7 +98,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
     },
 }
 
-MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb has a module of its own name.
+MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb has a module of the same name.
     "edits": ("apply", "replace", "write", "patch", "rm", "mv", "tool", "dialects"),
     "undo": ("undo", "redo", "rollback", "restore", "publish"),
     "session": ("session", "sessions", "lease", "exec", "mcp"),
@@ -122,7 +122,7 @@ Exit codes:
 \b
 Environment:
   EDITD_WORKSPACE   a folder of the workspace (default: the current folder)
-  EDITD_SOCKET      the daemon's socket (default: that of the workspace)
+  EDITD_SOCKET      the daemon's socket (default: the workspace's socket)
   EDITD_ACTOR       the author of edits (default: your login name)
   EDITD_SESSION     the session to act in, if --session is not given
   EDITD_TOKEN       the token of that session, as `editctl session open` prints it
@@ -170,7 +170,7 @@ class Verbs(click.Group):
     help="A folder of the workspace (default: $EDITD_WORKSPACE, then this folder). The workspace is the git "
     "top level above it, or the folder itself.",
 )  # fmt: skip
-@click.option("--nested", is_flag=True, help="Make the folder itself a workspace, even inside another one.")
+@click.option("--nested", is_flag=True, help="Make the folder itself a workspace, even inside a workspace.")
 @click.option("--session", metavar="NAME", help="The session to act in (default: $EDITD_SESSION).")
 @click.version_option(__version__, prog_name="editctl")
 @click.pass_obj
@@ -247,7 +247,7 @@ def run(arguments: Sequence[str]) -> int:
     invocation = Invocation()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Write content and names as raw bytes, whatever the locale.
+            # Write content and names as raw bytes in any locale.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     if COMPLETE in os.environ:  # the shell asks for a completion
         _completing(editctl)

@@ -1,4 +1,4 @@
-"""Agents with tools of their own: `integrate`, `hook` and `claim`."""
+"""Agents with their own tools: `integrate`, `hook` and `claim`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _is_confirmed(count: int) -> bool:
     """Ask a person. Raises EditdError without a terminal."""
     if not output.has_terminal():
         raise refusal(
-            "permission_denied", "These files are yours, and nobody is here to be asked.", hint="Add --yes."
+            "permission_denied", "These files are yours, and no terminal can ask you.", hint="Add --yes."
         )
     files = "this file" if count == 1 else f"these {count} files"
     return output.ask_key(f"Write {files} [y,n]? ") == "y"
@@ -286,7 +286,7 @@ def _heard(invocation: Invocation) -> dict[str, dict[str, Any]]:
 @as_json
 @click.pass_obj
 def claim_verb(invocation: Invocation, paths: tuple[str, ...], since: str, message: str) -> int:
-    """Attribute changes that nobody announced to your session.
+    """Attribute unannounced changes to your session.
 
     For an agent or a program without hooks, which can only report its edits afterwards. The changes of
     these files alone, recorded as `outside` since then, become the session's. From then on log, blame,

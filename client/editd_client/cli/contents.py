@@ -270,7 +270,7 @@ def hunks_named(invocation: Invocation, given: Sequence[str]) -> dict[str, list[
 
 
 def hunk_lines(invocation: Invocation, result: ShowResult) -> Iterator[str]:
-    """Yield each hunk of a transaction, under the name by which `undo --hunk` takes it."""
+    """Yield each hunk of a transaction, under its name for `undo --hunk`."""
     hunks = result.hunks if isinstance(result.hunks, list) else []
     for hunk in hunks:
         yield ""

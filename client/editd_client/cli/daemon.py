@@ -33,7 +33,7 @@ def start_verb(invocation: Invocation) -> None:
     """Start the daemon, if none runs.
 
     Other verbs start it, too. Use this in a script to be sure, or to wait for the start separately.
-    In a submodule or a nested repository, the daemon is that of the workspace around it. If git ignores
+    A submodule or a nested repository has the daemon of the workspace around it. If git ignores
     the folder there, it gets a separate daemon.
 
     \b

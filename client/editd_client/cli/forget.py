@@ -57,7 +57,7 @@ def forget_verb(
     """
     ways = [bool(way) for way in (paths, matching, content, text)]
     if sum(ways) != 1:
-        raise click.UsageError("Give paths, --matching, --content or --text, and just one of them.")
+        raise click.UsageError("Give just one: paths, --matching, --content or --text.")
     secret = None if text is None else _secret()
     is_asked = not (yes or dry_run)
     if is_asked and (invocation.json or not sys.stdin.isatty()):

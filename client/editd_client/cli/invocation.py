@@ -33,11 +33,11 @@ class Invocation:
         self._is_covered = False  # whether `workspace` is known to cover the folder
         self._session: str | None = None  # as the command line names it
         self.json = False
-        self.session: str | None = None  # in which the client acts
+        self.session: str | None = None  # the client acts in it
 
     @functools.cached_property
     def workspace(self) -> Workspace:
-        """The workspace of the command line, or that of the daemon at EDITD_SOCKET.
+        """The workspace of the command line, or of the daemon at EDITD_SOCKET.
 
         Prints a hint if neither names one and the current folder is in no repository.
         """
@@ -65,14 +65,14 @@ class Invocation:
 
     @property
     def _root(self) -> str:
-        """The root of the workspace that covers the folder, to which paths are relative."""
+        """The root of the workspace that covers the folder; paths are relative to it."""
         self.cover()
         return self.workspace.root
 
     def act_in(self, session: str) -> None:
         """Act in this session, also in the commands that are run, with its token from EDITD_TOKEN.
 
-        Raises a usage error if the command line has named another one.
+        Raises a usage error if the command line has named another session.
         """
         if self._session not in (None, session):
             import click
@@ -95,9 +95,10 @@ class Invocation:
 
         Without `start`, the client is on the reviewers' own socket, if the daemon has one: the ordinary one
         tells less. With `start`, it goes there for the requests that need it.
-        With `start` and `attach`, the client acts in the session of EDITD_SESSION, otherwise in that of
-        the agent whose shell runs it. Raises EditdError (`path_outside`) if EDITD_SOCKET leads to the
-        daemon of another folder than the named one.
+        With `start` and `attach`, the client acts in the session of EDITD_SESSION, otherwise in the
+        session of the agent whose shell runs it.
+
+        Raises EditdError (`path_outside`) if the daemon at EDITD_SOCKET has another folder than that named.
         """
         from editd_client.session_state import elsewhere, root_elsewhere
 
@@ -109,7 +110,7 @@ class Invocation:
         return client
 
     def _act(self, client: Client) -> None:
-        """Act in the session of the environment, otherwise in that of the agent that runs this shell.
+        """Act in the session of the environment, otherwise of the agent that runs this shell.
 
         Without one, only introduce the person. Commands that are run act in the session, too. An empty name
         in the environment means no session.
@@ -155,7 +156,7 @@ class Invocation:
         return client
 
     def _root_at_socket(self, workspace: Workspace) -> str | None:
-        """Return the folder of the daemon at EDITD_SOCKET, if it is not that of this workspace."""
+        """Return the folder of the daemon at EDITD_SOCKET, if it is not this workspace's."""
         if not os.environ.get("EDITD_SOCKET"):
             return None
         from editd_client.cli.progress import PatientClient

@@ -58,7 +58,7 @@ class LogCommand(click.Command):
 @click.option(
     "--grep", "patterns", multiple=True, metavar="REGEX", help="Only with this message. Repeatable."
 )
-@click.option("-S", "text", metavar="TEXT", help="Only those that change how often this text is in a file.")
+@click.option("-S", "text", metavar="TEXT", help="Only if a file then has this text more or less often.")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(KINDS),
     help="Only this kind, `outside` for other programs. Repeatable.",
@@ -79,7 +79,7 @@ class LogCommand(click.Command):
 def log_verb(invocation: Invocation, /, **given: Any) -> None:
     """List the transactions, newest first.
 
-    With PATHs, lists only those that changed one of them. With --refused, lists the refused edits since
+    With PATHs, lists only transactions that changed a PATH. With --refused, lists the refused edits since
     the daemon began, 500 at most.
 
     A TIME is a time ago (90s, 15m, "2 hours ago", 3d, 1w), a day (today, yesterday, "yesterday
@@ -375,7 +375,7 @@ def watch_verb(
     """Print each transaction as it happens, and each refused edit.
 
     Prints one a line, until Ctrl-C, on a terminal with its time, its files and the number of its lines.
-    With PATHs, only transactions that touch one of them or a path below. A PATH with * or ? or [ is a
+    With PATHs, only transactions that touch a PATH or a path below it. A PATH with * or ? or [ is a
     glob, such as 'src/**/*.py'. With --json, each line is an event as the daemon sends it.
 
     COMMAND runs in the current folder, with the number of the transaction in EDITD_SEQ and the event

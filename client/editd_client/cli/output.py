@@ -302,7 +302,7 @@ def _about(transaction: Transaction, stream: TextIO | None = None) -> str:
 
 
 def _about_plainly(transaction: Transaction) -> str:
-    """Return the kind and the actor, the transactions that it undoes, and the one that undid it."""
+    """Return the kind and the actor, the transactions that it undoes, and the undo of this one."""
     about: str = transaction.kind
     if transaction.actor != OUTSIDE:
         about += f" by {plain(transaction.actor)}"
@@ -398,7 +398,7 @@ def age(time: str) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'} ago"
 
 
-_UNITS = (  # an age is given in the largest unit of which it has two or more
+_UNITS = (  # an age is given in the largest unit that fits twice or more
     ("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800), ("month", 2_592_000),
     ("year", 31_536_000),
 )  # fmt: skip

@@ -98,9 +98,9 @@ def proposal_verb() -> None:
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state. Repeatable."
 )
-@click.option("--all", "everything", is_flag=True, help="Also those that are decided.")
+@click.option("--all", "everything", is_flag=True, help="Also decided proposals.")
 @click.option("--of", "session", metavar="SESSION", help="Only of this session.")
-@click.option("--path", metavar="PATH", help="Only those that change this file or folder.")
+@click.option("--path", metavar="PATH", help="Only proposals that change this file or folder.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=50, help="Number of proposals (default: 50)."
 )
@@ -170,7 +170,7 @@ def approve(
     """Land a proposal, or some of its hunks, as one transaction by its author.
 
     Shows the proposal and asks. What has changed between the question and the answer does not land. With
-    --view, does not ask: the token is that of `show --json`, and anything that has changed since is
+    --view, does not ask: the token is from `show --json`, and anything that has changed since is
     refused.
     """
     is_asking = given["view"] is None and not given["dry_run"]
@@ -314,7 +314,7 @@ def try_proposal(
     """Run a command on the files as the proposal would leave them.
 
     The command sees the workspace with the proposal in it. What it writes there is thrown away
-    afterwards. Its exit status becomes that of `editctl`, and its result is kept with the proposal. It
+    afterwards. `editctl` exits with its status, and the daemon keeps its result with the proposal. It
     runs in an overlay over the workspace, or where the system has none, in a copy of what git does not
     ignore.
 

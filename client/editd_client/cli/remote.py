@@ -44,7 +44,7 @@ def remote_verb() -> None:
 
 @remote_verb.command("init")
 @click.argument("url")
-@click.option("--ref", metavar="REF", help="The ref of the log (default: a branch with a name of its own).")
+@click.option("--ref", metavar="REF", help="The ref of the log (default: a branch with a unique name).")
 @host_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json
@@ -96,7 +96,7 @@ def join(
 ) -> None:
     """Take the files of a log, and exchange with its hosts from then on.
 
-    The folder is empty, or its files are those of the log. Otherwise the differing files are
+    The folder is empty, or has exactly the files of the log. Otherwise the differing files are
     listed, and `--take log` or `--keep mine` is needed.
 
     \b

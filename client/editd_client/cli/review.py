@@ -73,7 +73,7 @@ def _screen(invocation: Invocation) -> ReviewApp:
 def pin(invocation: Invocation, *, remove: bool) -> None:
     """Set, change or remove the PIN.
 
-    A program that was started by the one that proposed an edit may decide about it only with the PIN.
+    A program that the proposing program started may decide about the edit only with the PIN.
     So an agent cannot approve its own work from its shell, and you can in the terminal of the same
     editor. The PIN is asked for on the terminal. It is never an argument or an environment variable.
     """

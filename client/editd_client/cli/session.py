@@ -109,7 +109,7 @@ def list_sessions(invocation: Invocation) -> None:
 @click.option(
     "--force", is_flag=True, help="Also close a session without its token, such as an abandoned one."
 )
-@click.option("--withdraw", is_flag=True, help="Also take back its proposals that nobody has decided.")
+@click.option("--withdraw", is_flag=True, help="Also take back its undecided proposals.")
 @as_json
 @click.pass_obj
 def close_session(invocation: Invocation, name: str | None, force: bool, withdraw: bool) -> None:
@@ -136,7 +136,7 @@ def close_session(invocation: Invocation, name: str | None, force: bool, withdra
 def pause_session(invocation: Invocation, name: str, reason: str, propose: bool, end_leases: bool) -> None:
     """Refuse the edits of a session until `resume`, also after a restart.
 
-    The session can still read. What it runs in a shell of its own can still write.
+    The session can still read. What it runs in its own shell can still write.
     """
     action: PauseAction = "propose" if propose else "refuse"
     with invocation.reviewer(attach=True) as client:
@@ -244,7 +244,7 @@ TTL_SECONDS = 600.0
 
 @click.group("lease")
 def lease_verb() -> None:
-    """Lease paths to your session, so that nobody else edits them.
+    """Lease paths to your session, so that no other session edits them.
 
     Edits of other sessions to these paths are refused until the lease ends: at its time, with
     `release`, or with its session. A lease needs an open session: see `editctl session open`. Paths
@@ -334,7 +334,7 @@ REFUSED, UNREACHABLE = 1, 3  # exit codes of `editctl`
 def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, propose: bool) -> int:
     """Run a command, and record its changes as one transaction.
 
-    The command has the terminal, and its exit status becomes that of `editctl`. Its changes in the
+    The command has the terminal, and `editctl` exits with its status. Its changes in the
     workspace are a transaction of kind `exec` in your session, if you have one. The command and its
     exit status are the message. Under an agent that started `editctl mcp`, the session is the
     agent's. Set EDITD_SESSION to an empty text to act in no session. The transaction is printed on
@@ -343,9 +343,9 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
     them.
 
     With --isolated, the command sees an overlay over the workspace. Its changes are exactly its own,
-    whatever runs beside it. At its end they become one edit, which is merged and checked. It does
-    not see later edits of others reliably. Files that git ignores are left out. It needs Linux with
-    unprivileged user namespaces.
+    even if other programs write meanwhile. At its end they become one edit, which is merged and checked.
+    It does not see later edits of others reliably. Files that git ignores are left out. It needs Linux
+    with unprivileged user namespaces.
 
     \b
     Examples:
@@ -450,7 +450,7 @@ def _named_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[s
 
 
 def _warn(paths: Sequence[str], fact: str) -> None:
-    """Print a line about files of which the history has no content."""
+    """Print a line about files whose content the history lacks."""
     if paths:
         shown = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
         output.print_error(f"editctl: {fact}: {shown}")
@@ -489,7 +489,7 @@ def _report(invocation: Invocation, ended: ExecEndResult) -> None:
 @click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
 @click.option(
     "--wait", type=click.FloatRange(0, 600), default=50.0, metavar="SECONDS",
-    help="Time for which a call waits for the decision of a reviewer (default: 50).",
+    help="Longest wait of a call for a reviewer's decision (default: 50).",
 )  # fmt: skip
 @click.pass_obj
 def mcp_verb(
@@ -506,7 +506,7 @@ def mcp_verb(
 
     Uses standard input and output. Name this command in the agent's configuration: docs/mcp.md has
     it for several agents. Its calls act in the session of the agent's hooks, if it has them, and
-    otherwise in a session of their own. So an agent's work can be undone, rolled back and published
+    otherwise in a separate session. So an agent's work can be undone, rolled back and published
     alone. Needs the extra `mcp`: in a checkout,
     `pipx install '.[mcp]'`.
 

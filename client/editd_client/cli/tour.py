@@ -297,7 +297,7 @@ def _edit_stale(scene: TourWorkspace, first: ExamplePlace, read_by_bob: str) -> 
 def _change_from_outside(scene: TourWorkspace, second: ExamplePlace) -> None:
     scene.step(
         "Other programs need not ask",
-        "Other programs work as usual. Their changes enter the history, as transactions of their own.",
+        "Other programs work as usual. Their changes enter the history, as separate transactions.",
     )
     scene.append(OUTSIDE, second.path)
     scene.editctl("settle")

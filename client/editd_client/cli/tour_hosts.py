@@ -38,7 +38,7 @@ class HostsTour:
     def _join(self) -> None:
         self._scene.step(
             "Three hosts, and a repository between them",
-            "The folders are laptop, sandbox and runner, each with a daemon of its own. An empty git "
+            "The folders are laptop, sandbox and runner, each with its own daemon. An empty git "
             "repository, ../work.git, is the server. The first host begins the log, and the others join it.",
         )
         self._scene.editctl("remote", "init", "--yes", "--host", "laptop", "../work.git")

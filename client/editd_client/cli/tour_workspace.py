@@ -121,7 +121,7 @@ class TourWorkspace:
             return file.read()
 
     def remove(self) -> None:
-        """Stop the daemon and delete all files, whatever their state."""
+        """Stop the daemon and delete all files, in any state."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         try:

@@ -254,7 +254,7 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
     """Take back the newest undo.
 
     Call it again for the undo before that one, as in an editor. Like an undo, it keeps later
-    changes by others, and is a transaction of its own.
+    changes by others, and is a separate transaction.
 
     \b
     Examples:
@@ -343,7 +343,7 @@ def restore_verb(
 
     The state is that right after WHEN: a transaction, or a time such as 2h (ago) or
     2026-03-01T14:30. 0 is the baseline. Unlike an undo, removes all later changes of these paths,
-    whoever made them. The history keeps them, and `editctl undo` brings them back. A file that
+    by any author. The history keeps them, and `editctl undo` brings them back. A file that
     editd never saw stays, and an unchanged file is not touched. With PATHs after `--` and no WHEN, each
     path gets the version before its newest change, all of them in one transaction.
 

@@ -66,7 +66,7 @@ def workspaces_verb(invocation: Invocation, running: bool, prune: bool, yes: boo
 
 
 def _prune(invocation: Invocation, *, yes: bool) -> None:
-    """Delete the histories of workspaces whose folder is gone, after a question. Keep those of a daemon."""
+    """Delete the histories of workspaces whose folder is gone, after a question. Keep a daemon's."""
     gone = [one for one in _workspaces() if not one.exists]
     removed = [one for one in gone if not one.running]
     if removed and not yes:

@@ -1,8 +1,8 @@
-"""The workspace of an MCP client, and the session in which each of its calls acts.
+"""The workspace of an MCP client, and the session of each of its calls.
 
 The session is the first of these that exists:
 
-1. the one that `--session` or the environment names
+1. the session that `--session` or the environment names
 2. the agent's own, as its hooks name it, if each call says it (`_meta.sessionId`, as Codex does)
 3. the only one that the process which started this server has named in its hooks, at the first call
 4. a new one of this connection, named after the client
@@ -61,7 +61,7 @@ class ClientSessions:
         return self._workspace is None and not is_named(self._options.workspace)
 
     def introduce(self, name: str) -> None:
-        """Note the client's name, of which the first counts."""
+        """Note the client's name; only the first one counts."""
         self._client = self._client or _readable(name)
 
     def choose(self, roots: Sequence[str]) -> None:
@@ -150,9 +150,9 @@ def is_named(named: str | None) -> bool:
 
 
 def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
-    """Return the named workspace, otherwise that of the client's root, otherwise of the current folder.
+    """Return the named workspace, otherwise of the client's root, otherwise of the current folder.
 
-    With several roots, choose the current folder's workspace if it holds one of them, otherwise the first
+    With several roots, choose the current folder's workspace if it holds a root, otherwise the first
     root's. Raises EditdError for a folder that editd refuses to own.
     """
     if is_named(named):

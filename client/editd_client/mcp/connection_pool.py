@@ -41,7 +41,7 @@ class SessionClaim(Struct, frozen=True):
     """The session to act in: exactly `name`, or a new session named after it.
 
     With a token, another program has opened the session, and it stays open at the end. A shared session is
-    one that an agent's hooks name: nobody opens it, and everyone acts in it by its name.
+    one that an agent's hooks name: no program opens it, and everyone acts in it by its name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A tool call's arguments and its result, between the forms of models and those of the protocol.
+"""A tool call's arguments and its result, between the models' forms and the protocol's.
 
 Arguments: any form with one plain meaning is accepted, others are refused. Models send a list as JSON text,
 one edit in place of a list, or a number in quotes. An unknown name is never ignored: the refusal lists the
@@ -92,7 +92,7 @@ def checked(tool: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> d
 
 
 def edits_of(given: object, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the edits of a call, with operations and fields checked against `schema`, that of one edit.
+    """Return the edits of a call, with operations and fields checked against `schema`, for one edit.
 
     Raises EditdError (`invalid_params`) with the valid names and the nearest.
     """
@@ -412,7 +412,7 @@ def spoken_here(text: str) -> str:
 
 
 def question(found: ToolResult) -> str | None:
-    """Return the reason of a refusal that a person may override: the work is somebody else's."""
+    """Return the reason of a refusal that a person may override: the work is another author's."""
     data = found.data.get("data")
     is_others = isinstance(data, dict) and {"seq", "by", "session"} <= set(data)
     is_refused = found.is_refusal and found.data.get("error") == "permission_denied"
@@ -515,7 +515,7 @@ def _reviewed(changed: str, comments: Iterable[messages.ReviewComment]) -> Itera
 
 
 _STATES = {
-    "open": "open: nobody has decided yet",
+    "open": "open: not decided yet",
     "draft": "a draft",
     "partly": "decided: a part of it has landed, and the rest was rejected",
     "moot": "settled: others have made all of its changes",

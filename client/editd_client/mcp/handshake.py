@@ -3,7 +3,7 @@
     initialize, server/discover, ping, and each list    answered here
     any other request, and all that come after it       left to `server`
 
-An agent asks for the tools as soon as the server runs, and Codex gives its model those that come in time.
+An agent asks for the tools as soon as the server runs, and Codex gives its model the tools that come in time.
 At the first message for `server`, that replays the handshake to the SDK, and drops the SDK's answer to it.
 An answer here is the SDK's, to the byte of its JSON values: a message of any other form is left to the SDK.
 
@@ -103,7 +103,7 @@ def _taken(descriptor: int, replacement: int) -> int:
 
 
 class Handshake:
-    """The requests of one client until one of them needs the SDK."""
+    """The requests of one client, up to the first that needs the SDK."""
 
     def __init__(self, options: Options, sessions: ClientSessions, wire: Wire) -> None:
         self._options = options

@@ -1,7 +1,7 @@
 """The resources and the prompts: what a person picks in the client, where tools are for the model.
 
     editd://log              the newest transactions
-    editd://log/SESSION      those of one session
+    editd://log/SESSION      the newest transactions of a session
     editd://tx/NUMBER        one transaction with its changes
 
 A prompt begins with such texts, so that the model has the facts before its first call.

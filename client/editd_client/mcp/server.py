@@ -190,7 +190,7 @@ class ToolServer:
     async def _ask_user(
         self, ctx: ServerRequestContext[Any], asked: types.ElicitRequestParams, state: CallState
     ) -> None:
-        """Ask the client to open a page or a form; one that fails to leaves the call waiting all the same."""
+        """Ask the client to open a page or a form. If it fails to, the call waits anyway."""
         with contextlib.suppress(MCPError):
             if isinstance(asked, types.ElicitRequestURLParams):
                 await ctx.session.elicit_url(asked.message, asked.url, state.request_id, ctx.request_id)

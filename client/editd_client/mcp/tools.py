@@ -1,7 +1,7 @@
 """The tools: their descriptions for a model, and the conversion of a call to a request.
 
-editd's own come first, then those of other systems, which the daemon answers for.
-Arguments have the protocol's names and meaning, without those of the connection (session, actor, request
+editd's own come first, then the tools of other systems, which the daemon answers for.
+Arguments have the protocol's names and meaning, without the connection's arguments (session, actor, request
 id); the protocol's types check them. Paths may also be absolute.
 """
 
@@ -68,7 +68,7 @@ class ToolCall(Struct, frozen=True):
         if is_doubtful and not os.path.lexists(os.path.join(self.root, given)):
             raise refusal(
                 "invalid_params",
-                f"{given} is not in {self.root}, the workspace to which paths are relative.",
+                f"{given} is not in the workspace {self.root}, and paths are relative to it.",
                 hint=f"In your repository it is {self.tree}/{given}. Name any other by its absolute path.",
                 data={"path": given},
             )
@@ -549,7 +549,7 @@ def known_dialects() -> list[messages.DialectEntry]:
 
 
 def offered_names(chosen: Sequence[str]) -> list[str]:
-    """Return the names of editd's own tools and of those of the chosen dialects.
+    """Return the names of editd's own tools and of the chosen dialects' tools.
 
     Raises EditdError (`invalid_params`) for an unknown dialect.
     """

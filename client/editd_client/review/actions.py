@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 View = Literal["proposals", "timeline", "agents"]
 AUTHORS_MAX = 8  # of transactions in the way
-COUNTED_PATHS_MAX = 100  # files of which the later transactions are counted
+COUNTED_PATHS_MAX = 100  # files whose later transactions are counted
 
 
 class Action(Struct, frozen=True):

@@ -185,7 +185,7 @@ def _place(row: AgentRow) -> tuple[bool, float]:
 
 
 def matching_agents(rows: Sequence[AgentRow], text: str) -> list[AgentRow]:
-    """Return the sessions with a text in their name or that of their actor."""
+    """Return the sessions with a text in their name or their actor's name."""
     sought = text.strip().casefold()
     return [row for row in rows if sought in row.name.casefold() or sought in row.actor.casefold()]
 

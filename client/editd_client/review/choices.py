@@ -92,7 +92,7 @@ class HunkChoices:
         return [hunk for hunk in self._hunks if self._chosen[hunk] == choice]
 
     def count(self, path: str | None = None) -> tuple[int, int]:
-        """Return the number of hunks to land, and that of all that can be decided; of one file or of all."""
+        """Return the numbers of hunks to land and of all decidable hunks; of one file or of all."""
         hunks = [
             hunk.hunk
             for file in self.shown.files

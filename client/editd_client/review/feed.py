@@ -3,7 +3,7 @@
 A row has a **position**, counted from the oldest matching transaction. New transactions go above, so the
 position of a row never changes, and a reader who does not follow stays on the same transaction.
 
-F1  Memory is bounded: at most WINDOWS_MAX windows of rows are kept, whatever the number of transactions.
+F1  Memory is bounded: at most WINDOWS_MAX windows of rows are kept, for any number of transactions.
 F2  The seqs of the history have no gaps, so a window of all transactions is found without the ones above.
     With a query, a window is found from the nearest known seq above it, at most SKIP_MAX rows at a time.
 F3  An answer to a request from before `restart` is ignored.
@@ -157,7 +157,7 @@ class Feed:
         return FeedRequest(call, "rows", high, low, self.epoch)
 
     def _seq_above(self, position: int, rows: dict[int, BriefTransaction]) -> int | None:
-        """Return a seq above that of a position, and not above that of the next one, if it is known."""
+        """Return a seq above a position's, and not above the next position's, if it is known."""
         if position == self.count - 1:
             return self.head + 1
         if self.query.is_empty:

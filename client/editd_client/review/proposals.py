@@ -1,4 +1,4 @@
-"""Proposals as a reviewer sees them: the list that follows events, and one of them hunk by hunk."""
+"""Proposals as a reviewer sees them: the list that follows events, and one proposal hunk by hunk."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class TransactionQuery:
         return self == type(self)()
 
     def is_below(self, path: str) -> bool:
-        """Whether a path is one of the query's, or below one of them."""
+        """Whether a path is one of the query's, or below such a path."""
         return any(path == folder or path.startswith(f"{folder}/") for folder in self.path)
 
     def _values(self, field: str) -> Iterable[str]:

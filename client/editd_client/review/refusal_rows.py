@@ -1,7 +1,7 @@
 """The refusals between the rows of a timeline.
 
 A refusal is above the newest listed transaction of its time. Rows are counted from 0 for the newest, as in
-`timeline`; the rows of the list are those of the transactions and the refusals together.
+`timeline`; the list has the rows of the transactions and the refusals together.
 
 A transaction has a rank: the number of listed transactions up to it. If every transaction is listed, its seq
 serves as well, since only differences of ranks count.
@@ -42,7 +42,7 @@ class RefusalRows:
     def at(self, row: int, newest: int) -> tuple[int, RefusalRow | None]:
         """Return the transaction's row for a row of the list, and the refusal if it is one.
 
-        `newest` is the rank of the newest transaction. The row below a refusal is that of its transaction.
+        `newest` is the rank of the newest transaction. The row below a refusal is its transaction's.
         """
         self._place(newest)
         number = bisect_left(self._places, row)

@@ -33,7 +33,7 @@ class Detail:
     is_wrapped: bool = False
     is_split: bool = False
     shift: int = 0
-    _state: object = None  # on which the lines depend
+    _state: object = None  # the lines depend on it
 
     def form(self, width: int) -> DiffForm:
         """Return the form of a diff in a pane of this width."""

@@ -158,7 +158,7 @@ class KeyQuestion(LinesScreen[str]):
 
 
 class LinePicker(LinesScreen[frozenset[int]]):
-    """Lines of which some have a box. Enter gives those that are taken: at first all."""
+    """Lines, some with a box. Enter returns the taken lines: at first all."""
 
     def __init__(self, title: str, lines: Sequence[Line], rows: frozenset[int], terminal: Terminal) -> None:
         super().__init__(title, lines, terminal)

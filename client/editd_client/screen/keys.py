@@ -31,7 +31,7 @@ _WORDS = {  # of the actions that both faces have
     "pause": "pause…", "filter": "filter",
     "help": "help",
 }  # fmt: skip
-_EFFECTS = {"mark": "mark the row, or in the diff choose the hunk"}  # other words than those of the page
+_EFFECTS = {"mark": "mark the row, or in the diff choose the hunk"}  # other words than the page's
 OWN = (  # of the terminal alone
     ScreenKey("1 2 3", "proposals, timeline, agents", "", EVERYWHERE),
     ScreenKey("tab", "next pane", "", EVERYWHERE),
@@ -114,7 +114,7 @@ def _with_help(found: list[Line], lines: int, width: int) -> list[Line]:
 
 
 def help_lines(view: View) -> Iterator[Line]:
-    """Yield every key of a view with its effect, those of this view first."""
+    """Yield every key of a view with its effect, this view's keys first."""
     names = {"proposals": "Proposals", "timeline": "Timeline", "agents": "Agents"}
     seen: set[tuple[str, str]] = set()
     for only, title in ((True, names[view]), (False, "Everywhere")):

@@ -47,7 +47,7 @@ class PaneFactory(Protocol):
 
 
 class PaneLayout:
-    """The panes: those of `lines` by their names, and the list of each view.
+    """The panes of `lines` by their names, and the list of each view.
 
     `has_cursor` says whether the keys go to the list of a view.
     """

@@ -334,7 +334,7 @@ def _file_title(file: Change) -> Line:
 
 
 def _rows_of_file(diff: str, file: Change) -> Iterator[Row]:
-    """Yield the rows of a file that has no hunks of its own, such as a new one."""
+    """Yield the rows of a file without hunks, such as a new one."""
     for part in ("\n" + diff).split("\ndiff --git ")[1:]:
         header, _, body = part.partition("\n")
         if file.path in header:

@@ -1,4 +1,4 @@
-"""The times at which each view fetches what it misses."""
+"""The schedule of each view's fetches."""
 
 from __future__ import annotations
 

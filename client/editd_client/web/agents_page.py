@@ -1,4 +1,4 @@
-"""The page of the agents: the sessions, and one of them with its work, its forms and the grants."""
+"""The page of the agents: the sessions, and one session with its work, its forms and the grants."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FILES_MAX = 1000  # of a commit, in its preview
 
 
 def agent_list(rows: Sequence[AgentRow], selected: str | None, *, query: str) -> Html:
-    """Return the sessions that match a query, those that need the reviewer first."""
+    """Return the sessions that match a query, first the sessions that need the reviewer."""
     empty = element("p", "No session matches." if query else "No session is open.", class_="empty")
     options = [_option(one, query, is_selected=one.name == selected) for one in rows]
     return listbox("Agents", options, empty, search("/agents", query, "a part of the name"))

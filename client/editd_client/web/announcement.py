@@ -63,4 +63,4 @@ def web_address(state_folder: str) -> str | None:
         return os.read(descriptor, ADDRESS_BYTES_MAX).decode("ascii", "replace") or None
     finally:
         os.close(descriptor)
-    return None  # nobody holds it
+    return None  # no process holds it

@@ -18,7 +18,7 @@ LINES_MAX = 5000  # of a page
 
 
 def blame_detail(path: str, lines: Sequence[BlameLine], text: Sequence[str], start: int = 1) -> Html:
-    """Return the lines of a file from `start` on, those of one transaction together."""
+    """Return the lines of a file from `start` on, grouped by transaction."""
     shown = [one for one in lines if start <= one.line < start + LINES_MAX]
     heads = [element("th", one, scope="col") for one in ("Transaction", "Author", "Time", "Line", "Text")]
     more = None

@@ -59,7 +59,7 @@ def seconds(form: Form, name: str) -> float:
 
 
 def new_request() -> tuple[str, str]:
-    """Return the hidden field for which the same form, sent twice, is one request."""
+    """Return the hidden field that makes the same form, sent twice, one request."""
     return "request_id", secrets.token_hex(16)
 
 

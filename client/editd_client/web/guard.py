@@ -5,8 +5,8 @@ has the cookie in place of the token. A page of another site cannot read an answ
 the cookie is `SameSite=Strict`, another `Host` is refused (a rebound name of DNS), and so is a change that
 comes from another `Origin`.
 
-A cookie belongs to a host, whatever the port: another server at the same address would get it from the
-browser. So the server has a loopback address of its own if the system has more than one.
+A cookie belongs to a host, not to a port: another server at the same address would get it from the
+browser. So the server has its own loopback address if the system has more than one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Guard:
         return self._token
 
     def token_for_once(self) -> str:
-        """Return a token for one visit: that of `--open` is in the arguments of a process for a moment."""
+        """Return a token for one visit, because that of `--open` is briefly in the arguments of a process."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         self._once.add(token)
         return token
@@ -142,7 +142,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 async def _answer(
     send: Send, status: int, said: str, *, again: str | None = None, location: str = "", cookie: str = ""
 ) -> None:
-    """Answer with a sentence. With `again`, the page goes on to that path by itself, or by its link."""
+    """Answer with a sentence. With `again`, the page goes on to that path automatically, or by its link."""
     refresh = element("meta", http_equiv="refresh", content=f"0;url={again}") if cookie and again else None
     body = element(
         "html",

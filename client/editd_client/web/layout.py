@@ -119,7 +119,7 @@ def detail(*children: object, label: str) -> Html:
 
 
 def button(words: str, value: str, *, action: str | None = None, key: str | None = None) -> Html:
-    """Return a button of a form, pressed by the key of an `action`, or by a `key` of its own."""
+    """Return a button of a form, pressed by the key of an `action`, or by its own `key`."""
     sign = [" ", element("kbd", key, aria_hidden="true")] if key else None
     return element("button", words, sign, name="do", value=value, data_does=action, data_key=key)
 

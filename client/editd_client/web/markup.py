@@ -1,4 +1,4 @@
-"""HTML from elements: text is escaped because it is text, and markup is a type of its own.
+"""HTML from elements: text is escaped because it is text, and markup has its own type.
 
 Characters that would hide or reorder the text of a diff are shown by their code points, so that a reviewer
 approves the text that is there.

@@ -1,4 +1,4 @@
-"""The page of proposals: the list of those that wait, and one of them with a form to decide about it."""
+"""The page of proposals: the list of waiting proposals, and one proposal with a form to decide about it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from editd_client.review.proposals import ShownFile, ShownHunk
     from editd_client.web.trials import PageTrial
 
-ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has a page of its own
+ROWS_MAX = 5000  # of all diffs of a page: beyond that, each file has its own page
 REOPENED = ("rejected", "withdrawn", "expired")
 
 
@@ -52,7 +52,7 @@ def proposal_list(
 ) -> Html:
     """Return proposals that wait and match a query, newest first, and below them a link to older ones.
 
-    `before` is the number that the page begins below, and `older` that of the next page.
+    `before` is the number that the page begins below, and `older` the next page's.
     """
     empty = element(
         "p",

@@ -72,7 +72,7 @@ LOOPBACK_TRIES = 5
 
 
 class ReviewServer:
-    """The page of one workspace, on a loopback address of its own."""
+    """The page of one workspace, on its own loopback address."""
 
     def __init__(self, workspace: Workspace, port: int = 0) -> None:
         self._workspace = workspace

@@ -66,7 +66,7 @@ class Desk:
     async def proposals(
         self, number: int | None, query: Mapping[str, str] = NOTHING, detail: Html | None = None
     ) -> Page:
-        """Return the list of open proposals with one of them; without a number, with the newest one.
+        """Return the list of open proposals, with the numbered proposal, by default the newest.
 
         The address of the page has the number, so that a newer proposal does not take its place.
         """
@@ -174,7 +174,7 @@ class Desk:
         return Page(at, f"Authors of {path}", "timeline", frame, shown, detail)
 
     async def agents(self, query: Mapping[str, str], detail: Html | None = None) -> Page:
-        """Return the sessions with one of them, by default the first, or with another `detail`."""
+        """Return the sessions, with the queried session, by default the first, or with another `detail`."""
         agents, frame = await asyncio.gather(self._agents(), self._frame())
         name, text = query.get("session", ""), query.get("q", "")
         rows = matching_agents(agents.rows, text)

@@ -1,7 +1,7 @@
 """The commands that reviewers try on proposals from the page, each in a process of `editctl proposal try`.
 
-The daemon keeps the result of a command. Here are only those that run, and the output of one that could not
-run. All of them end with the server.
+The daemon keeps the result of a command. Here are only the running commands, and the output of a command that
+could not run. All of them end with the server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RUNNING_MAX = 4  # commands at a time, of all proposals
 KEPT_MAX = 100  # commands whose end is kept; the oldest goes
-STOP_SECONDS = 3.0  # for a command to end by itself
+STOP_SECONDS = 3.0  # for an interrupted command to end
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Trials:
         if proposal in self._running:
             raise refusal("overloaded", f"A command runs on P{proposal} already.", hint="Stop it first.")
         if len(self._running) >= RUNNING_MAX:
-            raise refusal("overloaded", f"{RUNNING_MAX} commands run already.", hint="Wait for one of them.")
+            raise refusal("overloaded", f"{RUNNING_MAX} commands run already.", hint="Wait for one to end.")
         some = ["--hunks", ",".join(map(str, hunks))] if hunks else []
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "editd_client", "-C", self._root, "proposal", "try", str(proposal),
@@ -74,7 +74,7 @@ class Trials:
         self._on_change()
 
     def stop(self, proposal: int) -> None:
-        """Interrupt the command on a proposal, if one runs. Kill it if it does not end by itself."""
+        """Interrupt the command on a proposal, if one runs. Kill it if it does not end."""
         if proposal in self._running:
             process, _ = self._running[proposal]
             _signal(process, signal.SIGINT)
