@@ -58,7 +58,7 @@ def units_of(text: str) -> int:
 
 
 def equal_windows(text: str, block: str, *, skipped: int, matches_max: int) -> list[Span]:
-    """Return the windows of `text` whose lines equal those of `block`, but for white space around them.
+    """Return the windows of `text` whose lines equal the lines of `block`, but for white space around them.
 
     The next one begins at least `skipped` lines after the end of the last. Stops after `matches_max`.
     """

@@ -250,7 +250,7 @@ class _File:
 
 
 class _Place(Struct, frozen=True):
-    """The place of a hunk in the file: its start (from 0), and its lines without those that fuzz dropped."""
+    """The place of a hunk in the file: its start (from 0), and its lines after fuzz has dropped some."""
 
     start: int
     lines: Sequence[tuple[bytes, bytes]]

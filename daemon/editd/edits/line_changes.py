@@ -189,7 +189,7 @@ class Side(Struct):
 
     insertion: int = -1  # the place of the last insertion
     end: int = -1  # the last line of the other changes
-    has_open_end: bool = False  # one of these leaves the last line without a line end
+    has_open_end: bool = False  # such a change leaves the last line without a line end
 
     def add(self, hunk: LineChange) -> None:
         if hunk.is_insertion:

@@ -1,6 +1,6 @@
 """The three-way merge: two sets of changes from one base, joined if they do not collide.
 
-`merge` joins contents by lines. Its result equals that of `git merge-file`, to the byte: both use xdiff.
+`merge` joins contents by lines. Its result equals git merge-file's, to the byte: both use xdiff.
 `merge_lines` also joins changes of adjacent lines, a conflict in git.
 `merge_states` joins whole file states: existence, mode, content, and symlink targets, never by lines.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Git's binary patches: a file's content as base85 lines of zlib, whole or as a delta.
 #
-# The form is that of git's apply.c (`parse_binary_hunk`) and of its pack deltas (gitformat-pack, "Deltified
+# The form is from git's apply.c (`parse_binary_hunk`) and its pack deltas (gitformat-pack, "Deltified
 # representation"). Only the forward half is used; the reverse half is for `git apply -R`.
 
 # zlib expands one byte to at most 1,032, so a message within its size limit could still exhaust memory.
@@ -355,7 +355,7 @@ def _git_diff(reader: _Reader) -> FilePatch:
 def _modes(
     said: dict[bytes, bytes], indexed: bytes | None, reader: _Reader, line: int
 ) -> tuple[GitMode | None, GitMode | None]:
-    """Return the old and the new mode of a git diff; `indexed` is that of its line `index`."""
+    """Return the old and the new mode of a git diff; `indexed` is from its line `index`."""
     old = said.get(b"old mode", said.get(b"deleted file mode", indexed))
     new = said.get(b"new file mode", said.get(b"new mode"))
     old_mode = _mode(old, reader, line) if old else None
@@ -419,7 +419,7 @@ _EPOCH = re.compile(rb"(1970-01-01|1969-12-31) ")
 _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2}|.)', re.DOTALL)
 _ESCAPED = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
-_PREFIXES = b"abciow12"  # a/ and b/, and those of diff.mnemonicPrefix
+_PREFIXES = b"abciow12"  # a/ and b/, and the prefixes of diff.mnemonicPrefix
 
 
 class _Name(Struct, frozen=True):

@@ -385,7 +385,7 @@ class PlanBuilder:
         return moving
 
     def _carried_from(self, path: WorkspacePath) -> WorkspacePath | None:
-        """Return the path in the snapshot from which moves and copies have brought the content of `path`."""
+        """Return the snapshot's path whose content moves and copies have brought to `path`."""
         own = None if path in self.removed or self.overlay.before(path) is None else path
         return self.carried.get(path, own)
 

@@ -63,9 +63,9 @@ class BaseSource(Protocol):
         ...
 
     def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
-        """Return the refusal of a collision with the text that somebody holds unsaved in this version.
+        """Return the refusal of a collision with the text that a client holds unsaved in this version.
 
-        None if nobody holds it. The result of an edit of such a text is merged with the file.
+        None if no client holds it. The result of an edit of such a text is merged with the file.
         """
         ...
 
@@ -77,7 +77,7 @@ class BaseSource(Protocol):
         ...
 
     def note_of_unsaved(self, path: WorkspacePath) -> str | None:
-        """Return a line for the reader of a file that somebody else holds unsaved, or None."""
+        """Return a line for the reader of a file that another client holds unsaved, or None."""
         ...
 
 
@@ -243,14 +243,14 @@ _LINKS_MAX = 40  # the kernel's own limit (path_resolution(7))
 
 
 class Overlay:
-    """The state of each path: the snapshot's, or the one that an edit put there."""
+    """The state of each path: the snapshot's, or the state that an edit put there."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._before: dict[WorkspacePath, FileState | None] = {}
         self.after: dict[WorkspacePath, FileState | None] = {}  # put by edits, in that order
         self._thinned: set[WorkspacePath] = set()  # folders that lose files
-        self._given_way: set[WorkspacePath] = set()  # those of them that a file may replace
+        self._given_way: set[WorkspacePath] = set()  # the thinned folders that a file may replace
         self._has_own_links = False
 
     def before(self, path: WorkspacePath) -> FileState | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.proposal import HunkKind
 
-FILE_HUNKS_MAX = 2_000  # more runs of lines in one file are one hunk, because nobody decides so many
+FILE_HUNKS_MAX = 2_000  # more runs of lines in one file are one hunk, because no reviewer decides so many
 _ID_DIGITS = 16
 
 
@@ -33,7 +33,7 @@ def proposed_files(changes: Iterable[Change[FileState]]) -> tuple[ProposedFile, 
     """Split the changes of a plan into hunks, numbered from 1 through all files.
 
     The two changes of a move become one file with a `source`, unless the move replaces a file or
-    another file takes its old place. Then each path is a file of its own. A change without an effect has
+    another file takes its old place. Then each path is a separate file. A change without an effect has
     no hunks and is left out.
     """
     by_path = {change.path: change for change in changes}

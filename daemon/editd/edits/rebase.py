@@ -1,10 +1,10 @@
 """The fit of a proposal's hunks on the present files, and the effect of landing some of them.
 
-Each undecided hunk has a state of its own:
+Each undecided hunk has its own state:
 
-    fits       nobody changed a line that touches it: only its line numbers may differ
-    there      somebody made the same change
-    conflict   somebody changed lines that touch it, or the file is gone
+    fits       no changed line touches it: only its line numbers may differ
+    there      the same change was made
+    conflict   changed lines touch it, or the file is gone
 
 Two changes touch if they share a line or no unchanged line is between them. Git's merge has a conflict for
 exactly these unless they are equal, so all hunks together fit if git's merge is clean, and give its bytes.
@@ -121,8 +121,8 @@ def rebase(file: ProposedFile, present: Present) -> FittedFile:
 def land(fitted: FittedFile, chosen: Collection[HunkId]) -> tuple[Change[FileState], ...]:
     """Return the changes of the present files that land the `chosen` hunks, none for one that is there.
 
-    Raises Conflict if one of them has a conflict. Its data is `{files: [{path, reason, hunks: [id]}]}`.
-    Raises InvalidParams if one of them needs a move that is neither done nor chosen.
+    Raises Conflict if a chosen hunk has a conflict. Its data is `{files: [{path, reason, hunks: [id]}]}`.
+    Raises InvalidParams if a chosen hunk needs a move that is neither done nor chosen.
     """
     path, move = fitted.file.path, fitted.open_move
     wanted = [one for one in fitted.hunks if one.hunk.id in chosen]
@@ -154,7 +154,7 @@ def land_text(fitted: FittedFile, content: bytes, shown: FileState | None) -> tu
 
 
 def state_with(fitted: FittedFile, chosen: Collection[HunkId]) -> FileState | None:
-    """Return the present file with those of the `chosen` hunks that fit."""
+    """Return the present file with the `chosen` hunks that fit."""
     return _state_with(fitted.file, fitted.now, [one for one in fitted.hunks if one.hunk.id in chosen])
 
 
@@ -300,7 +300,7 @@ def _results_are_equal(base: Lines, mine: Sequence[LineChange], yours: Sequence[
 
 
 def _region(changes: Sequence[LineChange], others: Sequence[LineChange]) -> tuple[int, int]:
-    """Return the present lines (half open, from 0) in the place of all `changes`, by those of others."""
+    """Return the present lines (half open, from 0) in the place of all `changes`, by `others`."""
     start, end = bounds(changes)
     first = others[0]
     offset = first.first_line - bool(first.lines) - first.start

@@ -72,7 +72,7 @@ class LineMatcher:
         self._joined = "\n".join(["", *lines, ""])
 
     def places(self, wanted: Sequence[str], start: int = 0) -> Iterator[int]:
-        """Yield each index from `start` at which the lines `wanted` are, overlapping places included."""
+        """Yield each index of the lines `wanted` from `start` on, overlapping places included."""
         if not wanted or start > len(self.lines):
             return
         goal = "\n".join(["", *wanted, ""])

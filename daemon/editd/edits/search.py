@@ -42,7 +42,7 @@ class Search(Struct, frozen=True):
 
     `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g. `approximate`: no
     expression, but windows of lines that resemble `pattern`, from the best on (`edits.approximate`). `lines`:
-    windows of lines that equal those of `pattern` but for the white space around them.
+    windows of lines that equal the lines of `pattern` but for white space around them.
     """
 
     language: Language
@@ -163,7 +163,7 @@ def occurrences(text: str, needle: str) -> list[Span]:
 
 
 def _plain_matches(text: str, needle: str) -> Iterator[Span]:
-    """Yield the matches of `needle` in `text`, in which any line end matches any other."""
+    """Yield the matches of `needle` in `text`. Any line end matches any other."""
     lost = lost_returns(text)
     for span in _matches(with_plain_line_ends(text), with_plain_line_ends(needle)):
         yield Span(span.start + bisect_left(lost, span.start), span.end + bisect_left(lost, span.end))
@@ -181,7 +181,7 @@ def places_of(text: str, needle: str) -> list[Span]:
 
 
 def lost_returns(text: str) -> list[int]:
-    """Return the offsets, in the text with plain line ends, at which a CR was removed.
+    """Return the offsets of removed CRs in the text with plain line ends.
 
     A position after the n-th of these is n characters further right in `text`.
     """
@@ -193,7 +193,7 @@ def lost_returns(text: str) -> list[int]:
 def with_twin(text: str, spans: Sequence[Span]) -> Sequence[Span]:
     """Return the matches of one needle, and one that overlaps the last: such a match is not unique.
 
-    Line ends of the twin may be others, if those of a match may.
+    Line ends of the twin may differ, if a match's line ends may.
     """
     twin = overlapping(text, spans[-1]) if spans else None
     return spans if twin is None else [*spans, twin]

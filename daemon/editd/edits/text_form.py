@@ -25,7 +25,7 @@ _NAMES: Mapping[str, str] = {"lf": "LF", "crlf": "CR LF", "cr": "CR", "mixed": "
 def in_form_of(old: Text, new: str, *, path: str = "") -> bytes:
     """Return the bytes of a whole new text in the form of the old one.
 
-    A file with mixed line ends, or with none, takes those of the new text. Raises NotText if the encoding
+    A file with mixed line ends, or with none, takes the new text's. Raises NotText if the encoding
     lacks a character.
     """
     end = _LINE_ENDS.get(line_end_of(old.text))
@@ -43,7 +43,7 @@ def check_form(old: FileState | None, fallback: str | None, *, path: str) -> Non
     raise NotText(
         f"{path} is not text in any known encoding, so a new text cannot keep its form.",
         hint="If it is text, ask the user to set the key `encoding` of the configuration. "
-        "Otherwise delete the file first, in a request of its own.",
+        "Otherwise delete the file first, in a separate request.",
         data={"path": path},
     )
 

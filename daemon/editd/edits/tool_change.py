@@ -1,4 +1,4 @@
-"""Whether the change of a file is the one that an agent's tool was called for.
+"""Whether the change of a file is the change that an agent's tool was called for.
 
 Line ends, the byte-order mark and the newline at the end of the file do not count, because tools write them
 in their own way.
@@ -16,7 +16,7 @@ from editd.values.content import Text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PLACES_MAX = 100  # of the old text, at which a single edit may have been made
+PLACES_MAX = 100  # of the old text, each a possible place of a single edit
 
 
 class CallText(Struct, frozen=True):

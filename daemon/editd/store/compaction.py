@@ -9,7 +9,7 @@
 
 A crash before the start moves leaves the old state and one pack too many; a crash after it leaves the new
 state and packs too many. The file `compacting` in the state folder requests the next run, which frees them.
-Packing continues meanwhile: its new packs are not among those that `prepare` has listed.
+Packing continues meanwhile: its new packs are not on the list of `prepare`.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _MADE = "tmp_gc_"
 
 
 class CompactionLimits(Struct, frozen=True):
-    """The range of transactions at which the history may begin, and the most bytes that it may take.
+    """The range of possible first transactions of the history, and the most bytes that it may take.
 
-    The objects of `without` are dropped, wherever the history begins.
+    The objects of `without` are always dropped.
     """
 
     least: int
@@ -200,7 +200,7 @@ def pack_sizes(folder: str, name: str) -> Iterator[tuple[Oid, int]]:
 
 
 def _names(folder: str) -> list[str]:
-    """Return the complete packs, without those that are kept until head moves."""
+    """Return the complete packs, without packs that are kept until head moves."""
     names = set(os.listdir(folder))
     stems = [name[: -len(".pack")] for name in names if name.endswith(".pack")]
     return sorted(stem for stem in stems if f"{stem}.idx" in names and f"{stem}.keep" not in names)

@@ -1,4 +1,4 @@
-"""The search of a whole state folder for contents: those that `forget` removes, and the proof of it.
+"""The search of a whole state folder for contents that `forget` removes, and the proof of the removal.
 
 `python -m editd.store.content_search STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
 
@@ -44,7 +44,7 @@ REMOTE = "remote"  # the copy of the log of all hosts, which is not the history'
 
 
 class Sought(Struct, frozen=True):
-    """The versions and the text of one search; the text in each form in which files have it."""
+    """The versions and the text of one search; the text in each form that files may have it in."""
 
     versions: frozenset[Version]
     needles: tuple[bytes, ...] = ()
@@ -165,7 +165,7 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 
 def _named(kind: str, oid: str, content: bytes) -> str:
-    """Return a name for an object that has the text in it: of a commit, that of its transaction."""
+    """Return a name for an object that has the text in it: for a commit, its transaction's name."""
     if kind == "commit":
         with contextlib.suppress(ValueError):
             return f"the message of transaction {parse(CommitObject.decode(content).message).seq}"
@@ -204,8 +204,8 @@ def sizes_of(
 ) -> tuple[dict[Version, int], list[Version], list[Version]]:
     """Return the sizes of those contents that the store's packs have themselves.
 
-    The second result has those that the user's own repositories have, and the third those that the copy of
-    the log of all hosts has.
+    The second result has the contents in the user's own repositories, and the third the contents in the
+    copy of the log of all hosts.
     """
     store = os.path.join(folder, "store.git")
     own = own_objects(store)

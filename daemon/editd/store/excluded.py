@@ -6,7 +6,7 @@ pack has its content. Two records make up for that:
     store.git/excluded          a line for each such version, only appended: CRC-32, version, path as JSON
     excluded/VERSION-TIME-SEQ   a content of an edit, kept so that the edit can be finished and undone
 
-TIME is that of the newest edit with the content, in microseconds, and SEQ its transaction. A change by
+TIME is the time of the newest edit with the content, in microseconds, and SEQ its transaction. A change by
 another program has its line, and its content is never written. Both are durable before the journal has the
 transaction (C1), so that recovery finds the content. Packing and the exchange never read the folder.
 
@@ -117,7 +117,7 @@ class ExcludedContents:
         return content
 
     def keep(self, contents: LeftOut, time_us: int, seq: int) -> list[Version]:
-        """Record versions, and keep their contents; return those that were not kept before.
+        """Record versions, and keep their contents; return the newly kept ones.
 
         Durable on return. Raises OSError with nothing kept that was not kept before.
         """
@@ -186,7 +186,7 @@ class ExcludedContents:
         )
 
     def due_us(self, keep_us: int) -> int | None:
-        """Return the time at which the next content is old; None without a kept content."""
+        """Return when the next content is old; None without a kept content."""
         return min((kept.time_us + keep_us for kept in self.kept.values()), default=None)
 
     def _keep(self, version: Version, content: bytes, kept: KeptContent) -> None:
@@ -222,7 +222,7 @@ def whole_excluded(store: str) -> dict[Version, str]:
 def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = None) -> int:
     """Append versions to the record, from `end` on, durably; return the new end. Raises OSError.
 
-    Without `end`, those that it lacks come after the last whole line. Raises HistoryDamaged then, too.
+    Without `end`, the missing versions come after the last whole line. Raises HistoryDamaged then, too.
     """
     at = 0 if end is None else end
     if end is None:

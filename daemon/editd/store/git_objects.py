@@ -1,6 +1,6 @@
 """Git's objects, built in memory: ids by hashlib, trees by updating the folders on a path.
 
-An edit costs the hashing of its own blob and of the trees on its path, whatever the number of files.
+An edit costs the hashing of its own blob and of the trees on its path, for any number of files.
 Writing loose objects, one file each, took a hundred times as long in a prototype.
 Formats: git's Documentation/gitformat-index, `tree` and `commit` as git-hash-object takes them.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.values.content import FileState, GitMode
 
 Oid = bytes  # 20 bytes
-oid_of = bytes.fromhex  # the id of a version or a commit, given in hex digits; not a frame of its own
+oid_of = bytes.fromhex  # the id of a version or a commit, given in hex digits; no call frame
 ObjectKind = Literal["blob", "tree", "commit"]
 KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their numbers in a pack
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}

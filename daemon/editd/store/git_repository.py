@@ -73,7 +73,7 @@ SHALLOW = "shallow"  # gitrepository-layout(5)
 
 
 class HistoryStart(Struct, frozen=True):
-    """The transaction with which the history begins; `commit` None means the baseline itself."""
+    """The first transaction of the history; `commit` None means the baseline itself."""
 
     commit: Oid | None = None
     seq: int = 0
@@ -88,7 +88,7 @@ def as_baseline(content: bytes) -> bytes:
     """Return the commit object of a baseline with the tree, the number and the time of this one."""
     commit = CommitObject.decode(content)
     written = transaction_record.parse(commit.message)
-    # Indexes hold this text, so it stays the same: another one would look like damage.
+    # Indexes hold this text, so it stays the same: a new text would look like damage.
     message = f"what was before is compacted, up to transaction {written.seq}"
     authorship = Authorship("outside", None, message)
     ident = transaction_record.ident("editd")
@@ -149,7 +149,7 @@ _HEAD = b"editd manifest 1\n"
 class Manifest(Struct, frozen=True):
     packs: dict[str, int]  # name without suffix, and the bytes of the pack
     lost: frozenset[bytes]  # ids of objects that a repair could not bring back
-    floor: bytes | None = None  # the commit with which the history begins, possibly the previous one
+    floor: bytes | None = None  # the first commit of the history, possibly the previous one
 
 
 @contextlib.contextmanager

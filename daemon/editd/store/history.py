@@ -145,7 +145,7 @@ class TransactionDraft(Struct, frozen=True, gc=False):
     transaction: Transaction
     notes: bytes
     excluded: LeftOut
-    made: Sequence[Version]  # those of `excluded` that are kept only for this transaction
+    made: Sequence[Version]  # the versions in `excluded` that are kept only for this transaction
     _splice: TreeUpdate
     _head_before: Oid
 
@@ -234,7 +234,7 @@ class History:
 
     @property
     def tail(self) -> JournalPosition:
-        """The journal position from which packing continues, as far as it has reported."""
+        """The journal position where packing continues, as far as it has reported."""
         return self._tail
 
     def weaker(self) -> list[str]:
@@ -472,7 +472,7 @@ class History:
     ) -> TransactionDraft:
         """Assign the next seq and commit id to `changes`. `self.head` refers to it from now on.
 
-        `excluded` and `made` are those of `keep_excluded`. Without them another program made the changes, and
+        `excluded` and `made` are from `keep_excluded`. Without them another program made the changes, and
         the contents of excluded files are only named.
         """
         seq = self._seq + 1
@@ -522,7 +522,7 @@ class History:
         """Keep both contents of each excluded file, durably, before a new content is staged.
 
         Then a crash leaves no other copy of them that nothing knows. Return the contents that are left out of
-        the record, and those that are kept only since now. Raises IoError.
+        the record, and the newly kept contents. Raises IoError.
         """
         excluded = self._left_out(changes, is_kept=True)
         if not excluded:
@@ -813,7 +813,7 @@ class History:
                 f"it ends with transaction {self._seq}, and was acknowledged up to {acknowledged}"
             )
         if acknowledged == mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
-            raise self._damaged(f"its transaction {self._seq} is not the one that was acknowledged")
+            raise self._damaged(f"its transaction {self._seq} is not the acknowledged one")
 
     def _catch_up_index(self, standing: Sequence[tuple[int, Committed]]) -> None:
         """Add the git commits up to the packed head that the index lacks.

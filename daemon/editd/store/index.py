@@ -388,7 +388,7 @@ class Index:
         return [("seq", ">=", first), ("seq", "<=", last)]
 
     def set_back(self, since_us: int | None, until_us: int | None) -> list[int]:
-        """Return the transactions before which the clock was set back over one of these two times.
+        """Return the first transaction after each setback of the clock over either of these times.
 
         So there are transactions on the wrong side of that time, by their order.
         """
@@ -433,7 +433,7 @@ class Index:
         return [row[0] for row in self._all("select distinct path from touch", ())]
 
     def touches_of(self, versions: Collection[Version]) -> Iterator[tuple[int, Change[Entry]]]:
-        """Yield the touches that have one of these contents before or after, rising. Reads all touches."""
+        """Yield the touches with any of these contents before or after, rising. Reads all touches."""
         for row in self._all("select * from touch order by seq", ()):
             touch = touch_in(row)
             if any(side is not None and side.version in versions for side in (touch.before, touch.after)):
@@ -474,7 +474,7 @@ class Index:
     def deletions(
         self, path: WorkspacePath, after: int, before: int | None
     ) -> list[tuple[Seq, Change[Entry]]]:
-        """Return those of `life` that left no file at `path`."""
+        """Return the changes in `life` that left no file at `path`."""
         rows = self._all(
             "select * from touch where path = ? and seq > ? and seq < ? and after is null order by seq",
             (path.raw, after, NEVER if before is None else before),

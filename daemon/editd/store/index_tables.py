@@ -95,7 +95,7 @@ class LogQuery(Struct, frozen=True):
     since_us: int | None = None  # at this time or after it
     until_us: int | None = None
     grep: str | None = None  # text in the message; the case of ASCII letters does not matter
-    is_in_force: bool = False  # only those that are not undone
+    is_in_force: bool = False  # only transactions that are not undone
     is_unreviewed: bool = False  # only work of sessions, in force, that no person has approved or marked
 
 
@@ -139,7 +139,7 @@ class UndoQuery(Struct, frozen=True):
     until: int | None = None
     since_us: int | None = None
     until_us: int | None = None
-    below: tuple[WorkspacePath, ...] | None = None  # only those that touched one of these, or a path below
+    below: tuple[WorkspacePath, ...] | None = None  # only transactions that touched a path here or below
 
 
 # The transactions that are dated earlier than the one before them. The clock was set back between the two.
@@ -341,7 +341,7 @@ def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]])
 
 
 def _named(column: str, names: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the condition that a column has one of these names, or matches one as a glob.
+    """Return the condition that a column has a name in `names`, or matches a name as a glob.
 
     The bounds let SQLite search its index for the names that begin as the glob does.
     """
@@ -406,7 +406,7 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
 
 
 def as_recorded(transaction: Transaction) -> Transaction:
-    """Return the transaction as its commit has it, without a later claim: by nobody."""
+    """Return the transaction as its commit has it, without a later claim: by NOBODY."""
     if transaction.claimed_by is None:
         return transaction
     author = replace(transaction.authorship, actor=NOBODY, session=None, attribution=None)
@@ -458,11 +458,11 @@ class _Undo(Struct, frozen=True):
 
     paths: Mapping[Seq, Sequence[WorkspacePath] | None]
     undone: Mapping[bytes, int | None]
-    is_whole: bool  # none of its own paths is undone
+    is_whole: bool  # none of its paths is undone
 
 
 class _Move(Struct, frozen=True):
-    """A move of a file, with the transactions that made it, and those that undid it."""
+    """A move of a file, with the transactions that made it, and the transactions that undid it."""
 
     source: bytes
     target: bytes
@@ -490,7 +490,7 @@ def mark_all(database: sqlite3.Connection, transaction: Transaction) -> None:
 
 
 def _mark_claimed(database: sqlite3.Connection, claim: Transaction) -> None:
-    """Make the claimed changes those of the claim's author, so that each query finds them as such."""
+    """Give the claimed changes the claim's author, so that each query finds them as such."""
     author = claim.authorship
     evidence = _attribution_column(author.attribution or Attribution(is_by_path=True))
     database.executemany(
@@ -589,7 +589,7 @@ def _is_in_force(
 
 
 def _met(database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]) -> bytes:
-    """Find the path at which `by` undid `path` of `seq`: the file may have been moved in between.
+    """Find the path where `by` undid `path` of `seq`: the file may have been moved in between.
 
     If a move had overwritten a file, its undo restores that file, and so is not recorded as a move back. The
     same holds for the undo of that undo.

@@ -230,7 +230,7 @@ class Journal:
     def release(self, seq: int) -> None:
         """Free segments: all transactions up to `seq` are packed, with head and files durable (C3).
 
-        The segments from that of the synced mark on stay. After a power cut the mark may name any of them.
+        The segments from the synced mark's on stay. After a power cut the mark may name any of them.
         """
         if self._mark is None:
             return  # A sealed journal is damaged, and keeps all its segments for a repair.
@@ -247,7 +247,7 @@ class Journal:
     def begin_segment(self, seq: int, commit: Oid) -> None:
         """Append to a new segment from now on, so that `erase` can remove all earlier ones.
 
-        The mark moves there, too. `seq` and `commit` are those of the newest transaction. Raises OSError.
+        The mark moves there, too. `seq` and `commit` are the newest transaction's. Raises OSError.
         """
         self._remove_spares()  # the new segment would keep what one of them holds
         self._turn(0)
@@ -255,9 +255,9 @@ class Journal:
             self._mark.write(self.position.segment, self.position.offset, seq, commit)
 
     def erase(self, seq: int) -> None:
-        """Remove released segments from the disk, also those that wait for their next use.
+        """Remove released segments from the disk, also segments that wait for their next use.
 
-        `seq` is that of `release`. Raises OSError.
+        `seq` is as for `release`. Raises OSError.
         """
         self.release(seq)
         self._remove_spares()
@@ -347,7 +347,7 @@ def frames(folder: str, start: JournalPosition, until: JournalPosition | None = 
 
     A bad frame after the acknowledged end (`known_ends`), with no valid frame after it, was torn by a crash:
     it ends the journal. Any other bad frame raises HistoryDamaged, except in relaxed segments
-    (durability = "relaxed"), in which a power cut leaves holes.
+    (durability = "relaxed"), because a power cut leaves holes there.
     """
     ends = known_ends(folder) if until is None else {}
     holes_through = relaxed_through(folder)
@@ -440,7 +440,7 @@ def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
 
 
 def left_frames(content: bytes) -> Iterator[tuple[Record, ...]]:
-    """Yield the records of every whole frame in a segment's bytes, also those of an earlier use."""
+    """Yield the records of every whole frame in a segment's bytes, also of an earlier use."""
     at = _next_magic(content, -1)
     while at >= 0:
         _, _, number, _, _, _ = _FRAME.unpack(content[at : at + _FRAME.size].ljust(_FRAME.size, b"\0"))
@@ -536,7 +536,7 @@ def _any_frame_after(content: bytes, offset: int, number: int) -> bool:
 
 
 def _next_magic(content: bytes, offset: int) -> int:
-    """Return the next offset after `offset` at which a frame may begin; -1 if there is none."""
+    """Return the next possible start of a frame after `offset`; -1 if there is none."""
     at = content.find(_FRAME_MAGIC, offset + 1)
     while at >= 0 and at % ALIGNMENT:
         at = content.find(_FRAME_MAGIC, at + 1)
@@ -555,7 +555,7 @@ def _aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-# The segments that were written with `durability = "relaxed"`, in which a power cut may leave a hole.
+# The segments written with `durability = "relaxed"`: a power cut may leave a hole in them.
 #
 # Unsynced frames reach the disk in any order. So a bad frame before good ones is no damage in such a
 # segment, but the end of the durable part. The file holds the highest number of such a segment. Numbers

@@ -35,11 +35,11 @@ TAKEN_BACK_MAX = 50  # transactions of one undo that are searched; the undo gets
 TAKING_BACK = ("undo", "redo", "rollback")
 CONTENTS_MAX = 8  # cached versions: the current one and its predecessors
 
-Lines = list[UnchangedRun]  # `start` is a line of the file now, `origin` that of the older version
+Lines = list[UnchangedRun]  # `start` is a line of the file now, `origin` a line of the older version
 
 
 class LineHistory(Protocol):
-    """The parts of a history in which the lines of a file are searched."""
+    """The parts of a history that the search for the origin of lines needs."""
 
     @property
     def index(self) -> Index: ...
@@ -186,7 +186,7 @@ class LineBlame:
         return None if any(at == left for at, _ in index.moves_from(path)) else left
 
     def _divided(self, before: Version, after: Version, lines: Lines) -> tuple[Lines, Lines]:
-        """Divide lines of `after` into those that `before` has, with their numbers there, and the others."""
+        """Divide lines of `after` into lines that `before` has, with their numbers there, and the others."""
         if before == after:
             return lines, []
         return divided(lines, unchanged_runs(self._content(before), self._content(after)))

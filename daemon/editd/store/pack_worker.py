@@ -158,7 +158,7 @@ def _reading(folder: str, start: JournalPosition, until: JournalPosition) -> lis
     """Read the frames between the positions while the daemon writes the journal.
 
     It may release the segments of packed transactions meanwhile (C3), which renames or removes them, and
-    `start` may be in one of these.
+    `start` may be in such a segment.
     """
     journal = os.path.join(folder, "journal")
     read = read_while_written(lambda: list(frames(journal, start, until)))

@@ -210,7 +210,7 @@ def _back_by(distance: int) -> bytes:
 def delta_between(base: bytes, content: bytes) -> bytes:
     """Return the delta that makes `content` of `base`, in the form of gitformat-pack(5).
 
-    It copies the bytes with which both begin and end, and inserts those in between.
+    It copies the common start and end, and inserts the bytes in between.
     """
     start = _common(base, content, min(len(base), len(content)))
     most = min(len(base), len(content)) - start

@@ -61,7 +61,7 @@ _UNIQUE = 3  # first columns that identify a row of `file` or `hunk`; of the oth
 
 
 class Flaw(Struct, frozen=True):
-    """One damage of the database; `key` is the proposal or grant that it costs, None for another one."""
+    """One damage of the database; `key` is the proposal or grant that it costs, if any."""
 
     key: Key | None
     what: str
@@ -76,7 +76,7 @@ class Flaw(Struct, frozen=True):
 
 
 def seal(database: sqlite3.Connection, kind: Kind, number: int) -> None:
-    """Write the checksum of the present rows of a proposal or grant, or remove that of a deleted one."""
+    """Write the checksum of a proposal's or grant's present rows; remove it if there are none."""
     rows = {table: _rows_of(database, table, number) for table in _OF_KIND[kind]}
     if any(rows.values()):
         database.execute("insert or replace into seal values (?, ?, ?)", (kind, number, _sum(rows)))

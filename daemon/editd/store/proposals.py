@@ -134,7 +134,7 @@ class _Proposal(Struct, frozen=True):
 class Intent(Struct, frozen=True):
     """A decision that is about to land hunks, stored before its transaction is committed.
 
-    `numbers` are those of the hunks. New fields come last, with a default.
+    `numbers` are the hunks' numbers. New fields come last, with a default.
     """
 
     revision: int
@@ -316,7 +316,7 @@ class ProposalStore:
         return grant
 
     def put_grants(self, grants: Iterable[Grant], ended: Iterable[int] = ()) -> None:
-        """Store what is left of these grants, and delete those that have `ended`."""
+        """Store what is left of these grants, and delete the `ended` grants."""
         left, over = list(grants), list(ended)
         with self._writing():
             for grant in left:

@@ -222,7 +222,7 @@ def _copy(path: str, target: str) -> Index:
 class RescuedObjects:
     """The needed objects that the store's own packs lack: from damaged packs, records, files and elsewhere.
 
-    Each is verified by its id. Both lists get sentences: `done` those that are recovered, `lost` the others.
+    Each is verified by its id. Both lists get sentences: `done` about recovered objects, `lost` about others.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class RescuedObjects:
     ) -> None:
         """`find` returns the current content of a path; `own` has the objects of the store's whole packs.
 
-        `gone` has those that an earlier repair has lost, and `absent` those that must not come back.
+        `gone` has the objects that an earlier repair has lost; the `absent` objects must not come back.
         """
         self._salvage = salvage
         self._records = records
@@ -255,7 +255,7 @@ class RescuedObjects:
             self.objects[oid] = (kind, content)
 
     def read(self, oid: Oid) -> bytes:
-        """Return an object's verified bytes; keep those of a borrowed or rebuilt object. Raises KeyError."""
+        """Return an object's verified bytes; keep them if borrowed or rebuilt. Raises KeyError."""
         recovered = self.objects.get(oid)
         if recovered is not None:
             return recovered[1]

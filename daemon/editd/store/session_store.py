@@ -39,7 +39,7 @@ class Session(Struct, frozen=True):
     is_collected: bool = False  # all its edits are one proposal, and it reads through that
     is_draft: bool = False  # that is a draft at first, which the session submits
     kind: SessionKind = "person"
-    after: int = 0  # the newest transaction when it was opened: older work under its name is somebody else's
+    after: int = 0  # the newest transaction when it was opened: older work under its name is not its own
 
 
 class Pause(Struct, frozen=True):
@@ -65,16 +65,16 @@ class ReviewNote(Struct, frozen=True):
     time_us: int
 
 
-# A lease: a session's claim on paths, which ends by itself at a stated time.
+# A lease: a session's claim on paths, which ends at a stated time.
 
 
 class Lease(Struct, frozen=True):
     id: str
     session: str
-    token: int  # fencing token: higher than that of every lease granted before
+    token: int  # fencing token: higher than every earlier lease's
     paths: tuple[Glob, ...]
     expires_us: int  # microseconds since the epoch
-    is_of_name: bool = False  # of a name that nobody opened: no end of a session ends it
+    is_of_name: bool = False  # of an unopened name: no end of a session ends it
 
     def covers(self, path: WorkspacePath) -> bool:
         return is_among(path, self.paths)
@@ -120,7 +120,7 @@ class _Session(msgspec.Struct, frozen=True):
     ttl: float
     created_us: int
     is_in_doubt: bool
-    always_proposes: bool = False  # this and the next two are not in those of older versions
+    always_proposes: bool = False  # older versions wrote neither this nor the next two
     is_collected: bool = False
     is_draft: bool = False
     kind: str = "person"
@@ -132,7 +132,7 @@ class _Lease(msgspec.Struct, frozen=True):
     token: int
     paths: list[str]
     expires_us: int
-    is_of_name: bool = False  # not in those of older versions
+    is_of_name: bool = False  # older versions did not write it
 
 
 class SessionStore:
@@ -261,7 +261,7 @@ class SessionStore:
         return changed
 
     def marked(self, seqs: Collection[int]) -> dict[int, ReviewNote]:
-        """Return the marks of those of these transactions that have one. Raises IoError."""
+        """Return the marks of these transactions, without the unmarked ones. Raises IoError."""
         rows = self._of("reviewed", seqs)
         return {seq: ReviewNote(actor, time_us) for seq, actor, time_us in rows}
 

@@ -146,7 +146,7 @@ def scrub(database: sqlite3.Connection, *, pages: bool = True) -> None:
 
 
 class UsedBytes:
-    """The bytes of a database's pages that hold something, beyond those of an empty one."""
+    """The bytes of a database's pages that hold something, beyond an empty one's."""
 
     def __init__(self, database: sqlite3.Connection, tables: str) -> None:
         """`tables` is the script that makes the empty one."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The mark: the end of the acknowledged part of the journal, to distinguish damage from a torn append.
 #
 # A frame with a bad checksum is damage before the mark, and an unacknowledged append after it. The mark is
-# written after each synced append, without a sync of its own. A killed daemon leaves it exact. After a
+# written after each synced append, without a separate sync. A killed daemon leaves it exact. After a
 # power cut it is no older than the last sync of the workspace's files, and a clean end syncs it. It never
 # runs ahead of the durable frames, because a power cut would then look like damage.
 #
@@ -187,7 +187,7 @@ class SyncedThrough:
 
 
 def read_synced(folder: str) -> int | None:
-    """Return the seq up to which all files are durable, by the state folder; None if it is unknown."""
+    """Return the last seq with all files durable, by the state folder; None if it is unknown."""
     try:
         with open(_path(folder), "rb") as file:
             return int(file.read())

@@ -1,7 +1,7 @@
 """The two written forms of a transaction: the record in the journal, and the commit in git.
 
-The message of a commit is text for `git log`, and its last paragraph is editd's, whatever the author's
-message holds: `Key: value` lines as in git-interpret-trailers. A value that is not plain printable text is
+The message of a commit is text for `git log`, and its last paragraph is editd's, for any message of the
+author: `Key: value` lines as in git-interpret-trailers. A value that is not plain printable text is
 written as JSON.
 """
 
@@ -418,7 +418,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     changes: tuple[ChangeRecord, ...]
     notes: bytes = b""  # the rest of the first reply, for a retry of the request (C7)
     token: str = ""  # in the names of its temporary files beside their targets; "" if it touches no file
-    boot: bytes = b""  # the boot and mount of the commit: after another one, files may be torn (C5)
+    boot: bytes = b""  # the boot and mount of the commit: after a new boot or mount, files may be torn (C5)
     published_through: int = 0  # all transactions up to this seq were in the files at that time
     parts: tuple[tuple[int, bytes], ...] = ()  # seq and path: only these paths of that one in `undoes`
     hunks: tuple[tuple[int, bytes, tuple[int, ...]], ...] = ()  # only these hunks of paths in `parts`
@@ -450,14 +450,14 @@ EMPTY = version_of(b"")
 
 
 def content_of(state: FileState | None) -> bytes | None:
-    """Return the bytes; None if they are not those of the version (`external_changes.state_of`)."""
+    """Return the bytes; None if they are not the version's (`external_changes.state_of`)."""
     if state is None or (not state.content and state.version != EMPTY):
         return None
     return state.content
 
 
 def change_record(change: Change[State], before: bytes | None, after: bytes | None) -> ChangeRecord:
-    """Convert `change` to a record with these bytes, None for those that the record leaves out."""
+    """Convert `change` to a record with these bytes, None for bytes that the record leaves out."""
     old, new = change.before, change.after
     return ChangeRecord(
         change.path.raw,

@@ -135,7 +135,7 @@ def _of(damage: HistoryDamaged) -> Damage:
 
 
 _NO_COMMIT = "Either the ref was changed, or a pack is damaged or missing."
-_NO_FLOOR = "No transaction is lost; it only names the one with which the history begins."
+_NO_FLOOR = "No transaction is lost; it only names the first one of the history."
 _NO_JOURNAL = "It held acknowledged transactions that were not packed yet; the files hold their results."
 _NO_PACK = "Its objects cannot be read."
 
@@ -296,7 +296,7 @@ class _Walk:
         manifest = read_manifest(self._store)
         self._gone: list[str] = []
         lost = frozenset[bytes]() if manifest is None else manifest.lost
-        # Contents that nobody expects in the packs: lost in a repair, forgotten, or excluded.
+        # Contents that the packs need not have: lost in a repair, forgotten, or excluded.
         self._lost = lost | absent_contents(self._store)
         self._floor = read_history_start(self._store)  # the start of a compacted history
 
@@ -322,7 +322,7 @@ class _Walk:
         return found or list(self._of_contents(chain))
 
     def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
-        """Yield contents missing in the store's packs; those of the baseline may also be borrowed."""
+        """Yield contents missing in the store's packs; contents of the baseline may also be borrowed."""
         first = int(transaction_record.parse(chain[-1][1].message).seq) if chain else 0
         for place, (_, commit) in enumerate(chain):
             seq = first + len(chain) - 1 - place
@@ -439,10 +439,10 @@ def _first_difference(path: str, other: str, last: int) -> str | None:
     return None
 
 
-# The process in which a `check` verifies the whole history, while packing goes on.
+# The process of a `check` that verifies the whole history, while packing goes on.
 #
 # `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
-# Each check starts one. It writes nothing but an index of its own beside the verified one. It ends with the
+# Each check starts one. It writes nothing but a second index beside the verified one. It ends with the
 # daemon, however long the check would have taken.
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FileAccess(IntFlag):
-    """The rights of linux/landlock.h, each of which a kernel has from some version of Landlock on."""
+    """The rights of linux/landlock.h. A kernel has each from some version of Landlock on."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -225,7 +225,7 @@ def _allow(ruleset: int, path: str, rights: FileAccess) -> None:
         os.close(descriptor)
 
 
-# The filters: no socket, or only those of some families, by socket(2) or by an io_uring.
+# The filters: no socket, or only sockets of some families, by socket(2) or by an io_uring.
 
 _AUDIT = {  # machine: its name in linux/audit.h, and its numbers of socket(2) and socketpair(2)
     "x86_64": (0xC000003E, 41, 53),
@@ -283,7 +283,7 @@ def family_filter(machine: int, number: int, pair: int, families: Sequence[int])
 
 
 def _program(machine: int, *rest: _Step) -> bytes:
-    """Return a program that looks at the number of the call in `rest`, the last step of which refuses.
+    """Return a program that looks at the number of the call in `rest`. The last step of `rest` refuses.
 
     It first refuses calls of another machine's kind, and an io_uring, which can make sockets.
     """

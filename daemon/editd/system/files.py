@@ -135,7 +135,7 @@ def would_block(path: str | bytes) -> bool:
 
 
 def git_folder(path: bytes) -> bytes | None:
-    """Return git's own folder, absolute: a `.git` or the one that it names (gitrepository-layout(5))."""
+    """Return git's own folder, absolute: a `.git` or the folder that it names (gitrepository-layout(5))."""
     if os.path.isdir(path):
         return path
     try:
@@ -198,7 +198,7 @@ def take(path: str, *, wait: bool = False) -> Flock | None:
 
 
 def take_folder(path: str) -> Flock | None:
-    """Lock a folder itself, by whatever path; return None if another process holds it.
+    """Lock a folder itself, by any of its paths; return None if another process holds it.
 
     Raises OSError; it is one of NO_LOCKS if the file system has no locks on folders.
     """

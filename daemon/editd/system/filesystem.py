@@ -233,7 +233,7 @@ class Disk:
     """The file system under one root."""
 
     root: bytes
-    """The absolute path by which the root was opened, all symlinks resolved."""
+    """The absolute path of the root as opened, all symlinks resolved."""
     weaker: list[str]
     """The guarantees that this file system cannot give, a sentence each."""
     is_folding: ClassVar[bool] = False
@@ -243,7 +243,7 @@ class Disk:
     can_exchange: bool
     """Whether two files can be exchanged."""
     has_leases: bool
-    """Whether a lease proves that nobody is writing a file."""
+    """Whether a lease proves that no program is writing a file."""
     can_sync_whole: bool
     """Whether `sync` can be called. Otherwise `sync_each` makes files durable."""
     mount: bytes
@@ -398,7 +398,7 @@ def _fsync(descriptor: int) -> None:
 
 
 def missing_calls(disk: Disk) -> list[str]:
-    """Name the system calls that are missing or forbidden here, for which editd has a substitute."""
+    """Name the system calls that are missing or forbidden here, and that editd has a substitute for."""
     may = {
         "openat2": not disk.is_walking,
         "renameat2": _may_rename(NATIVE.exchange_flag) and _may_rename(NATIVE.free_name_flag),
@@ -425,12 +425,12 @@ def _may_syncfs() -> bool:
 
 
 def take_lease(descriptor: int, *, alone: bool = False) -> bool:
-    """Take a read lease on an open file, until it is closed: while it is held nobody can begin to write.
+    """Take a read lease on an open file, until it is closed: while it is held, no program can begin to write.
 
-    Returns True if nobody has the file open for writing or mapped writable, and False if no lease is possible
-    (another user's file, FUSE, NFS). Raises BlockingIOError if the file is open for writing. A program that
-    opens it to write meanwhile waits until it is closed, so hold it for milliseconds only. `alone` takes a
-    write lease, which is possible only if nobody else has the file open or mapped at all.
+    Returns True if no program has the file open for writing or mapped writable, and False if no lease is
+    possible (another user's file, FUSE, NFS). Raises BlockingIOError if the file is open for writing. A
+    program that opens it to write meanwhile waits until it is closed, so hold it for milliseconds only.
+    `alone` takes a write lease, which is possible only if no other program has the file open or mapped.
     """
     if not NATIVE.has_leases:
         return False
@@ -444,7 +444,7 @@ def take_lease(descriptor: int, *, alone: bool = False) -> bool:
 
 
 def has_lease(descriptor: int) -> bool:
-    """Return whether the read lease of an open file holds: nobody has begun to open it for writing since."""
+    """Return whether an open file's read lease holds: no program has begun to open it for writing since."""
     return fcntl.fcntl(descriptor, fcntl.F_GETLEASE) == fcntl.F_RDLCK
 
 

@@ -37,7 +37,7 @@ OWN_PREFIX = b".editd-"  # of names that are always spelled as they were made
 
 
 class FoldingFolder(OpenFolder):
-    """A folder of a file system that folds names, in which each name has one spelling: the disk's."""
+    """A folder of a file system that folds names. Each name in it has one spelling: the disk's."""
 
     def stat(self, name: bytes) -> os.stat_result | None:
         found = super().stat(name)
@@ -204,11 +204,11 @@ def _folding_of_mount(mount: Mount) -> str:
         with open_folder(os.fsdecode(mount.path)) as folder:
             return folding_of(folder)
     except OSError:
-        return ""  # a file's mount, or one that nobody may enter, so nobody edits in it either
+        return ""  # a file's mount, or one that editd may not enter, so that no edit is in it either
 
 
 def _is_there(folder: OpenFolder, name: str) -> bool:
-    """Return whether a name exists. Its inode does not help: FUSE may give each spelling another one."""
+    """Return whether a name exists. Its inode does not help: FUSE may give each spelling another inode."""
     try:
         return folder.stat(name.encode()) is not None
     except OSError:

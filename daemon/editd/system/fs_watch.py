@@ -1,11 +1,11 @@
-"""Notices: paths below a folder at which something may have changed, as the system reports them.
+"""Notices: paths of possible changes below a folder, as the system reports them.
 
 watchdog is the frame: its observer, its events, and its emitters for machines without inotify. On Linux the
 emitter is ours, because watchdog's own dies silently when folders come and go, and hides lost events.
 
-A folder that comes, goes or moves is walked anew, whatever its earlier events. When the last of such events
-is processed, the watches match the disk. Failed watches, lost events, and the end of the watch are notices
-too.
+A folder that comes, goes or moves is walked anew, regardless of its earlier events. When the last of such
+events is processed, the watches match the disk. Failed watches, lost events, and the end of the watch are
+notices too.
 
 Does not know the purpose of a file. A notice only names paths to check, never a change.
 """
@@ -61,7 +61,7 @@ class WatchFilter(Struct, frozen=True):
 
     is_wanted: Callable[[bytes], bool] = lambda _folder: True  # called in the emitter's thread
     own_prefix: bytes = b".editd-"  # of names without notices
-    cookie_prefix: bytes = b".editd-cookie-"  # of names in the root with notices of their own
+    cookie_prefix: bytes = b".editd-cookie-"  # of names in the root with their own notices
     repositories: tuple[bytes, ...] = ()  # git's folders above the root
     renew: Callable[[], None] = lambda: None  # called when a `.git` has come or gone, in the same thread
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
@@ -73,7 +73,7 @@ def can_watch() -> bool:
 
 
 class Watcher:
-    """The watch on one folder and everything below it, in threads of its own."""
+    """The watch on one folder and everything below it, in its own threads."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class FolderEmitter(EventEmitter):
             self._tell(notice)
 
     def _start_over(self) -> None:
-        """Watch everything anew: notices were lost, perhaps those of moved folders."""
+        """Watch everything anew: notices were lost, perhaps of moved folders."""
         self._tell(FsEvent(state="overflow", reason="the kernel's queue overflowed"))
         self._begin()
 
@@ -488,7 +488,7 @@ class _Teller(FileSystemEventHandler):
 
 
 def _wait_for(*descriptors: int, seconds: float | None = None) -> None:
-    """Wait until one of them can be read, or the time is up."""
+    """Wait until a descriptor can be read, or the time is up."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

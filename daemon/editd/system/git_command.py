@@ -129,7 +129,7 @@ def without_credentials(text: str) -> str:
 
 
 def git_environment() -> dict[str, str]:
-    """Return the user's variables for git, without those that name a repository. Git asks nothing."""
+    """Return the user's variables for git, except any that name a repository. Git asks nothing."""
     kept = {name: value for name, value in os.environ.items() if name not in _OF_ONE_REPOSITORY}
     return kept | {
         "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),

@@ -1,6 +1,6 @@
 """inotify(7): its three calls, and the typed events of its queue.
 
-watchdog has a binding of its own, in a private module whose queue drops events of unknown watches. This one
+watchdog has its own binding, in a private module whose queue drops events of unknown watches. This one
 is small enough to be read whole. Linux only.
 """
 
@@ -27,7 +27,7 @@ _ONLY_FOLDERS, _NO_FOLLOW, _NOT_UNLINKED, _AS_WELL = 0x0100_0000, 0x0200_0000, 0
 ANY_NAME = MOVED_FROM | MOVED_TO | CREATE | DELETE
 _SAFE = _ONLY_FOLDERS | _NOT_UNLINKED
 FOLDER = ANY_NAME | MODIFY | ATTRIB | CLOSE_WRITE | DELETE_SELF | MOVE_SELF | _SAFE | _NO_FOLLOW
-"""The events of a folder, without those of readers, because our own reading would fill the queue."""
+"""The events of a folder, without readers' events, because our own reading would fill the queue."""
 NAMES = ANY_NAME | _SAFE | _AS_WELL
 """The events of coming and going names, added to the other events of a folder."""
 

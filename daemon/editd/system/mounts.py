@@ -44,7 +44,7 @@ class Mount(Struct, frozen=True):
     path: bytes  # the mount point
     kind: str  # of file system, such as `ext4` or `fuse.sshfs`
     options: frozenset[bytes]  # the mount's, and the file system's
-    root: bytes = b"/"  # the folder of the file system that is mounted: another one for a bind mount
+    root: bytes = b"/"  # the folder of the file system that is mounted: another folder for a bind mount
 
     @property
     def is_two_sided(self) -> bool:
@@ -104,7 +104,7 @@ def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]
 
 
 def two_sided_below(folder: bytes) -> frozenset[bytes]:
-    """Return the paths in a folder at which a two-sided mount begins; b"" for the folder itself."""
+    """Return the paths of two-sided mounts in a folder; b"" for the folder itself."""
     known = mounts()
     found = {path for path, mount in mounts_below(folder, known).items() if mount.is_two_sided}
     try:

@@ -38,7 +38,7 @@ class NativeCalls(Struct, frozen=True, kw_only=True):
     has_fdatasync: bool = hasattr(os, "fdatasync")
     """Whether os.fdatasync exists: it is POSIX, but an option, which macOS lacks."""
     proc: str = NOWHERE
-    """The folder of proc(5), or a path at which nothing can be."""
+    """The folder of proc(5), or a path that can never exist."""
     has_leases: bool = False
     """Whether fcntl(2) has F_SETLEASE."""
     has_inotify: bool = False

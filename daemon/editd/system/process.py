@@ -25,7 +25,7 @@ from editd.system.native import NATIVE
 # The process tree: all processes that a process has started, directly or not.
 #
 # A subreaper becomes the parent of orphans below it, so none of them can escape by forking twice or by a
-# session of its own.
+# new session.
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 PR_SET_PDEATHSIG = 1
@@ -217,7 +217,7 @@ def _process_at(pid: int) -> tuple[Process, int] | None:
 
 def release_free_memory() -> None:
     """Return the allocator's free memory to the system. In any thread, because it takes some time."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libcs do this by themselves
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libcs do this anyway
     if trim is not None:
         trim(0)
 

@@ -96,7 +96,7 @@ def _is_same_folder(path: str, wanted: os.stat_result) -> bool:
 
 
 def _places_on_disk(path: str, known: list[Mount] | None) -> list[tuple[int, bytes]]:
-    """Return the device and the path in its file system, whatever the mount points are; empty if unknown.
+    """Return the device and the path in its file system, for any mount points; empty if unknown.
 
     A path on an overlay has one more place in each layer that is visible here.
     """
@@ -109,7 +109,7 @@ def _places_on_disk(path: str, known: list[Mount] | None) -> list[tuple[int, byt
             continue
         inside = os.path.join(mount.root, raw[len(mount.path.rstrip(b"/")) :].strip(b"/"))
         places.append((mount.device, inside))
-        if mount.number not in passed:  # an overlay may be mounted over a layer of its own
+        if mount.number not in passed:  # an overlay may be mounted over its own layer
             passed.add(mount.number)
             layers = filter(os.path.isdir, mount.layers)
             left += [os.path.join(os.path.realpath(layer), inside.lstrip(b"/")) for layer in layers]

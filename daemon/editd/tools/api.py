@@ -165,7 +165,7 @@ def argument(kind: str | list[str], description: str, **more: Any) -> dict[str, 
 class ToolSettings(Struct, frozen=True):
     """The dialects' options in the configuration."""
 
-    ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside those of the workspace
+    ignored_paths: tuple[str, ...] = ()  # serena: gitignore patterns beside the workspace's
     edit_globs: tuple[str, ...] | None = None  # wcgw: files that `code_writer` mode may edit; None: any
     write_globs: tuple[str, ...] | None = None  # wcgw: files that it may write whole; None: any
     generation: Literal["auto", "classic", "smart", "head"] = "auto"  # gemini: the version of `replace`

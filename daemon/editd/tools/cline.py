@@ -140,7 +140,7 @@ _WRONG: Mapping[tuple[_Section, _Marker], tuple[str, str]] = {
         "Put `=======` between the old lines and the new ones.",
     ),
     (_Section.REPLACE, _Marker.START): (
-        "begins a block within that of line {opened}, which has no REPLACE marker",
+        "begins a block within the block of line {opened}, which has no REPLACE marker",
         "Close that block with `+++++++ REPLACE` before it.",
     ),
     (_Section.REPLACE, _Marker.SEPARATOR): (
@@ -350,7 +350,7 @@ class _Way(Struct, frozen=True):
     """One way to match the lines of a block."""
 
     kind: str  # "exact", or the kind of the warning
-    places: Callable[[int], Iterator[int]]  # each line of the file, from one on, at which the block begins
+    places: Callable[[int], Iterator[int]]  # each line of the file, from one on, that the block begins at
 
     def first(self, start: int) -> int | None:
         """Return the first match from the line `start` on, or None."""
@@ -475,7 +475,7 @@ def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
 
 
 def _other_matches(file: _File, match: _Match, taken: Mapping[int, int]) -> list[int]:
-    """Return the first lines of a block's other matches, without those that another block replaces.
+    """Return the first lines of a block's other matches, without matches that another block replaces.
 
     `taken` maps each replaced line to the number of its block.
     """

@@ -185,7 +185,7 @@ def _olds(hunk: CodexHunk) -> Iterator[list[str]]:
 
 
 def _begins(file: _File, headers: Sequence[str], cursor: int) -> list[tuple[int, int]]:
-    """Return each line that the first header names, with the line from which the hunk is then searched."""
+    """Return each line that the first header names, with the line where the search for the hunk begins."""
     if not headers:
         return [(cursor, cursor)]
     starts, _ = file.strictest(headers[:1], cursor)
@@ -221,8 +221,8 @@ def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -
     lines = [start + 1 for start in starts[:LINES_TOLD_MAX]]
     return Ambiguous(
         f"In {path}, {doubts}.",
-        hint="Add context lines to it until it fits one place, or name a line above it, such as the one that "
-        "begins its function, after `@@ `.",
+        hint="Add context lines to it until it fits one place, or name a line above it, such as the first "
+        "line of its function, after `@@ `.",
         data={"path": path, "line": hunk.line, "found": len(starts), "lines": lines},
     )
 
@@ -230,7 +230,7 @@ def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -
 def _refusal(file: _File, hunk: CodexHunk, cursor: int, path: str) -> NoMatch:
     """Return the refusal of a hunk without a match from line `cursor` on."""
     data: dict[str, Any] = {"path": path, "line": hunk.line}
-    reached = [cursor]  # the lines from which each header, and then the old lines, are searched
+    reached = [cursor]  # where the search for each header, and then for the old lines, begins
     for count in range(1, len(hunk.headers) + 1):
         begins = _begins(file, hunk.headers[:count], cursor)
         if not begins:
@@ -291,7 +291,7 @@ def _misplaced(
             data=data,
         )
     return NoMatch(
-        f"{where}, above line {reached + 1}, from which the hunk must match.",
+        f"{where}, above line {reached + 1}, but the hunk must match from there on.",
         hint="Put the hunks in the order of the file, each below the line that its `@@` names, without "
         "repeating that line or lines of the hunk before.",
         data=data,

@@ -272,7 +272,7 @@ def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockP
 
 
 class Tolerance(Struct, frozen=True):
-    """A form in which two lines may be equal; `kind` is the warning's, empty for no warning."""
+    """A form that may make two lines equal; `kind` is the warning's, empty for no warning."""
 
     kind: str
     points: int
@@ -309,11 +309,11 @@ _TOLERANCES = (
     Tolerance("confusable_chars", 5, _with_plain_characters),
     Tolerance("all_spaces", 50, _without_white_space),
 )
-_WIDE = _TOLERANCES[2:]  # lines that are equal in any form are equal in one of these
+_WIDE = _TOLERANCES[2:]  # lines that are equal in any form are equal in a wide one
 
 
 class _Known(dict[str, Tolerance | None]):
-    """The first tolerance in whose form each line equals the wanted one; None for none."""
+    """The first tolerance whose form makes each line equal the wanted one; None for none."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__({wanted: _EXACT})

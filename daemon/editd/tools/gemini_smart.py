@@ -195,7 +195,7 @@ def _located(call: SmartCall, api: ToolApi) -> str:
         raise InvalidParams(
             f"The file path '{given}' is ambiguous and matches multiple files. "
             f"Please provide a more specific path. Matches: {places}",
-            hint="Give the absolute path of one of them.",
+            hint="Give the absolute path of one file.",
             data={"argument": "file_path", "matches": matches},
         )
     if call.is_head:

@@ -6,7 +6,7 @@ searches, within its time limit.
 
 Replacements are spans, so that a byte outside them never changes. Therefore text before a CR in a line is
 kept, `$` in `new_string` is literal, and one of several places is never taken. The lines after a match
-stay lines of their own, and no blank line is added, unlike in the original.
+stay separate lines, and no blank line is added, unlike in the original.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StageCall(Struct, frozen=True):
 class StageResult(Struct, frozen=True):
     """The replacements of one stage. `found` is the number that the original counts.
 
-    `places` has the starts of all matches, also of those that the original skips.
+    `places` has the starts of all matches, also of matches that the original skips.
     """
 
     stage: str
@@ -157,7 +157,7 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
 
 
 def _with_later(text: str, matches: Sequence[Match], search: Callable[[str], tuple[Match, ...]]) -> list[int]:
-    """Return the starts of the matches. Add that of one from a later line of a single match on."""
+    """Return the starts of the matches. Add the start of one from a later line of a single match on."""
     places = [match.start for match in matches]
     rest = text.find("\n", matches[0].start, matches[0].end) + 1
     if len(matches) > 1 or not rest or rest >= matches[0].end:
@@ -211,7 +211,7 @@ def _result(
 
 
 def _indented(text: str, start: int, new: str) -> str:
-    """Return `new` with the indentation of the text at `start` in place of that of its own first line."""
+    """Return `new` with the indentation of the text at `start` in place of its own first line's."""
     lines = new.split("\n")
     target, reference = _indent_at(text, start), _indent_at(lines[0], 0)
     return "\n".join(

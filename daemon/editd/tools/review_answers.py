@@ -72,5 +72,5 @@ def rejected(dialect: str, comment: str) -> str:
 
 
 def waiting(number: int, rule: str) -> str:
-    """Return the answer to an edit that nobody has decided about yet."""
+    """Return the answer to an undecided edit."""
     return f"Proposal {number} waits for review (rule: {rule}). Nothing is written. Go on with other work."

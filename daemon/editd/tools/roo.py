@@ -67,7 +67,7 @@ class RooCall(Struct, frozen=True):
 def replacements_of(
     call: RooCall, text: str, matches: Callable[[Search], Sequence[Match]]
 ) -> tuple[Replacement, ...]:
-    """Return the replacements of every match in the range, even those that change nothing.
+    """Return the replacements of every match in the range, even replacements that change nothing.
 
     `matches` runs an expression. Raises InvalidParams for an invalid range, NoMatch, and the errors of
     `matches`.
@@ -175,7 +175,7 @@ def _flag(args: Mapping[str, Any], name: str) -> bool:
 
 
 def _number(args: Mapping[str, Any], name: str) -> int | None:
-    """Parse a number, or the one that begins a string (ECMAScript's parseInt); None for "" and 0."""
+    """Parse a number, or the number that begins a string (ECMAScript's parseInt); None for "" and 0."""
     value = args.get(name, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value) or None if abs(value) < 10**_DIGITS_MAX else 10**_DIGITS_MAX

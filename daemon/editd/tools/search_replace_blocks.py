@@ -119,7 +119,7 @@ _BARE_QUOTE = re.compile(r'(?<!\\)"')
 class Applied(Struct, frozen=True):
     """The result of all blocks: replacements in the text, warnings, and the origin of each line.
 
-    `origins` has a number for each line of the new text: that of the old line (from 0), or -1 for an
+    `origins` has a number for each line of the new text: the number of the old line (from 0), or -1 for an
     inserted line.
     """
 

@@ -272,7 +272,7 @@ def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
 def _begins_early(text: str, match: Match, found: int) -> Ambiguous:
     first, last = lines_of(text, [match.start, match.end - 1])
     return Ambiguous(
-        f"The match at {numbered((first, last))} holds another one, which begins later: "
+        f"The match at {numbered((first, last))} holds another match, which begins later: "
         "it may begin too early.",
         hint="Begin the pattern with text that occurs once, not with a part that can be shorter, such as "
         "`\\s*`, or name the text between instead of `.*?`.",

@@ -82,7 +82,7 @@ class _Call(Struct, frozen=True):
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any]) -> _Call:
-        """Parse the arguments; if they are invalid, decode those that hold JSON. Raises InvalidParams."""
+        """Parse the arguments; if they are invalid, decode any JSON in them. Raises InvalidParams."""
         try:
             return cls._of(arguments)
         except InvalidParams as refusal:

@@ -79,7 +79,7 @@ class FileState:
     def with_mode(self, mode: GitMode) -> FileState:
         """Return the same file with git's `mode`.
 
-        Git records one bit: everybody who may read the file may execute it, or nobody may. The file's other
+        Git records one bit: each user who may read the file may execute it, or no user may. The file's other
         permission bits are kept.
         """
         if mode == self.mode:
@@ -298,7 +298,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")  # as bytes.splitlines knows them
 
 
 def with_lines(content: bytes) -> bytes:
-    """Return UTF-16 as UTF-8, in which lines are lines of bytes. Return other content unchanged."""
+    """Return UTF-16 as UTF-8, so that its lines are lines of bytes. Return other content unchanged."""
     if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content
     text = Text.decode_if_text(content, None)

@@ -62,7 +62,7 @@ class ExcludedPaths:
 def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Callable[[WorkspacePath], bool]:
     """Return a predicate: whether a path never leaves its host (L9).
 
-    `globs` are those of `remote.exclude`, which ignore letter case as well, and `rules` those of the history.
+    `globs` are from `remote.exclude` and ignore letter case as well; `rules` are from the history.
     Raises InvalidParams.
     """
     known = (ExcludedPaths(globs), *rules)

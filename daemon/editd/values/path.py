@@ -156,7 +156,7 @@ def inner(paths: AbstractSet[bytes]) -> set[bytes]:
 
 
 def is_among(path: WorkspacePath, places: AbstractSet[WorkspacePath]) -> bool:
-    """Whether `path` is one of these, or inside one of them."""
+    """Whether `path` is one of these, or inside one."""
     return path in places or any(folder in places for folder in folders_of(path))
 
 

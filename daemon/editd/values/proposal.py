@@ -10,8 +10,8 @@
 A settled proposal never changes its state. To reopen one makes a new proposal.
 
 A proposed file is decided hunk by hunk. Its base, its proposed state and the places of its hunks never
-change: a hunk that has landed is only marked so. The base plus the landed hunks, plus those that are
-left, is therefore always the proposed state.
+change: a hunk that has landed is only marked so. The base plus the landed hunks, plus the rest,
+is therefore always the proposed state.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Proposal(Struct, frozen=True):
     number: ProposalNumber
     state: ProposalState
     kind: ProposalKind
-    authorship: Authorship  # that of the transaction, once it lands
+    authorship: Authorship  # of the transaction, once it lands
     may_write: tuple[Glob, ...] | None  # the scope of the author's session, which may end first; None is all
     rule: str  # the rule that asked for a review, or `request`, or `session`
     at: Seq  # the newest transaction when the current revision was made
@@ -75,7 +75,7 @@ class Proposal(Struct, frozen=True):
     landed: tuple[Seq, ...] = ()
     fingerprint: str = ""  # of the author's request, to detect that its id is used for a different one
     undoes: tuple[Seq, ...] = ()  # the transactions that an undo takes back, once it lands
-    parts: tuple[Part, ...] = ()  # of them, those that it takes back in part
+    parts: tuple[Part, ...] = ()  # of `undoes`, the ones taken back in part
     is_collecting: bool = False  # it takes all edits of its session, `batch: "session"`
     lands_after: tuple[str, ...] = ()  # the checks after which its rule lets it land; none is a reviewer's
 
@@ -104,7 +104,7 @@ class Reviewer(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """One decision on a proposal. `hunks` are those that it is about."""
+    """One decision on a proposal. `hunks` are the decided hunks."""
 
     time_us: int
     by: Reviewer

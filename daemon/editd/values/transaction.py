@@ -71,7 +71,7 @@ class FileReport(Struct, frozen=True, gc=False):
 
 
 class ConflictReport(Struct, frozen=True, gc=False):
-    """A file in which an undo does not merge.
+    """A file where an undo does not merge.
 
     `blocking` has the later transactions at the conflict sites. `needs` has the transactions that must be
     undone as well.
@@ -99,8 +99,8 @@ class Outcome(Struct, frozen=True, gc=False):
     """The effect of a request: first as it is planned, then with its transaction.
 
     `changes` are sorted by path, one for each path whose bytes or mode change, with the contents before and
-    after. `unchanged` are the other paths that the edits name. `based` are the paths for which an edit gives
-    a base, and `guarded` those that only an edit's searched text checks.
+    after. `unchanged` are the other paths that the edits name. An edit gives a base for each path in `based`.
+    Only an edit's searched text checks the paths in `guarded`.
     """
 
     changes: tuple[Change[FileState], ...]
@@ -112,7 +112,7 @@ class Outcome(Struct, frozen=True, gc=False):
     guarded: frozenset[WorkspacePath] = frozenset()
     warnings: tuple[str, ...] = ()  # of the whole
     proposal: int | None = None  # the number of the proposal that the edit became, without a transaction
-    would_propose: str | None = None  # the rule for which it would become one, of a dry run
+    would_propose: str | None = None  # the rule that would make it a proposal, in a dry run
     reviewer_diff: str = ""  # of a landing: from the proposed text to the landed one
     answers: tuple[str | None, ...] = ()  # each tool's answer in its own words; None for other edits
     sights: tuple[tuple[str, WorkspacePath, ReadMark], ...] = ()  # reads, by readers that a tool names
@@ -124,7 +124,7 @@ class Outcome(Struct, frozen=True, gc=False):
     changed_by: Mapping[WorkspacePath, Sequence[Transaction]] = field(default_factory=dict)
     """Transactions of others that changed a path after the reader read it."""
     unsaved: frozenset[WorkspacePath] = frozenset()  # held unsaved by other connections, and they merge
-    diffs: Mapping[WorkspacePath, str] = field(default_factory=dict)  # those that are worked out already
+    diffs: Mapping[WorkspacePath, str] = field(default_factory=dict)  # the diffs that are worked out already
 
 
 # A transaction: one changeset carried out, all of it or none, and then in the history for good.
@@ -168,7 +168,7 @@ class Arrival(Struct, frozen=True, array_like=True, gc=False):
 
     `origin` is the id of the transaction on the host that made it. It is None for the transaction that takes
     back work of this host, because that does not merge with entry `number`. `time_us` is by the clock of
-    that host, so it may be earlier than that of the transaction before.
+    that host, so it may be earlier than the previous transaction's.
     """
 
     number: int

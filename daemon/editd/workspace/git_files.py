@@ -282,7 +282,7 @@ def _required(body: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
 # A check that libgit2 can open a user's repository without blocking at a FIFO.
 #
 # libgit2 opens files unchecked, and open(2) of a FIFO without a writer never returns. A file that becomes a
-# FIFO between this check and libgit2's open still blocks the daemon: nobody does that by accident.
+# FIFO between this check and libgit2's open still blocks the daemon: no program does that by accident.
 
 # See gitrepository-layout(5). A linked work tree has some in its own folder, and some in the common one.
 _OPENED = (b"HEAD", b"config", b"config.worktree", b"commondir", b"gitdir", b"shallow", b"info/exclude",

@@ -277,7 +277,7 @@ def _converting_in(path: str | bytes) -> frozenset[str]:
 # The ignore rules of a user's repository, and the tracked files that they match. Uses libgit2.
 
 DEEP_NAMES = 64
-"""Names in a path from which the rules are applied here instead of by libgit2.
+"""Least number of names in a path for applying the rules here instead of by libgit2.
 
 libgit2 searches a `.gitignore` in every parent folder at each query. A walk below 400 folders spent 20
 seconds on that, and one below 900 folders spent minutes.

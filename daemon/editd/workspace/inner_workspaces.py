@@ -5,7 +5,7 @@ workspace owns its files. The outer one records nothing there, and refuses to ed
 there earlier stays as it was, and is compared again when the folder is no inner workspace any more.
 
 A folder is checked when it is needed: on the path of an edit or of a change that was found. The set of known
-inner workspaces is for `status` only, so that a change of folders that nobody has noticed is no risk.
+inner workspaces is for `status` only, so that an unnoticed change of folders is no risk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
 
 
-FOLDERS_MAX = 4096  # of which the paths to check are kept, for the edits of the same files
+FOLDERS_MAX = 4096  # cached with their paths to check, for edits of the same files
 
 
 class InnerWorkspaces:
@@ -49,7 +49,7 @@ class InnerWorkspaces:
         return self.lookup()(folder)
 
     def lookup(self) -> Callable[[bytes], bytes]:
-        """Return `top_over` for many folders, each of which is checked once."""
+        """Return `top_over` for many folders, with a single check of each."""
         tops = {b"": b""}
 
         def top_over(folder: bytes) -> bytes:
@@ -60,7 +60,7 @@ class InnerWorkspaces:
         return top_over
 
     def served(self) -> Iterator[bytes]:
-        """Yield the inner workspaces with a history of their own, or the mark of one."""
+        """Yield the inner workspaces with their own history, or the mark of one."""
         for inner in paths.served_below(os.fsdecode(self._root)):
             if paths.is_separate(inner):
                 yield os.fsencode(inner)[len(self._root) + 1 :]

@@ -5,7 +5,7 @@ checked (C4). Reverting uses the same operations and the same check: if another 
 onto our version, its content is the newest, and stays. Content that then has no path is an orphan, and is
 returned.
 
-The folders stay open until the end. So a step is reverted in the folder in which it was done, even if another
+The folders stay open until the end. So a step is reverted in the folder where it was done, even if another
 program has moved that folder or has put a symlink in its place.
 """
 
@@ -81,7 +81,7 @@ class PublishFailed(Exception):
 
 
 class Publisher:
-    """The steps of one transaction, in the order in which they were done."""
+    """The steps of one transaction, in the order of their execution."""
 
     def __init__(
         self, disk: Disk, spares: TempFilePool | None, *, is_exchanging: bool, clear: Callable[[], None]
@@ -105,7 +105,7 @@ class Publisher:
         """Put one change in place.
 
         Raises UnexpectedContent if the path does not have `before`; OSError, Refused. On an error, `done` has
-        the steps to revert, including those of this item.
+        the steps to revert, including this item's.
         """
         change = item.change
         try:

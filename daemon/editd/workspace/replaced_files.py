@@ -201,7 +201,7 @@ class Quarantine:
         """Yield the path and the content of each file that a program wrote to after it was replaced.
 
         A file is removed when the next one is requested. If the caller cannot record it, a later check yields
-        it again. A file of a killed daemon is yielded without a path, whatever its content. If a file could
+        it again. A file of a killed daemon is yielded without a path, regardless of content. If a file could
         not be read, it is kept for another check, and its OSError is raised at the end.
         """
         for check in checks:
@@ -254,7 +254,7 @@ class Quarantine:
 # must find no other path's content in it. While an overlay of editd is open (`system.overlay_lock`), its
 # reader must not find the emptied file either, because its changes are applied: no file is reused then.
 #
-# A spare's name is that of a temporary. The transaction that takes the spare also takes the token in its
+# A spare is named like a temporary. The transaction that takes the spare also takes the token in its
 # name, which saves a rename. After a crash, spares are found by that name, like every temporary.
 
 AHEAD = 1024  # at least: edits of one client in a second, at full speed; then replaced files return
@@ -262,7 +262,7 @@ BATCH = 64  # created in one call: 10 ms of a thread if many files were removed 
 FEW = 256  # edits of eight clients while the next batch is requested and created
 SPARES_MAX = 4096  # fresh ones, and used ones: edits of eight clients in two seconds, which return in a pause
 SHARE = 100  # of each kind at most one of so many free inodes; the others are not ours to take
-PERMISSIONS = 0o644  # those of most files, which then need no change
+PERMISSIONS = 0o644  # as of most files, which then need no change
 
 
 class TempFilePool:
@@ -292,7 +292,7 @@ class TempFilePool:
         return len(self._fresh) + self._used_count
 
     def expect(self, edits: int) -> None:
-        """Prepare for bursts in which so many edits are made before their replaced files return."""
+        """Prepare for bursts of so many edits before their replaced files return."""
         self._ahead = max(self._ahead, min(edits, SPARES_MAX))
 
     def needed(self) -> int:
@@ -318,7 +318,7 @@ class TempFilePool:
 
     def _make(self) -> bytes:
         name = _fresh_name()
-        descriptor = self.folder.create(name, 0o777)  # nobody else enters this folder
+        descriptor = self.folder.create(name, 0o777)  # no other user enters this folder
         try:
             self.granted = stat.S_IMODE(os.fstat(descriptor).st_mode)
             os.fchmod(descriptor, PERMISSIONS)
@@ -331,7 +331,7 @@ class TempFilePool:
         return name
 
     def token(self, path: WorkspacePath) -> str:
-        """Return an unused token for a transaction: that of the next spare for `path`, if there is one.
+        """Return an unused token for a transaction: the next spare's for `path`, if there is one.
 
         Call `keep` after staging.
         """

@@ -244,7 +244,7 @@ class Walk(Struct):
             if path not in self.known:
                 self.too_large.append(path)
                 return None
-            # A file that was recorded once stays recorded, whatever its size.
+            # A file that was recorded once stays recorded, regardless of its size.
             self.content_bytes += opened.st_size
             digest = hashlib.sha1(b"blob %d\0" % opened.st_size)
             return Version(hashlib.file_digest(file, lambda: digest).hexdigest())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from editd.workspace.git_worktree import GitIndex, IgnoreRules
 
 
-# Folders of generated files, of which nobody wants an undo. Used only without a git repository.
+# Folders of generated files, which need no undo. Used only without a git repository.
 GENERATED = frozenset(
     {"node_modules", ".venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
      ".hypothesis", ".gradle", ".next", ".svelte-kit", ".terraform", ".direnv"}
@@ -77,7 +77,7 @@ class WorkspaceScope:
     def _state_of(self, folder: bytes) -> tuple[IgnoreRules | None, bool]:
         """Return the rules in force in a folder, and whether it is in scope.
 
-        For a folder out of scope, the rules are those that exclude it.
+        For a folder out of scope, return the rules that exclude it.
         """
         if b"" not in self._states:
             self._states[b""] = self.rules(b"", None), True
@@ -433,14 +433,14 @@ _OF_A_SERVER = "on a shared file system: an edit is as durable as the server of 
 _VOLATILE = "not durable: the next shutdown or crash of the machine deletes it, even after a sync."
 _FOLDING_ROOT = (
     "The workspace is on a file system that takes two spellings for one name, such as README.md and "
-    "readme.md: editd uses that of the disk. An event may name a file by another spelling, so `settle` and a "
+    "readme.md: editd uses the disk's spelling. An event may name a file by another, so `settle` and a "
     "scan every 30 seconds find the changes of other programs."
 )
 _FOLDING = "and out of scope: files such as README.md and readme.md are one file there"
 
 
 _OF_THE_SYSTEM = {  # whether the system has the calls for it
-    "This system reports no changes of files: editd finds those of other programs at an edit of the file, at "
+    "This system reports no changes of files: editd finds other programs' changes at an edit of the file, at "
     "`settle`, and by a scan every 30 seconds.": NATIVE.has_inotify,
     "This system does not name the program at the other end of a socket: only the permissions of the socket "
     "keep other users out, and an agent may approve its own proposals.": NATIVE.peer_credentials is not None,

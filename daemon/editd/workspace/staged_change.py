@@ -361,7 +361,7 @@ def _not_a_file(path: WorkspacePath, fact: str, obstacle: str | None = None) -> 
 # The functions take a disk and a path. An error of the file system is raised as its OSError.
 
 UNREACHABLE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Errors of a path on which a folder is missing, or is something other than a folder."""
+"""Errors of a path with a missing folder, or with something other than a folder in its place."""
 _STAYS = UNREACHABLE | {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS}
 """Errors after which a retry is pointless: the folder is gone, not empty, a mount, or not ours to remove."""
 

@@ -148,7 +148,7 @@ def _clone_attributes(source: int, target: int, keeps_content: bool) -> list[str
 # Owns the check that a name has exactly the expected content, with no program writing it.
 
 SETTLE_TRIES, SETTLE_SECONDS = 200, 0.001
-"""How often, and how many seconds apart, to swap two files until no program is writing one of them.
+"""How often, and how many seconds apart, to swap two files until no program is writing either.
 
 The limit is reached only if two programs keep two versions of one file open. A fifth of a second is longer
 than any observed save.
@@ -291,7 +291,7 @@ def write_temporary(
     """Write `state` into the item's temporary; return the temporary's device, None for a symlink.
 
     The file gets the metadata of the file that it replaces (for a move, of the source), stored in
-    `item.cloned_from`. A new file gets the permissions of its state, otherwise those of the umask and the
+    `item.cloned_from`. A new file gets the permissions of its state, otherwise from the umask and the
     folder. A symlink has no metadata to keep. The replacement of a plain file uses a spare if there is one.
     Raises PermissionDenied, and OSError.
     """
@@ -309,7 +309,7 @@ def write_temporary(
     try:
         descriptor = None if spares is None else _spare_for(item, model, temp_dir, spares)
         if descriptor is None:
-            # Until it has its owner and permissions, nobody else may read it.
+            # Until it has its owner and permissions, no other user may read it.
             descriptor = temp_dir.create(item.temporary, fresh if model is None else 0o600)
         try:
             write_whole(descriptor, state.content)

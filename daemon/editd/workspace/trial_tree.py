@@ -2,19 +2,19 @@
 
 Two ways, the first one that works here:
 
-    overlay  the process sees an overlay over the workspace, in namespaces of its own (Linux 5.11, without any
+    overlay  the process sees an overlay over the workspace, in its own namespaces (Linux 5.11, without any
              privilege), and becomes the command. What it writes stays in a scratch folder
     copy     a copy of the files that git does not ignore, with shared blocks where the file system has them
              (FICLONE)
 
 The daemon uses both for its checks (`engine.check_worker`). `python -m editd.workspace.trial_tree` is the
-process in which the client has them. Its interface is a *plan*, a folder with the proposed files:
+client's process for them. Its interface is a *plan*, a folder with the proposed files:
 `files.json` has a list of `[path, mode, has_content]`, and the file `N` has the content of entry N.
 
     overlay TOLD HELD SCRATCH ROOT FOLDER COMMAND…   write a byte to descriptor TOLD once in the overlay;
                 HELD is ROOT, open for reading, and is open in the caller as long as the overlay matters
     copy PLAN ROOT TO   exit with TOO_MUCH or NOT_EMPTY if it is refused
-    ignored ROOT        read paths, each with a NUL, and write those that git ignores
+    ignored ROOT        read paths, each with a NUL, and write the ignored ones
 
 Imports only `system.git_command` and `system.overlay_lock`, because a person waits for the start.
 """
@@ -77,7 +77,7 @@ def enter_overlay(
 
     What is written there stays in the folder `scratch`. `held` is `root`, open for reading. While the caller
     keeps it open, the daemon reuses no replaced file. A command does not inherit it, because it leads past
-    the overlay. Without a network, the process has the loopback of a network of its own. Raises OSError.
+    the overlay. Without a network, the process has the loopback of its own network. Raises OSError.
     """
     lock_overlay(held)
     os.set_inheritable(held, False)
@@ -99,7 +99,7 @@ def enter_overlay(
 
 
 def leave_network() -> None:
-    """Enter a network of its own, which has the loopback only. Raises OSError."""
+    """Enter a new network, which has the loopback only. Raises OSError."""
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET):  # without the privilege for it, in a user namespace that keeps the ids
@@ -108,7 +108,7 @@ def leave_network() -> None:
 
 
 def can_leave_network() -> bool:
-    """Return whether this system lets a process have a network of its own. Call it with one thread."""
+    """Return whether this system lets a process have its own network. Call it with one thread."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -116,7 +116,7 @@ def can_leave_network() -> bool:
             leave_network()
             status = 0
         finally:
-            os._exit(status)  # whatever happens: this is a copy of the whole process
+            os._exit(status)  # also after an error: this is a copy of the whole process
     return os.waitpid(pid, 0)[1] == 0
 
 
@@ -294,7 +294,7 @@ def _make_copy(plan: str, root: str, to: str) -> int:
 
 
 def _print_ignored(root: str) -> int:
-    """Write those of the paths on standard input that git ignores."""
+    """Write the paths on standard input that git ignores."""
     try:
         ignored = _asked_of_git(root, "check-ignore", "-z", "--stdin", stdin=sys.stdin.buffer.read())
     except OSError as error:

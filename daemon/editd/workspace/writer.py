@@ -231,7 +231,7 @@ class WorkspaceWriter:
 
         Raises ConcurrentWrite if a path does not have `before`, IoError or PermissionDenied if the file
         system fails; the staging is then still COMMITTED. Raises PublishFailed if the revert failed, too.
-        Publish stagings in the order in which they were staged. ConcurrentWrite is also raised if a folder
+        Publish stagings in the order of their staging. ConcurrentWrite is also raised if a folder
         becomes a file while a later staging has a temporary in it.
         """
         assert TransactionState.PUBLISHED in TRANSITIONS[staging.state], staging.state
@@ -311,7 +311,7 @@ class WorkspaceWriter:
     ) -> Callable[[], list[QuarantineCheck]] | None:
         """Return a function that checks the older replaced files, for any thread; None if there are none.
 
-        The parameters are those of `Quarantine.due`.
+        The parameters are as for `Quarantine.due`.
         """
         if self._replaced is None:
             return None
@@ -568,4 +568,4 @@ class WorkspaceWriter:
 
 
 def _go_on() -> None:
-    """Let nobody in between two files."""
+    """Let no other work in between two files."""
