@@ -163,7 +163,9 @@ def _is_confirmed(count: int) -> bool:
     """Ask a person. Raises EditdError without a terminal."""
     if not output.has_terminal():
         raise refusal(
-            "permission_denied", "These files are yours, and no terminal can ask you.", hint="Add --yes."
+            "permission_denied",
+            "These files are yours, and there is no terminal for the question.",
+            hint="Add --yes.",
         )
     files = "this file" if count == 1 else f"these {count} files"
     return output.ask_key(f"Write {files} [y,n]? ") == "y"
