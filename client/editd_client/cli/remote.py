@@ -44,7 +44,7 @@ def remote_verb() -> None:
 
 @remote_verb.command("init")
 @click.argument("url")
-@click.option("--ref", metavar="REF", help="The ref of the log (default: a branch with a unique name).")
+@click.option("--ref", metavar="REF", help="The ref of the log (default: a new branch).")
 @host_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json
