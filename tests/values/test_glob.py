@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.errors import InvalidParams
-from editd.values.glob import Glob, Meter, common_path, could_both_match, is_among, path_outside
+from editd.values.glob import (
+    Glob,
+    Meter,
+    common_path,
+    could_both_match,
+    is_among,
+    parse_all,
+    path_outside,
+)
 from editd.values.path import WorkspacePath
 
 ALPHABET = "ab./"
@@ -76,6 +84,28 @@ def test_what_makes_no_sense_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         Glob.parse(text)
     assert "src/**/*.py" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a"] * 1001,
+        ["a" * 4000] * 5,
+        ["*" + "a" * 299] * 21,
+        ["[a-z]b"] * 30,
+    ],
+    ids=["globs", "characters", "characters with wildcards", "classes"],
+)
+def test_globs_that_take_long_to_compile_are_refused_with_the_limits(texts: list[str]) -> None:
+    """The attack: 16,000 characters of globs held up everybody for 0.2 s."""
+    with pytest.raises(InvalidParams, match="A scope has at most 1000 globs, of 16000 characters in all"):
+        parse_all(texts, "A scope")
+    assert len(parse_all(texts[: len(texts) * 3 // 4], "A scope")) == len(texts) * 3 // 4
+
+
+def test_a_character_of_a_glob_is_itself_in_its_expression() -> None:
+    """Compiling a class takes ten times as long as a character."""
+    assert Glob.parse("src/a.b+c{d}").pattern.pattern == r"src/a\.b\+c\{d\}(?:/.+)?"
 
 
 @given(globs())

@@ -151,6 +151,7 @@ def removal(params: messages.Forget) -> tuple[Selection, str | None]:
 
 def bounds(scope: messages.Scope) -> Bounds:
     """Parse the scope of a session. Raises InvalidParams."""
+    check_count([*(scope.write or ()), *(scope.read or ())], "A scope")
     write, read = (None if texts is None else globs(texts, "A scope") for texts in (scope.write, scope.read))
     return Bounds(write, read)
 
