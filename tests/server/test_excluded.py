@@ -349,13 +349,31 @@ def test_a_damaged_record_is_named_and_a_repair_keeps_its_lines(place: Workplace
         check_only_kept(place, secret)
 
 
+def test_the_author_is_warned_once_in_each_session(place: Workplace) -> None:
+    with place.start() as client:
+
+        def warned(session: str | None, *paths: str) -> list[str]:
+            content = secrets.token_hex(20)  # the same one in all of them
+            done = client.apply([write(path, content) for path in paths], session=session)
+            return [warning.partition(". ")[0] for warning in done.warnings]
+
+        assert warned(None, ".env") == ["Excluded from the history: .env"]
+        assert warned(None, ".env") == []
+        client.session_open("one")
+        client.session_open("two")
+        assert warned("one", ".env") == ["Excluded from the history: .env"]
+        assert warned("one", ".env", "a.txt") == []
+        assert warned("one", ".env", "b.pem") == ["Excluded from the history: b.pem"]
+        assert warned("two", ".env", "b.pem") == ["Excluded from the history: .env, b.pem"]
+
+
 def test_status_and_log_name_the_file_on_a_terminal_too(place: Workplace) -> None:
     with place.start() as client:
         client.apply([write(".env", "KEY=1\n")])
         assert "excluded    .env: their contents are not in the history" in place.editctl("status").stdout
         assert "contents not kept (history.exclude): .env" in place.editctl("log").stdout
-        done = place.editctl("write", ".env", "--force", stdin="KEY=2\n")
-        assert "Excluded from the history: .env." in done.stdout
+        done = place.editctl("write", "b.pem", "--force", stdin="KEY=2\n")
+        assert "Excluded from the history: b.pem." in done.stdout
 
 
 def test_a_compacted_history_with_such_files_is_whole(place: Workplace) -> None:

@@ -201,8 +201,6 @@ class Batch(Struct):
         try:
             if staging.warnings:
                 outcome = replace(outcome, warnings=outcome.warnings + staging.warnings)
-            if draft.excluded:
-                outcome = replace(outcome, warnings=(*outcome.warnings, _excluded_warning(draft)))
             step = PendingTransaction(draft, outcome, staging, request)
             for change in outcome.changes:
                 if change.after is not None:
@@ -330,14 +328,6 @@ class Batch(Struct):
         """Remove the temporary files of aborted steps, newest first. Orphans are in the history by then."""
         for step in reversed(steps):
             self.files.discard(step.staging)
-
-
-def _excluded_warning(draft: TransactionDraft) -> str:
-    named = ", ".join(sorted({path for path, _ in draft.excluded.values()}))
-    return (
-        f"Excluded from the history: {named}. An undo brings the contents back for a while only "
-        "(`history.exclude_keep`), and they reach no other host."
-    )
 
 
 # Recovery: at the start, redo the transactions of a hot journal in the files.

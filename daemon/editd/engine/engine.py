@@ -11,6 +11,7 @@ import contextlib
 import logging
 import secrets
 from collections import deque
+from itertools import filterfalse
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, message_of
 from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
+from editd.engine.unshared import FirstWarnings, excluded_warnings
 from editd.engine.weight import weight_of
 from editd.errors import (
     Broken,
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
     from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.engine.undo_selection import UndoTarget
     from editd.engine.unshared import Unshared
-    from editd.store.history import History
+    from editd.store.history import History, TransactionDraft
     from editd.values.content import Version
     from editd.values.transaction import ConflictReport
     from editd.wire.messages import OnStale
@@ -197,6 +199,7 @@ class Engine(Recorder):
         self.documents = HeldDocuments()
         self.decoder = Decoder(fallback_encoding)
         self.tooling = tooling or ToolSet()
+        self._warned_of_excluded = FirstWarnings()
         self._landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
 
     # ── changing ──
@@ -903,20 +906,23 @@ class Engine(Recorder):
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
         transaction, request = step.draft.transaction, taken[step.request]
-        outcome = step.outcome if self.unshared is None else self._with_unshared(step.outcome, transaction)
+        outcome = step.outcome
+        if step.draft.excluded or self.unshared is not None:
+            outcome = self._with_warnings(outcome, step.draft)
         results[step.request] = replace(outcome, transaction=transaction)
         self.seen.note_outcome(request.reader, step.outcome)
         if self.documents.by_path:
             self.documents.saved(step.outcome.changes, request.unsaved.owner)
 
-    def _with_unshared(self, outcome: Outcome, transaction: Transaction) -> Outcome:
-        """Add warnings about what other hosts do not get, but for excluded files, which have one already."""
-        assert self.unshared is not None, "the caller has asked"
-        is_excluded, author = self.history.excluded.rule.covers, transaction.authorship
+    def _with_warnings(self, outcome: Outcome, draft: TransactionDraft) -> Outcome:
+        """Add the warnings about excluded files and what other hosts do not get that the author lacks."""
+        author = draft.transaction.authorship
         if author.arrival is not None:
             return outcome
-        paths = [change.path for change in outcome.changes if not is_excluded(change.path)]
-        warnings = tuple(self.unshared.warnings(author.actor, author.session, paths))
+        is_excluded, paths = self.history.excluded.rule.covers, [change.path for change in outcome.changes]
+        warnings = excluded_warnings(filter(is_excluded, paths), author, self._warned_of_excluded)
+        if self.unshared is not None:
+            warnings += self.unshared.warnings(author, filterfalse(is_excluded, paths))
         return replace(outcome, warnings=(*outcome.warnings, *warnings)) if warnings else outcome
 
     # ── asking ──

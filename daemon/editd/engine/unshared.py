@@ -1,7 +1,8 @@
 """The files and transactions of this host that other hosts do not get, and the warnings about them.
 
-A file stays here because a glob names it. A transaction is kept back because the server of the log refuses
-it, or because other hosts could not read it. The author of either gets a warning, once in each session.
+A file stays here because a glob names it, or because the history excludes it. A transaction is kept back
+because the server of the log refuses it, or because other hosts could not read it. The author of each gets
+a warning, once in each session.
 """
 
 from __future__ import annotations
@@ -14,8 +15,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from editd.values.path import WorkspacePath
+    from editd.values.transaction import Authorship
 
-WARNED_MAX = 10_000  # sessions and paths that are remembered; after that, warnings come again
+WARNED_MAX = 10_000  # sessions and subjects that are remembered; after that, warnings come again
+
+
+class FirstWarnings:
+    """The warnings that each session has had, or each author without a session, so that none comes twice."""
+
+    def __init__(self) -> None:
+        self._given: set[tuple[str | None, str, str | int]] = set()
+
+    def is_new(self, author: Authorship, subject: str | int) -> bool:
+        """Note that an author gets a warning, and return whether it is the first one about this subject."""
+        if len(self._given) >= WARNED_MAX:
+            self._given.clear()
+        key = (author.session, author.actor if author.session is None else "", subject)
+        is_new = key not in self._given
+        self._given.add(key)
+        return is_new
+
+
+def excluded_warnings(paths: Iterable[WorkspacePath], author: Authorship, first: FirstWarnings) -> list[str]:
+    """Return the warning about these excluded paths, without the paths that the author knows already."""
+    named = sorted(path.text for path in paths if first.is_new(author, path.text))
+    if not named:
+        return []
+    warning = (
+        f"Excluded from the history: {', '.join(named)}. An undo brings the contents back for a while only "
+        "(`history.exclude_keep`), and they reach no other host."
+    )
+    return [warning]
 
 
 class KeptBack(Struct, frozen=True):
@@ -33,30 +63,23 @@ class Unshared:
     def __init__(self, stays_here: Callable[[WorkspacePath], bool]) -> None:
         self.stays_here = stays_here
         self.kept_back: Mapping[int, KeptBack] = {}
-        self._warned: set[tuple[str | None, WorkspacePath | int]] = set()
+        self._first = FirstWarnings()
 
     def staying(self, paths: Iterable[WorkspacePath]) -> list[str]:
         """Return the paths that stay here, as text and in order."""
         return sorted(path.text for path in filter(self.stays_here, paths))
 
-    def warnings(self, actor: str, session: str | None, paths: Iterable[WorkspacePath]) -> Iterator[str]:
+    def warnings(self, author: Authorship, paths: Iterable[WorkspacePath]) -> Iterator[str]:
         """Yield the warnings for the author of an edit of these paths that the author does not have yet."""
         touched = set(paths)
-        staying = sorted(path for path in filter(self.stays_here, touched) if self._is_new(session, path))
+        is_new = self._first.is_new
+        staying = sorted(path for path in filter(self.stays_here, touched) if is_new(author, path.text))
         if staying:
             yield f"Stays on this host, because `remote.exclude` names it: {', '.join(map(str, staying))}."
         for seq, one in self.kept_back.items():
-            is_own = (one.actor, one.session) == (actor, session)
+            is_own = (one.actor, one.session) == (author.actor, author.session)
             if not touched.isdisjoint(one.paths):
                 yield f"Waits behind transaction {seq}, which does not reach other hosts: {one.reason}"
-                self._is_new(session, seq)
-            elif is_own and self._is_new(session, seq):
+                is_new(author, seq)
+            elif is_own and is_new(author, seq):
                 yield f"Transaction {seq} does not reach other hosts: {one.reason}"
-
-    def _is_new(self, session: str | None, subject: WorkspacePath | int) -> bool:
-        """Note that a session gets a warning, and return whether it is the first one."""
-        if len(self._warned) >= WARNED_MAX:
-            self._warned.clear()
-        is_new = (session, subject) not in self._warned
-        self._warned.add((session, subject))
-        return is_new
