@@ -19,7 +19,7 @@ from editd.server.plan_workers import unheld_sentence
 from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool
 from editd_client.errors import EditdError, Unreachable
-from reach import HELD, REACH, SIGNAL
+from reach import HELD, REACH, SIGNAL, others_of
 from workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
@@ -478,7 +478,8 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
         port = str(listener.getsockname()[1])
         hooks.configure(hook("reach", REACH, port, str(tmp_path), **keys))
         hooks.client.apply([write("r.txt", "x\n")])
-    assert json.loads(hooks.holds("r.txt")) == HELD | {
+    answers = json.loads(hooks.holds("r.txt"))
+    assert answers == HELD | others_of(answers, is_confined=bool(keys)) | {
         "outside": outside,
         "network": network,
         "unix": "done" if keys.get("unix_sockets", not keys) else "PermissionError",
@@ -494,11 +495,11 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
 
 def test_a_hook_that_cannot_be_confined_runs_and_status_says_so(hooks: Desk) -> None:
     answers = HookAnswers(HookJob((), ()))
-    answers.add_frame({"of": "reach", "unheld": ["files", "network", "unix_sockets"]})
-    assert answers.unheld == {"reach": ["files", "network", "unix_sockets"]}
+    answers.add_frame({"of": "reach", "unheld": ["files", "network", "unix_sockets", "processes"]})
+    assert answers.unheld == {"reach": ["files", "network", "unix_sockets", "processes"]}
     assert unheld_sentence("hook 'reach'", answers.unheld["reach"]) == (
         "The hook 'reach' could write to other paths than `writable` and reach the network and connect to "
-        "Unix sockets: this system cannot hold it."
+        "Unix sockets and change the limits and priorities of other processes: this system cannot hold it."
     )
     with pytest.raises(EditdError, match="expected a list of absolute paths"):
         hooks.configure(hook("wrong", UPPER, writable=["cache"]))

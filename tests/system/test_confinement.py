@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.system import confinement
+from editd.system.call_filter import MACHINES, family_filter, socket_filter
 from editd.system.confinement import (
     DEVICES,
     OF_A_FILE,
@@ -24,7 +25,6 @@ from editd.system.confinement import (
     landlock_version,
     missing,
     rules_of,
-    socket_filter,
 )
 
 if TYPE_CHECKING:
@@ -170,12 +170,12 @@ def test_the_rules_hold_only_what_the_version_knows() -> None:
 
 
 def test_the_filter_ends_in_a_permission_and_a_refusal() -> None:
-    program = socket_filter(0xC000003E, 41, 53)
-    assert len(program) == 8 * 8
-    assert program[-16:] == bytes.fromhex("0600000000 00ff7f 06000000 0d000500".replace(" ", ""))
+    for calls in MACHINES.values():
+        program = socket_filter(calls, OWN)
+        assert program[-16:] == bytes.fromhex("0600000000 00ff7f 06000000 0d000500".replace(" ", ""))
 
 
-MACHINE, SOCKET, PAIR = 0xC000003E, 41, 53
+MACHINE, SOCKET, PAIR, OWN = 0xC000003E, 41, 53, 1234
 CALLS = {  # of x86_64, and whether the filter for the families lets them pass
     (MACHINE, SOCKET, socket.AF_INET, 1): True,
     (MACHINE, SOCKET, socket.AF_UNIX, 1): False,
@@ -187,12 +187,31 @@ CALLS = {  # of x86_64, and whether the filter for the families lets them pass
     (MACHINE, 425, 0, 0): False,  # io_uring_setup(2)
     (MACHINE, SOCKET | 0x40000000, socket.AF_INET, 1): False,
     (0x40000003, 359, socket.AF_INET, 1): False,
+    (MACHINE, 302, 0, 0): True,  # prlimit(2) of itself, and of another process
+    (MACHINE, 302, 1 << 32, 0): True,  # the kernel ignores the upper half
+    (MACHINE, 302, OWN, 0): True,
+    (MACHINE, 302, 1, 0): False,
+    (MACHINE, 203, OWN, 8): True,  # sched_setaffinity(2)
+    (MACHINE, 203, 1 << 32 | 1, 8): False,
+    (MACHINE, 144, 1, 0): False,  # sched_setscheduler(2)
+    (MACHINE, 141, 0, 0): True,  # setpriority(2) of a process, of a group, and of a user
+    (MACHINE, 141, 0, OWN): True,
+    (MACHINE, 141, 0, 1): False,
+    (MACHINE, 141, 1, 0): False,
+    (MACHINE, 141, 2, 0): False,
+    (MACHINE, 251, 1, 0): True,  # ioprio_set(2)
+    (MACHINE, 251, 1, 1): False,
+    (MACHINE, 251, 3, 0): False,
+    (MACHINE, 31, 0, 0): False,  # shmctl(2)
+    (MACHINE, 71, 0, 0): False,  # msgctl(2)
+    (MACHINE, 241, 0, 0): False,  # mq_unlink(2)
+    (MACHINE, 250, 0, 0): False,  # keyctl(2)
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_filter_of_families_decides_about_each_way_to_a_socket(call: tuple[int, int, int, int]) -> None:
-    program = confinement.family_filter(MACHINE, SOCKET, PAIR, [socket.AF_INET, socket.AF_INET6])
+def test_the_filter_of_families_decides_about_each_call(call: tuple[int, int, int, int]) -> None:
+    program = family_filter(MACHINES["x86_64"], OWN, [socket.AF_INET, socket.AF_INET6])
     machine, number, first, second = call
     assert is_let_pass(program, struct.pack("=IIQQQ", number, machine, 0, first, second)) is CALLS[call]
 
@@ -282,6 +301,7 @@ def test_what_the_system_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no Landlock" in said(0, has_filter=True)
     assert "truncate(2)" in said(2, has_filter=True)
     assert "could reach the network" in said(3, has_filter=False)
+    assert "end the daemon by its limits" in said(7, has_filter=False)
     assert "signals" in said(5, has_filter=True)
 
 

@@ -35,10 +35,11 @@ WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 PARENT = 0  # stdin, which closes when the daemon dies
 
 
-FILES, NETWORK, UNIX_SOCKETS = (
+FILES, NETWORK, UNIX_SOCKETS, PROCESSES = (
     "files",
     "network",
     "unix_sockets",
+    "processes",
 )  # the names of what a system cannot keep from a command
 
 
@@ -63,8 +64,8 @@ class CommandReach(Struct, frozen=True):
         lost = [] if landlock_version() else [FILES]
         if not self.network and not can_leave_network() and _has_internet():
             lost.append(NETWORK)
-        if not self.unix_sockets and not has_filter():
-            lost.append(UNIX_SOCKETS)
+        if not has_filter():
+            lost += [PROCESSES] if self.unix_sockets else [UNIX_SOCKETS, PROCESSES]
         return lost
 
     def enter(self, own: Iterable[str], unheld: Collection[str], *, has_left: bool = False) -> None:

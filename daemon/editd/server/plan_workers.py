@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.edits.comparison import decoded
-from editd.engine.command_run import FILES, NETWORK, UNIX_SOCKETS
+from editd.engine.command_run import FILES, NETWORK, PROCESSES, UNIX_SOCKETS
 from editd.engine.hook_worker import TRIAL_SECONDS
 from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
 from editd.engine.regex_worker import (
@@ -148,6 +148,7 @@ def unheld_sentence(name: str, lost: Sequence[str]) -> str:
         FILES: "write to other paths than `writable`",
         NETWORK: "reach the network",
         UNIX_SOCKETS: "connect to Unix sockets",
+        PROCESSES: "change the limits and priorities of other processes",
     }
     return f"The {name} could {' and '.join(words[one] for one in lost)}: this system cannot hold it."
 

@@ -200,7 +200,7 @@ class Repacker:
             self._thread.start()
 
     def _work(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # this thread's, on Linux
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)  # this thread's, on Linux
         try:
             while self._are_many():
                 repack(open_store(self._store))

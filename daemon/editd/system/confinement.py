@@ -5,8 +5,9 @@ write. It holds for this thread and for what it starts, and nothing takes it bac
 
 Landlock (landlock(7), Linux 5.13) holds reads and writes. It leaves changes of permissions, owners, times and
 attributes alone, and before Linux 6.2 truncate(2). From Linux 6.12 on it holds signals to processes outside.
-A filter of seccomp(2) holds the network: no socket can be made, or only sockets of the internet. Landlock has
-no rule for a connection to a path, and no namespace holds the sockets of a virtual machine (vsock).
+A filter of seccomp(2) (`call_filter`) holds the network: no socket can be made, or only sockets of the
+internet. Landlock has no rule for a connection to a path, and no namespace holds the sockets of a virtual
+machine (vsock). The filter also holds the limits and priorities of other processes, and System V IPC.
 
 A kernel or a sandbox may lack either. Then `missing` names the loss, and the rest is in force.
 """
@@ -25,10 +26,13 @@ from enum import IntFlag
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from editd.system.call_filter import MACHINES, family_filter, socket_filter
 from editd.system.native import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from editd.system.call_filter import CallNumbers
 
 
 class FileAccess(IntFlag):
@@ -100,7 +104,8 @@ def confine(
     """Confine this process to these paths. Return the names of what this system cannot hold.
 
     Without `network` it makes no socket. With it, it makes sockets of the internet and of netlink, and with
-    `unix_sockets` Unix sockets. It signals only processes that have the same confinement. Missing paths are
+    `unix_sockets` Unix sockets. It signals only processes that have the same confinement, sets limits and
+    priorities of itself alone, and shares no memory, queue or key with other programs. Missing paths are
     left out. Without `readable`, reading stays free. Raises OSError if a part that this system has cannot be
     put in force.
     """
@@ -155,7 +160,8 @@ def missing() -> list[str]:
     if not has_filter():
         sentences.append(
             "This system has no seccomp filter: the processes that run regular expressions, pack and "
-            "verify could reach the network, and `unix_sockets` of hooks and checks holds nothing."
+            "verify could reach the network, and `unix_sockets` of hooks and checks holds nothing. All of "
+            "them could end the daemon by its limits."
         )
     return sentences
 
@@ -225,97 +231,23 @@ def _allow(ruleset: int, path: str, rights: FileAccess) -> None:
         os.close(descriptor)
 
 
-# The filters: no socket, or only sockets of some families, by socket(2) or by an io_uring.
-
-_AUDIT = {  # machine: its name in linux/audit.h, and its numbers of socket(2) and socketpair(2)
-    "x86_64": (0xC000003E, 41, 53),
-    "aarch64": (0xC00000B7, 198, 199),
-    "riscv64": (0xC00000F3, 198, 199),
-    "ppc64le": (0xC0000015, 326, 333),
-    "s390x": (0x80000016, 359, 360),
-}
-_IO_URING_SETUP = 425
-_X32_BIT = 0x40000000  # a second set of numbers on x86_64
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # linux/bpf_common.h
-_AND, _TYPE_MASK = 0x54, 0xF
-_NUMBER_AT, _MACHINE_AT = 0, 4  # in struct seccomp_data
-_ARGUMENTS_AT = 16 if sys.byteorder == "little" else 20  # the lower half of the first one
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
-
-
-_Step = tuple[int, int, int, int]  # struct sock_filter: the code, two jumps over so many steps, an operand
-
-
-def socket_filter(machine: int, number: int, _pair: int) -> bytes:
-    """Return the program that refuses all sockets."""
-    return _program(
-        machine,
-        (_IF_EQUAL, 1, 0, number),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    )
-
-
-def family_filter(machine: int, number: int, pair: int, families: Sequence[int]) -> bytes:
-    """Return the program that refuses sockets of other families than these.
-
-    A pair of Unix sockets is connected for good and stays free. A pair of datagram sockets can send anywhere,
-    so it needs AF_UNIX among the families.
-    """
-    own = len(families)
-    datagrams = 0 if socket.AF_UNIX in families else 1  # a jump over the permission
-    return _program(
-        machine,
-        (_IF_EQUAL, 2, 0, number),
-        (_IF_EQUAL, own + 3, 0, pair),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD, 0, 0, _ARGUMENTS_AT),  # of socket(2): the domain
-        *((_IF_EQUAL, own - index + 5, 0, family) for index, family in enumerate(families)),
-        (_RETURN, 0, 0, _REFUSE),
-        (_LOAD, 0, 0, _ARGUMENTS_AT),  # of socketpair(2): the domain, and the type with flags
-        (_IF_EQUAL, 0, 4, socket.AF_UNIX),
-        (_LOAD, 0, 0, _ARGUMENTS_AT + 8),
-        (_AND, 0, 0, _TYPE_MASK),
-        (_IF_EQUAL, datagrams, 0, socket.SOCK_DGRAM),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    )
-
-
-def _program(machine: int, *rest: _Step) -> bytes:
-    """Return a program that looks at the number of the call in `rest`. The last step of `rest` refuses.
-
-    It first refuses calls of another machine's kind, and an io_uring, which can make sockets.
-    """
-    last = len(rest) - 1
-    steps: list[_Step] = [
-        (_LOAD, 0, 0, _MACHINE_AT),
-        (_IF_EQUAL, 0, last + 3, machine),
-        (_LOAD, 0, 0, _NUMBER_AT),
-        (_IF_AT_LEAST, last + 1, 0, _X32_BIT),
-        (_IF_EQUAL, last, 0, _IO_URING_SETUP),
-        *rest,
-    ]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
-
-
-def _family_filter_of(unix_sockets: bool) -> Callable[[int, int, int], bytes]:
+def _family_filter_of(unix_sockets: bool) -> Callable[[CallNumbers, int], bytes]:
     families = [socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK]
     if unix_sockets:
         families.append(socket.AF_UNIX)
-    return lambda machine, number, pair: family_filter(machine, number, pair, families)
+    return lambda calls, own: family_filter(calls, own, families)
 
 
-def _machine() -> tuple[int, int, int] | None:
-    return _AUDIT.get(platform.machine()) if sys.maxsize > 2**32 else None
+def _machine() -> CallNumbers | None:
+    return MACHINES.get(platform.machine()) if sys.maxsize > 2**32 else None
 
 
-def _filter_calls(filter_of: Callable[[int, int, int], bytes]) -> bool:
+def _filter_calls(filter_of: Callable[[CallNumbers, int], bytes]) -> bool:
     """Put a filter in force from now on. Return False if this system has none."""
     machine = _machine()
     if machine is None or NATIVE.prctl is None:
         return False
-    program = filter_of(*machine)
+    program = filter_of(machine, os.getpid())
     steps = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(steps))
     held = ctypes.create_string_buffer(header, len(header))
