@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from editd.edits.replace import Replacement, replace
-from editd.edits.search import NeedsSearch, Search
+from editd.edits.search import Match, NeedsSearch, Search
 from editd.engine import regex_worker
 from editd.errors import TooLarge
 from editd.tools.api import ToolSettings
@@ -275,3 +275,16 @@ def test_half_of_a_surrogate_pair_matches_nothing_and_is_not_written() -> None:
 def test_the_file_keeps_its_line_ends_and_its_mark() -> None:
     assert text_after("1\r\n  2\r\n3\r\n", "1\n 2", "x\ny", "head") == "x\r\ny\r\n3\r\n"
     assert text_after("\ufeff1\n2\n", "1", "x", "head") == "\ufeffx\n2\n"
+
+
+def test_planning_makes_no_expression_of_the_old_text() -> None:
+    """The attack: an old text of 6 MB of parentheses held the status of others up for a second."""
+    searches: list[Search] = []
+
+    def search(wanted: Search) -> tuple[Match, ...]:
+        searches.append(wanted)
+        return ()
+
+    assert run_stages("a (b)\n", StageCall("a(b )", "c", "a(b )", True, None), search) is None
+    assert [(wanted.language, wanted.pattern) for wanted in searches] == [("tokens", "a(b )")]
+    assert run_stages("a\n", StageCall(" \n\t", "c", " \n\t", True, None), search) is None

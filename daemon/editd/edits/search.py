@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # planning calls `SearchSource.matches`, which raises `NeedsSearch` if the result is missing. The caller has
 # a worker process run the search, and plans again with its result.
 
-Language = Literal["python", "ecmascript", "approximate", "lines"]
+Language = Literal["python", "ecmascript", "approximate", "lines", "tokens"]
 
 
 class Search(Struct, frozen=True):
@@ -42,7 +42,8 @@ class Search(Struct, frozen=True):
 
     `python`: `re` with DOTALL and MULTILINE. `ecmascript`: a `RegExp` with the flag g. `approximate`: no
     expression, but windows of lines that resemble `pattern`, from the best on (`edits.approximate`). `lines`:
-    windows of lines that equal the lines of `pattern` but for white space around them.
+    windows of lines that equal the lines of `pattern` but for white space around them. `tokens`: the tokens
+    of `pattern` from the beginning of a line on, with any white space between (`edits.token_pattern`).
     """
 
     language: Language

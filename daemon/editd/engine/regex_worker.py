@@ -28,11 +28,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from editd.edits.approximate import approximate_matches, equal_windows
 from editd.edits.comparison import Comparison, encoded
 from editd.edits.search import Match, Search
+from editd.edits.token_pattern import token_pattern
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.confinement import confine, python_paths
 from editd.system.process import exit_fast, read_frame, write_frame
@@ -56,11 +57,18 @@ def invalid(message: str, pattern: str, position: int | None, hint: str) -> Inva
     )  # fmt: skip
 
 
+_KINDS_OF_TEXT_SEARCH = {
+    "approximate": "approximate search",
+    "lines": "search for the lines",
+    "tokens": "search for the tokens",
+}
+
+
 def out_of_time(wanted: Search, seconds: float) -> Timeout:
     """Refuse a search that exceeded its time limit."""
     pattern = wanted.pattern
-    if wanted.language in ("approximate", "lines"):
-        kind = "approximate search" if wanted.language == "approximate" else "search for the lines"
+    kind = _KINDS_OF_TEXT_SEARCH.get(wanted.language)
+    if kind is not None:
         return Timeout(
             f"The {kind} was stopped after {seconds:g} s.",
             hint="Send the text exactly as it is in the file.",
@@ -341,12 +349,23 @@ def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
             return tuple(find_js(wanted, seconds, BOUNDS))
         if wanted.language == "lines":
             return _equal_lines(wanted)
+        if wanted.language == "tokens":
+            return tuple(_tokens(wanted, seconds))
         if wanted.language == "approximate":
             spans = approximate_matches(wanted.text, wanted.pattern)
             return tuple(Match(span.start, span.end) for span in spans)
         return tuple(_python(wanted))
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
+
+
+def _tokens(wanted: Search, seconds: float) -> list[Match]:
+    pattern = token_pattern(wanted.pattern)
+    expression = replace(wanted, language="ecmascript", pattern=pattern, is_multiline=True)
+    try:
+        return find_js(expression, seconds, BOUNDS)
+    except Timeout:
+        raise out_of_time(wanted, seconds) from None
 
 
 def _equal_lines(wanted: Search) -> tuple[Match, ...]:

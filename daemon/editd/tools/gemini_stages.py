@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 FUZZY_UNITS_MIN = 10  # of an old_string that may be searched approximately
 FUZZY_WORK_MAX = 400_000_000  # lines of the file times the square of old_string's length, as in the original
-_TOKEN_ENDS = re.compile(r"([():\[\]{}><=])")
-_SPACES = re.compile(f"[{JS_SPACES}]+")
-_SYNTAX = re.compile(r"[.*+?^${}()|\[\]\\]")
 _INDENT = re.compile(r"[ \t]*")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
@@ -131,11 +128,9 @@ def _flexible(
 
 
 def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
-    tokens = [token for token in _SPACES.split(_TOKEN_ENDS.sub(r" \1 ", call.old)) if token]
-    if not tokens:
+    if not call.old.strip(JS_SPACES):
         return None
-    pattern = "^([ \\t]*)" + "\\s*".join(_SYNTAX.sub(r"\\\g<0>", token) for token in tokens)
-    matches = search(Search("ecmascript", pattern, text, is_multiline=True))
+    matches = search(Search("tokens", call.old, text))
     if not matches:
         return None
     taken = matches if call.is_head and call.count is None else matches[:1]
@@ -150,9 +145,7 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         for match, is_whole in zip(taken, is_line, strict=True)
     ]
     found = len(matches) if call.is_head else 1
-    places = _with_later(
-        text, matches, lambda rest: search(Search("ecmascript", pattern, rest, is_multiline=True))
-    )
+    places = _with_later(text, matches, lambda rest: search(Search("tokens", call.old, rest)))
     return _result("white_space", text, call, spans, blocks, places=places, found=found)
 
 
