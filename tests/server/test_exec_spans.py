@@ -8,12 +8,15 @@ import sqlite3
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import UNSET
 
+from crash_checks import wait_until
+from editd.engine.ended_keys import KEYS_MAX, EndedKeys
 from editd.store.session_store import ReadVersionStore
 from editd.wire.messages import MadeText, Scope, SeenFile, Write
 from editd_client.errors import EditdError
@@ -698,3 +701,81 @@ def test_a_bracket_of_a_connection_does_not_keep_the_daemon_from_ending(place: W
         place.stop()
     with place.start() as client:
         assert [tx.kind for tx in client.log().transactions if tx.kind != "baseline"] == ["exec"]
+
+
+def late_end(client: Client, session: str | None = None) -> None:
+    """End a call whose beginning has not come."""
+    client.exec_end(key="k", session=session, status=0, command="Edit a.txt", made=EDIT_MADE)
+
+
+def test_a_beginning_that_comes_after_its_end_opens_no_bracket(place: Workplace, client: Client) -> None:
+    place.write({"a.txt": TEXT.replace("two", "TWO")})
+    late_end(client)
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="k")
+    place.write({"a.txt": TEXT.replace("two", "TWO") + "mine\n"})
+    client.settle()
+    assert [(kind, session) for kind, session, _ in log(client)] == [
+        ("exec", "agent"), ("claim", "agent"), ("outside", None),
+    ]  # fmt: skip
+
+
+def test_a_question_that_comes_after_the_end_of_its_call_is_about_no_other_bracket(
+    place: Workplace, client: Client
+) -> None:
+    late_end(client)
+    client.exec_begin("make", key="other")
+    client.exec_ask(key="k")
+    place.write({"b.txt": "made\n"})
+    made = client.exec_end(key="other", status=0).transaction
+    assert made is not None
+    assert (made.kind, made.session, made.candidates) == ("exec", "agent", UNSET)
+
+
+@pytest.mark.parametrize("is_turn", [True, False])
+def test_a_beginning_whose_end_comes_while_it_waits_opens_no_bracket(
+    place: Workplace, client: Client, *, is_turn: bool
+) -> None:
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="theirs")
+    with place.client() as hook, place.client() as later, ThreadPoolExecutor() as pool:
+        begin = partial(hook.exec_begin, session="late", paths=["a.txt"], key="k", wait=60.0)
+        begun = pool.submit(begin, "Edit a.txt")
+        wait_until(lambda: client.status().agents[0].session == "late", "the beginning")
+        if is_turn:
+            later.exec_end(every=True, session="late", status=0)
+        else:
+            late_end(later, "late")
+        client.exec_end(key="theirs", status=0)
+        begun.result()
+        place.write({"a.txt": "mine\n"})
+        client.settle()
+    assert [(kind, session) for kind, session, _ in log(client)] == [("outside", None)]
+
+
+@pytest.mark.parametrize("way", ["its own end", "a newer bracket", "the turn"])
+def test_a_call_that_is_repeated_with_the_same_key_opens_its_bracket(
+    place: Workplace, client: Client, way: str
+) -> None:
+    """An agent without names for its calls has one key for each repetition."""
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="k")
+    if way == "a newer bracket":
+        client.exec_begin("Edit a.txt", paths=["a.txt"], key="newer")
+        client.exec_end(key="newer")
+    elif way == "the turn":
+        client.exec_end(every=True, status=0)
+    client.exec_end(key="k", status=1)
+    client.exec_begin("Edit a.txt", paths=["a.txt"], key="k")
+    place.write({"a.txt": "made\n"})
+    assert client.exec_end(key="k", status=0).transactions == [1]
+
+
+def test_a_late_beginning_is_expected_once_and_for_a_minute() -> None:
+    keys, call, minute_us = EndedKeys(), ("agent", "k"), 60_000_000
+    keys.end(call, 0)
+    assert keys.is_late(call, minute_us)
+    assert not keys.begin(call, minute_us)
+    assert keys.begin(call, minute_us)
+    keys.end(call, 0)
+    assert keys.begin(call, minute_us + 1)
+    for number in range(KEYS_MAX + 1):
+        keys.end(("agent", str(number)), 0)
+    assert [keys.is_late(("agent", key), 0) for key in ("0", "1")] == [False, True]

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from editd.edits.tool_change import CallText, is_called_for
 from editd.engine.answers import explain
+from editd.engine.ended_keys import EndedKeys
 from editd.engine.exec_spans import (
     LOST,
     Claims,
@@ -122,6 +123,7 @@ class ExecMethods:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._spans = ExecSpans(guard.sessions.sights)
+        self._ended_keys = EndedKeys()
         self._openings: list[Opening] = []  # not open yet, the oldest first
         self._changed = asyncio.Event()  # set, and replaced, when a span or an opening has ended
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -208,6 +210,9 @@ class ExecMethods:
         known = None if span.key is None else self._spans.with_key(span.key)
         if known is not None:
             return messages.ExecBeginResult(exec=self._spans.verified(known, span.reader).name, waited=0.0)
+        if self._is_late(span.session, span.key):
+            self._may_open(span)
+            return messages.ExecBeginResult(exec=span.name, waited=0.0)
         self._openings.append(opening)
         try:
             if self._is_blocked(opening):
@@ -244,9 +249,12 @@ class ExecMethods:
         if opening.caller.is_gone:
             raise Refused("The connection is closed.")
         span = opening.span
+        if not self._may_open(span):
+            return span  # its end came while it waited
         self._permit(opening, opening.whole)
         if span.paths is not None:
             for lost in self._spans.leftovers(span.reader, span.paths, span.key):
+                self._note_lost(lost)
                 self._forget(lost)
         span.head = self._engine.history.head
         opened = self._spans.add(span)
@@ -258,6 +266,37 @@ class ExecMethods:
                 span.unrecorded = {path: facts for path, facts in files.items() if entry(path) is None}
             self._limit(span)
         return opened
+
+    def _may_open(self, span: ExecSpan) -> bool:
+        """Return whether a span may open: not if the end of its call has come before."""
+        if span.key is None or span.session is None:
+            return True
+        return self._ended_keys.begin((span.session, span.key), self._guard.clock.now_us())
+
+    def _is_late(self, session: str | None, key: str | None) -> bool:
+        """Return whether the call with a key has ended without a bracket."""
+        if session is None or key is None:
+            return False
+        return self._ended_keys.is_late((session, key), self._guard.clock.now_us())
+
+    def _note_lost(self, span: ExecSpan) -> None:
+        """Note a span that ends before the end of its call."""
+        if span.session is not None and span.key is not None:
+            self._ended_keys.lose((span.session, span.key), self._guard.clock.now_us())
+
+    def _note_end(self, params: messages.ExecEnd, session: str | None, spans: Sequence[ExecSpan]) -> None:
+        """Note an end that met no bracket, so that its late beginning opens none."""
+        if session is None or params.exec is not None:
+            return
+        if params.all:
+            for span in spans:
+                self._note_lost(span)
+            waiting = [one.span.key for one in self._openings if one.span.session == session]
+        else:
+            waiting = [] if spans else [params.key]
+        for key in waiting:
+            if key is not None:
+                self._ended_keys.end((session, key), self._guard.clock.now_us())
 
     def _permit(self, opening: Opening, whole: Sequence[WorkspacePath]) -> None:
         """Record the files of a span, and verify that its tool may change them. Raises Refused."""
@@ -280,8 +319,10 @@ class ExecMethods:
         named = [span for span in known if span.key == params.key]
         self._note_agent(params, self._sessions.actor(params.session, caller), session)
 
+        is_over = not named and self._is_late(session, params.key)
+
         def asked() -> messages.Empty:
-            for span in named or known:
+            for span in () if is_over else named or known:
                 if span.asked is None and span.name in self._spans.open:
                     self._ask(span)
             return messages.Empty()
@@ -320,6 +361,7 @@ class ExecMethods:
         for span in spans:
             span.how = LOST if params.status is None else f"exit status {params.status}"
         session = caller.session_of(params.session)
+        self._note_end(params, session, spans)
         actor = self._sessions.actor(params.session, caller)
         if params.exec is None:
             self._note_agent(params, actor, session)
@@ -581,6 +623,7 @@ class ExecMethods:
         """End spans whose end is not known, with what was changed until now."""
         for span in spans:
             span.how = LOST
+            self._note_lost(span)
             if span.key is not None and span.asked is None and span.session is not None:
                 self._note_missed(span)
                 self._untold[span.session] = self._untold.get(span.session, 0) + 1
