@@ -85,6 +85,10 @@ def test_the_status_names_what_is_lost(place: Workplace, client: Client) -> None
         wait_until(lambda: is_own(place, "kept"), "it is taken")
         wait_until(lambda: any(LOST in line for line in again.status().weaker), "told")
         assert again.read("kept", at=0).content == "kept\n"
+        again.settle()
+        (problem,) = [line for line in again.check().problems if "replaced" in line]
+        assert "The undo of these transactions needs it, and so does `restore`: 2." in problem
+        assert "No transaction needs it" not in problem
         with pytest.raises(EditdError) as gone:
             again.read("replaced", at=0)
         assert gone.value.name == "history_damaged"

@@ -294,7 +294,8 @@ class _Walk:
         self._repository = open_store(self._store)
         self._own = own_objects(self._store)
         manifest = read_manifest(self._store)
-        self._gone: list[str] = []
+        self._gone: dict[str, str] = {}  # the version by the path
+        self._replaced: dict[str, int] = {}  # versions that the store does not own, by their last transaction
         lost = frozenset[bytes]() if manifest is None else manifest.lost
         # Contents that the packs need not have: lost in a repair, forgotten, or excluded.
         self._lost = lost | absent_contents(self._store)
@@ -331,13 +332,15 @@ class _Walk:
                 if not is_baseline:
                     yield from self._of_changes(seq, chain[place + 1][1].tree, commit.tree)
                 elif commit.tree != EMPTY_TREE:
-                    self._gone += self._missing_in(commit.tree)
+                    self._gone |= self._missing_in(commit.tree)
             except (KeyError, ValueError, pygit2.GitError) as error:
                 yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
 
     def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
         """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
-        for path, _, made in tree_changes(self._tree, before, after):
+        for path, former, made in tree_changes(self._tree, before, after):
+            if former is not None and pygit2.Oid(hex=former.version) not in self._own:
+                self._replaced.setdefault(former.version, seq)
             if (
                 made is None
                 or pygit2.Oid(hex=made.version) in self._own
@@ -349,9 +352,9 @@ class _Walk:
                 f"{self._store}. `editctl check --repair` looks for it elsewhere."
             )
 
-    def _missing_in(self, tree: Oid) -> list[str]:
+    def _missing_in(self, tree: Oid) -> dict[str, str]:
         """Return the files of the baseline with missing content; read each of its folders."""
-        gone: list[str] = []
+        gone: dict[str, str] = {}
         waiting = [(b"", tree)]
         while waiting:
             prefix, oid = waiting.pop()
@@ -359,17 +362,28 @@ class _Walk:
             for name, entry in folder.files().items():
                 oid = oid_of(entry.version)
                 if pygit2.Oid(raw=oid) not in self._repository.odb and oid not in self._lost:
-                    gone.append(os.fsdecode(prefix + name))
+                    gone[os.fsdecode(prefix + name)] = entry.version
             waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
-        return sorted(gone)
+        return gone
 
     def of_baseline(self) -> Iterator[str]:
-        """Yield a sentence about borrowed contents of the baseline that are missing now."""
-        if self._gone:
+        """Yield sentences about borrowed contents of the baseline that are missing now."""
+        needed = {path: self._replaced[one] for path, one in self._gone.items() if one in self._replaced}
+        unneeded = sorted(self._gone.keys() - needed.keys())
+        lenders = f"the repositories in {self._store}/objects/info/alternates"
+        if unneeded:
             yield (
-                f"The baseline's content of {listed(self._gone)} was borrowed from the "
-                f"repositories in {self._store}/objects/info/alternates and is gone there. No transaction "
-                "needs it. `editctl check --repair` takes it from the files that still hold it."
+                f"The baseline's content of {listed(unneeded)} was borrowed from {lenders} and is gone "
+                "there. No transaction needs it. `editctl check --repair` takes it from the files that still "
+                "hold it."
+            )
+        if needed:
+            seqs = listed([str(seq) for seq in sorted(set(needed.values()))])
+            yield (
+                f"The baseline's content of {listed(sorted(needed))} was borrowed from {lenders} and is gone "
+                f"there. The undo of these transactions needs it, and so does `restore`: {seqs}. Bring the "
+                "objects back into the repository, for example by `git fetch`. `editctl check --repair` "
+                "records the content as lost if no file holds it."
             )
 
     def _index_anew(self, path: str, through: int | None) -> int:
