@@ -95,6 +95,14 @@ def test_bash_completes_verbs_options_and_what_the_daemon_knows(shell: Workplace
     assert "replace_in_file" in bash(shell, "tool", "cline", "")
 
 
+@needs("bash")
+def test_help_completes_verbs_and_the_commands_below_them(shell: Workplace) -> None:
+    (shell.root / "unfinished.txt").touch()
+    assert bash(shell, "help", "un") == ["undo"]
+    assert bash(shell, "help", "session", "op") == ["open"]
+    assert bash(shell, "help", "undo", "") == bash(shell, "help", "nonsense", "") == [""]
+
+
 @needs("zsh")
 def test_zsh_completes_with_what_each_is(shell: Workplace) -> None:
     busy(shell)

@@ -69,6 +69,23 @@ class PathArgument(StringParamType):
         return [CompletionItem(incomplete, type=self._kind)]
 
 
+class VerbArgument(StringParamType):
+    """Verbs of `editctl`, and the commands below each."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        del param
+        group, above = ctx.find_root().command, ctx.find_root()
+        for word in ctx.params.get("words") or ():
+            command = group.get_command(above, word) if isinstance(group, click.Group) else None
+            if command is None:
+                return []
+            group = command
+        names = group.list_commands(above) if isinstance(group, click.Group) else []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def attach(verb: click.Command) -> None:
     """Add completion to the parameters of the verb, and of the commands below it, by their names."""
     for param in verb.params:
@@ -84,6 +101,8 @@ def _kind_of(verb: click.Command, param: click.Parameter) -> StringParamType | N
     if isinstance(param, click.Argument):
         if param.name == "name" and verb.name == "open":
             return None  # a session that does not exist yet
+        if verb.name == "help":
+            return VERBS
         return ARGUMENTS.get(param.name or "")
     if {"--session", "--of"} & {*param.opts}:
         return SESSIONS
@@ -158,6 +177,7 @@ SESSIONS = DaemonValueArgument(_sessions)
 DIALECTS = DaemonValueArgument(_dialects)
 FILES = PathArgument("file")
 
+VERBS = VerbArgument()
 ARGUMENTS: dict[str, StringParamType] = {
     "transaction": TRANSACTIONS,
     "transactions": TRANSACTIONS,
