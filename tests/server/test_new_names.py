@@ -44,6 +44,14 @@ def refused(client: Client, *edits: object, **more: str) -> EditdError:
         ("src\\new.py", "src/new.py"),
         ("file:{ROOT}/src/new.py", "src/new.py"),
         ("~ann/src/new.py", "src/new.py"),
+        ("~", "{HOME}"),
+        ("$HOME", "{HOME}"),
+        ("$env:HOME/notes.txt", "{HOME}/notes.txt"),
+        ("$env:APPDATA/src/new.py", "src/new.py"),
+        ("c:new.py", "mean new.py?"),
+        ("c:src/new.py", "src/new.py"),
+        ("untitled:new.py", "mean new.py?"),
+        ("file:new.py", "mean new.py?"),
     ],
 )
 def test_a_name_of_another_world_makes_no_file(
@@ -70,7 +78,7 @@ def test_a_name_whose_first_part_exists_is_meant_as_it_is(place: Workplace, clie
     place.write({"~/kept": "x", "a\\b/c": "x"})
     client.settle()
     client.apply([Write(path="~/new", content="x", base=None), Write(path="a\\b/new", content="", base=None)])
-    for path in ("~backup", "price$", "a:", "50%", "nested/~/x", "draft~"):
+    for path in ("~backup", "price$", "a:", "Re: mail", "Foo::Bar.3pm", "50%", "nested/~/x", "draft~"):
         client.apply([Write(path=path, content="x", base=None)])
     client.apply([Write(path="a\\b/c", content="y", force=True)])
     assert {"~/new", "a\\b/new", "~backup", "nested/~/x"} <= place.files().keys()
@@ -112,3 +120,15 @@ def test_a_new_file_in_a_folder_of_another_form_goes_into_that_folder(
     client.settle()
     client.apply([Write(path=f"{folders[0]}/b", content="y", base=None)])
     assert place.files()[f"{folders[1]}/b"] == b"y"
+
+
+def test_the_history_of_a_deleted_file_is_found_by_its_name_in_another_unicode_form(
+    place: Workplace, client: Client
+) -> None:
+    client.apply([Delete(path=DECOMPOSED)])
+    assert [one.kind for one in client.log(path=COMPOSED).transactions] == ["edit"]
+    assert client.log_count(path=COMPOSED).count == 1
+    done = place.editctl("restore", "--", COMPOSED)
+    assert done.returncode == 0, done.stderr
+    assert place.files()[DECOMPOSED] == b"old\n"
+    assert COMPOSED not in place.files()

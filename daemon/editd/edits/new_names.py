@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
     Names = Callable[[WorkspacePath | None], list[str] | None]
 
-_HOME = re.compile(r"~|\$HOME|\$\{HOME\}|%USERPROFILE%|%HOMEPATH%", re.IGNORECASE)
+_HOME = re.compile(
+    r"~|\$HOME|\$env:HOME|\$env:USERPROFILE|\$\{HOME\}|%USERPROFILE%|%HOMEPATH%", re.IGNORECASE
+)
 _OTHERS = (
-    (re.compile(r"~[A-Za-z_][\w.-]*|\$[A-Za-z_]\w*|\$\{\w+\}|%\w+%"), "is a name that only a shell replaces"),
+    (
+        re.compile(r"~[A-Za-z_][\w.-]*|\$env:\w+|\$[A-Za-z_]\w*|\$\{\w+\}|%\w+%"),
+        "is a name that only a shell replaces",
+    ),
     (re.compile(r"[A-Za-z]:"), "is a drive of Windows"),
     (re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:"), "begins a URL"),
 )
+_PREFIX = re.compile(r"([A-Za-z]|file|https?|untitled|memfs|vscode[a-z-]*):(?=[^/:])", re.IGNORECASE)
+"""A drive or a scheme that no `/` follows, as in `c:x` and `untitled:x`."""
 
 
 def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> None:
@@ -36,11 +43,12 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
     if text.isascii() and not _SUSPICIOUS.search(text):
         return
     first = text.split("/")[0]
-    reason = _reason(text, first)
+    divided = _PREFIX.sub(r"\1:/", text, count=1) if _PREFIX.match(text) else text
+    reason = _reason(divided, divided.split("/")[0])
     listed = names(None) if reason else None
     if reason is None or {first, f"{first}/"} & set(listed or ()):
         return
-    meant = _meant(text, names, root, home)
+    meant = _meant(divided, names, root, home)
     is_outside = meant.startswith("/")
     hint = (
         f"{meant} is outside of this workspace. "
@@ -49,9 +57,10 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
         if meant
         else ""
     )
+    way = "make it with another program" if first == text else "make its folder first"
     raise InvalidParams(
         f"{text} would be made, and {reason}.",
-        hint=f"{hint}To make a file of this very name, make its folder first.",
+        hint=f"{hint}To make a file of this very name, {way}.",
         data={"path": text} | ({"similar": [meant]} if meant and not is_outside else {}),
     )
 
@@ -62,10 +71,10 @@ _SUSPICIOUS = re.compile(r"[\\~$%:]")
 def _reason(text: str, first: str) -> str | None:
     if "\\" in text:
         return "a `\\` divides no names here"
-    if first == text:  # a name alone, such as `~backup` or `a:`
-        return None
     if _HOME.fullmatch(first):
         return f"`{first}` is not replaced by your home folder"
+    if first == text:  # a name alone, such as `~backup` or `a:`
+        return None
     return next((f"`{first}` {what}" for form, what in _OTHERS if form.fullmatch(first)), None)
 
 

@@ -15,7 +15,8 @@ from editd.engine.undo_selection import seq_at, times_warning
 from editd.errors import FileMissing, InvalidParams, NothingToUndo
 from editd.store.index_tables import LogQuery
 from editd.values.content import Change
-from editd.values.path import folders_of, is_among
+from editd.values.name_key import other_forms
+from editd.values.path import WorkspacePath, folders_of, is_among
 from editd.values.transaction import Seq, entry_number
 from editd.wire.messages import BEFORE_NEWEST
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
     from editd.values.content import Entry, FileState
-    from editd.values.path import WorkspacePath
 
 LOOKED_AHEAD_MIN = 1  # paths; for a single one its own queries are as fast
 LOOKED_AHEAD_SHARE = 4  # transactions to go through for each path
@@ -246,6 +246,20 @@ class HistoryWalker:
 # A file that is not in the history stays as it is. A file that already has the wanted content is not written.
 
 
+def in_recorded_form(path: WorkspacePath, history: History) -> WorkspacePath:
+    """Return the path in the Unicode form that the history has, or as it is if the history has none."""
+    forms = [path] if path.text.isascii() else [path, *map(WorkspacePath, other_forms(path.text))]
+    recorded = (form for form in forms if len(forms) > 1 and _is_recorded(form, history))
+    return next(recorded, path)
+
+
+def _is_recorded(path: WorkspacePath, history: History) -> bool:
+    """Return whether the history has a file or a folder of this path, also a deleted one."""
+    if history.entry(path) is not None or any(history.folder_at_head(path.text)):
+        return True
+    return bool(history.index.log(LogQuery(paths=(path,)), 1, files=False))
+
+
 def restore(
     request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
 ) -> tuple[str, tuple[Change[FileState], ...], tuple[str, ...]]:
@@ -387,8 +401,7 @@ def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
     """
     if history.entry(path) is not None:
         return [path]
-    files, folders = history.folder_at_head(path.text)
-    if not files and not folders and not history.index.log(LogQuery(paths=(path,)), 1):
+    if not _is_recorded(path, history):
         raise FileMissing(
             f"{path} was never in the history.",
             hint="Check the path with `log`. Paths are relative to the workspace's root.",

@@ -42,6 +42,12 @@ def is_same_form(name: str, other: str) -> bool:
     return name == other or unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
 
 
+def other_forms(name: str) -> list[str]:
+    """Return a name in the Unicode forms that it does not have, composed and decomposed."""
+    forms = {unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
+    return sorted(forms - {name})
+
+
 def raw_key_of(name: bytes) -> bytes:
     """Return the key of a name in bytes."""
     return key_of(os.fsdecode(name)).encode("utf-8", "surrogateescape")

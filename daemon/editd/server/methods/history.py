@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from editd.edits.line_changes import count_lines
 from editd.engine.commands import Restore, Undo
+from editd.engine.path_history import in_recorded_form
 from editd.engine.queries import changes_of
 from editd.engine.undo import numbered_hunks
 from editd.engine.undo_selection import (
@@ -233,6 +234,9 @@ async def _settle_and_restore(
 ) -> Answer:
     # Record earlier outside writes first: a restore puts back recorded content only.
     await services.watching.settle()
+    if request.paths is not None:
+        history = services.engine.history
+        request = replace(request, paths=tuple(in_recorded_form(path, history) for path in request.paths))
     if services.shared_log.has_entry(request.to):
         changes, _ = await services.shared_log.changes_between(None, request.to)
         request = replace(request, files={change.path: change.after for change in changes})

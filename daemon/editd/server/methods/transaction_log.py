@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from editd.edits.diff import line_counts
 from editd.engine.external_changes import recorded_state
+from editd.engine.path_history import in_recorded_form
 from editd.engine.undo_selection import times_warning
 from editd.errors import ContentExcluded, ContentForgotten, InvalidParams, Timeout, TooLarge
 from editd.server import convert
@@ -192,4 +193,5 @@ def log_count(services: Services, params: messages.LogCount, _caller: ClientStat
 def _wanted(services: Services, params: messages.LogFilter) -> LogQuery:
     if params.unreviewed:
         know_marks(services)
-    return convert.wanted(params)
+    query, history = convert.wanted(params), services.engine.history
+    return replace(query, paths=tuple(in_recorded_form(path, history) for path in query.paths))
