@@ -90,6 +90,15 @@ def forget_clocks() -> None:
             (MEMORY / f"sem.faketime_sem_{number}").unlink(missing_ok=True)
 
 
+def move_log(server: Path, commit: str) -> None:
+    """Set the head of the log on the server, as a restored backup does."""
+    names = subprocess.run(
+        ["git", "--git-dir", server, "for-each-ref", "--format=%(refname)", "refs/heads/editd/"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    subprocess.run(["git", "--git-dir", server, "update-ref", names[0], commit], check=True)
+
+
 def until(claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
     """Wait until the claim holds, and fail after a time."""
     end = time.monotonic() + seconds

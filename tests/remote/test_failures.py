@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, name_host, until
+from hosts import bare_repository, exchange, hosts, move_log, name_host, until
 from log_checker import log_of
 from workplace import replace, workplace, write
 
@@ -34,15 +34,6 @@ def use_git(place: Workplace, script: str) -> None:
     program.chmod(0o755)
     place.variables["PATH"] = f"{folder}:/usr/bin:/bin"
     place.stop()
-
-
-def move_log(server: Path, commit: str) -> None:
-    """Set the head of the log on the server, as a restored backup does."""
-    names = subprocess.run(
-        ["git", "--git-dir", server, "for-each-ref", "--format=%(refname)", "refs/heads/editd/"],
-        capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
-    subprocess.run(["git", "--git-dir", server, "update-ref", names[0], commit], check=True)
 
 
 @pytest.mark.long

@@ -418,7 +418,6 @@ class Exchange:
 
     def _look(self) -> None:
         """Read new entries and queues from the server. Raises Offline, Forked."""
-        self._must_look = False
         is_fetched = self._transport.is_by_ssh and self._is_log_there
         refs = self._fetched_refs() if is_fetched else self._refs()
         head = refs.pop(self._place.ref, None)
@@ -432,13 +431,13 @@ class Exchange:
             self._transport.push(self._head.commit, self._place.ref, head)  # it was restored to an older one
             head = self._head.commit
         others = {name: oid for name, oid in queues.items() if name != self._place.host}
-        if head == self._head.commit and others == self._queues:
-            return
-        if not is_fetched:
-            self._fetch()
-        self._queues = others
-        if head != self._head.commit:
-            self._take_over(head)
+        if head != self._head.commit or others != self._queues:
+            if not is_fetched:
+                self._fetch()
+            self._queues = others
+            if head != self._head.commit:
+                self._take_over(head)
+        self._must_look = False  # after a failure, a host that may be forked looks again before it pushes
 
     def _refs(self) -> dict[str, Oid]:
         """Return the log and the queues on the server. Raises Offline."""
@@ -596,6 +595,7 @@ class Exchange:
                 self._selection.note_refused(batch, refusal.message)
                 raise NotLanded(refusal.message) from refusal
             if now != head:  # otherwise it is ours: the reply was lost
+                self._look()  # a forked host helps nobody
                 self._help()
                 raise Overtaken from None
         self._selection.note_landed()
@@ -605,7 +605,7 @@ class Exchange:
     def _help(self) -> None:
         """Put the waiting transactions into this host's own queue, so that the next winner lands them."""
         head = write_empty_queue(self.objects, self._place.host)
-        for one in self._ready()[:LANDED_MAX]:
+        for one in [one for one in self._ready() if one.origin not in self.landed][:LANDED_MAX]:
             head = write_waiting(self.objects, one, head)
         self.objects.write()
         with contextlib.suppress(Offline):  # the next try to land shows whether the server can be reached
