@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,15 @@ def refs_of(server: Path) -> str:
 
 
 def restore_behind(server: Path, number: int, lander: Client, *paused: Client) -> None:
-    """Restore the server to an entry, on which a host that knows no later one lands its waiting work."""
+    """Restore the server to an entry, on which a host that knows no later one lands its waiting work.
+
+    The backup has no queue, so that nobody lands work of another host before that is repaired.
+    """
     for client in paused:
         client.remote_pause()
+    for line in refs_of(server).splitlines():
+        if "/queues/" in line:
+            subprocess.run(["git", "--git-dir", server, "update-ref", "-d", line.split()[-1]], check=True)
     move_log(server, str(log_of(server)[number].commit.id))
     lander.remote_resume()
     exchange(lander)
@@ -54,3 +61,76 @@ def test_a_forked_host_pushes_nothing_and_its_state_stays(tmp_path: Path) -> Non
         one.remote_repair()
         exchange(one, other)
         assert len(log_of(server)) == 4 + ROUNDS
+
+
+def test_a_repair_brings_back_what_was_set_aside_of_a_host_that_has_left(tmp_path: Path) -> None:
+    with hosts(tmp_path, 3, FILES) as (places, (one, other, third), server):
+        third.remote_pause()
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 5\n", "five\n")])
+        exchange(one)
+        lost = other.apply([replace("a.txt", "line 5\n", "FIVE\n")], message="set aside").transaction
+        other.remote_resume()
+        exchange(one, other)
+        until(lambda: one.proposal_list().proposals != [], "it is not set aside")
+        other.remote_leave()
+        third.apply([replace("b.txt", "line 1\n", "1\n")])
+        restore_behind(server, 0, third, one)
+        one.remote_resume()
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        one.remote_repair()
+        exchange(one, third)
+        until(lambda: third.proposal_list().proposals != [], "the log has it no more")
+        assert [shown.message for shown in third.proposal_list().proposals] == ["set aside"]
+        outcomes = {entry.origin: entry.trailers["Outcome"] for entry in log_of(server)[1:]}
+        assert lost is not None
+        assert outcomes[lost.id] == "aside"
+        (mine,) = one.proposal_list().proposals
+        one.proposal_reject(mine.proposal)
+        until(lambda: third.proposal_list().proposals == [], "it is not decided for all")
+        assert places[0].files() == places[2].files()
+
+
+def test_a_repair_lands_the_decisions_that_the_log_has_lost(tmp_path: Path) -> None:
+    with hosts(tmp_path, 3, FILES) as (_, (one, other, third), server):
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 5\n", "five\n")])
+        exchange(one)
+        other.apply([replace("a.txt", "line 5\n", "FIVE\n")])
+        other.remote_resume()
+        exchange(one, other, third)
+        until(lambda: one.proposal_list().proposals != [], "it is not set aside")
+        third.remote_pause()
+        before = len(log_of(server))
+        (shown,) = one.proposal_list().proposals
+        one.proposal_reject(shown.proposal)
+        until(lambda: log_of(server)[-1].is_decision, "the log has no decision")
+        exchange(one, other)
+        third.apply([replace("b.txt", "line 1\n", "1\n")])
+        restore_behind(server, before - 1, third, one, other)
+        assert third.proposal_list().proposals != []
+        one.remote_resume()
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        one.remote_repair()
+        until(lambda: third.proposal_list().proposals == [], "the decision is lost")
+
+
+def test_files_that_do_not_follow_from_the_log_return_to_it(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        other.apply([write("c.txt", "c\n")])
+        exchange(one, other)
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one)
+        other.close()
+        places[1].stop()
+        (taken,) = places[1].state.rglob("taken.json")  # as if a backup had it, and not the history
+        place = json.loads(taken.read_text()) | {"taken": str(log_of(server)[-1].commit.id)}
+        taken.write_text(json.dumps(place))
+        with places[1].start() as again:
+            again.apply([replace("a.txt", "line 9\n", "9\n")])
+            again.remote_resume()
+            exchange(one, again)
+            until(lambda: places[0].files() == places[1].files(), "they differ for good")
+            assert again.check().problems == []
+        assert places[0].files()["a.txt"].decode() == LINES.replace("line 1", "1").replace("line 9", "9")

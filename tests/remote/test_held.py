@@ -68,7 +68,7 @@ def test_a_path_is_held_only_as_long_as_git_ignores_the_file_there(tmp_path: Pat
         until(lambda: other.remote_now(timeout=10).held == [], "it is held for ever")
         until(lambda: places[1].files().get("build.log") == b"theirs\n", "it is not taken in")
         made = other.log(limit=1).transactions[0]
-        assert made.message == "Take in what was held: build.log"
+        assert made.message == "Take in from the log: build.log"
         one.apply([write("build.log", "theirs, again\n")])
         exchange(one, other)
         assert places[1].files()["build.log"] == b"theirs, again\n"

@@ -267,6 +267,19 @@ def read_aside(objects: LogObjects, entry: LogEntry) -> Tentative:
     return _read_waiting(objects, objects.commit(fields.parents[1]))
 
 
+def waiting_again(objects: LogObjects, entry: LogEntry) -> Tentative:
+    """Return the transaction of an entry that a log has lost. Raises ValueError, KeyError."""
+    if entry.outcome == "aside":
+        return replace(read_aside(objects, entry), is_aside=True)
+    message, arrival = entry.message, entry.arrival
+    assert arrival.origin is not None, "the first entry is in common"
+    changes = tuple(changes_of(objects, entry.tree_before, entry.tree, message))
+    return Tentative(
+        arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
+        message.time_us, changes, entry.undone, message.parts,
+    )  # fmt: skip
+
+
 def _read_waiting(objects: LogObjects, content: bytes) -> Tentative:
     fields = decode_waiting(content)
     message, arrival = fields.message, fields.arrival

@@ -32,6 +32,7 @@ from editd.remote.entries import (
     read_aside,
     read_entry,
     read_queue,
+    waiting_again,
     write_empty_queue,
     write_entry,
     write_settled,
@@ -70,6 +71,7 @@ NAMED_MAX = 100  # unusable entries, and entries of a newer version, in the stat
 QUEUE_SECONDS = 5.0  # then anybody lands the queue of a host that does not
 INCOMING = "refs/editd/incoming"
 _QUEUES = "refs/editd/queues/"
+REPAIRED = "_repaired"  # ends the name of a queue, and is in no name of a host
 
 
 class NotLanded(Refused):
@@ -271,11 +273,28 @@ class Exchange:
                 "The log on the server has no entry in common with this host's log since the host joined.",
                 hint="Leave the log, and join this one.",
             )
+        self._queue_lost(self.chain[common])
         if self.chain[common] < self.replica.taken.number:
             self._write_place(common.hex(), self._seen)
 
+    def _queue_lost(self, number: int) -> None:
+        """Queue the entries behind `number` that no transaction of this host has. Raises Offline.
+
+        Most are set aside. Their own hosts may have left the log, so anybody lands them.
+        """
+        taken = self.entries_from(number + 1, self.tree_at(number))
+        lost = [entry for entry in (*taken, *self.replica.incoming) if not self.replica.has(entry)]
+        if not lost:
+            return
+        queue = self._place.host + REPAIRED
+        head = write_empty_queue(self.objects, queue)
+        for entry in lost:
+            head = write_waiting(self.objects, waiting_again(self.objects, entry), head)
+        self.objects.write()
+        self._transport.overwrite(head, self._place.queues + queue)
+
     def _follow(self, head: Oid) -> None:
-        """Read this host's history up to `head`. Raises HistoryDamaged."""
+        """Read this host's history up to `head`."""
         for commit in [*self._waiting_after, *self._commits_back(head, self._seen)]:
             transaction = transaction_of_commit(self.objects.history, commit)[0]
             arrival, taken = transaction.authorship.arrival, self.replica.taken.number
@@ -293,7 +312,7 @@ class Exchange:
     def catch_up(self, head: Oid) -> None:
         """Follow this host's history to `head` without a server: its arrivals were fetched before.
 
-        Raises Forked, HistoryDamaged.
+        Raises Forked.
         """
         fetched = self.objects.pointed(INCOMING)
         if fetched is not None and fetched not in self.chain:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import Conflict, HistoryDamaged
-from editd.remote.entries import LogEntry, Tentative, changes_of
+from editd.errors import Conflict
+from editd.remote.entries import LogEntry, Tentative, changes_of, differences
 from editd.remote.entry_decoder import as_text
 from editd.remote.marked_text import MarkedText, marked, with_entry
 from editd.remote.merged_tree import MergedTree, is_equal
@@ -50,7 +50,7 @@ class Step(Struct, frozen=True):
     taken_back: tuple[Change[Entry], ...]
     changes: tuple[Change[Entry], ...]
     is_undo: bool = False  # of transactions that this host has, and not a second one
-    is_catch_up: bool = False  # of files that were held; the entry is the last one that is taken in
+    is_catch_up: bool = False  # of files behind the log; the entry is the last one that is taken in
     undos: tuple[LogEntry, ...] = ()  # that counted as an undo of this host, and do not any more
 
     @property
@@ -64,7 +64,7 @@ class Step(Struct, frozen=True):
 
     @classmethod
     def catching_up(cls, taken: LogEntry, changes: Iterable[Change[Entry]]) -> Step:
-        """Return the step that brings files which were held to the state of the log."""
+        """Return the step that brings files which are behind to the state of the log."""
         return cls(taken, (), (), tuple(changes), is_catch_up=True)
 
 
@@ -96,7 +96,7 @@ class Replica:
         self.seqs: dict[CommitId, int] = {}  # of the transactions in this host's history, by their origin
         self.held: dict[WorkspacePath, int] = {}  # kept out of the exchange, from this transaction on
         self.released: dict[WorkspacePath, list[tuple[int, int]]] = {}  # held after a transaction, up to one
-        self._behind: set[WorkspacePath] = set()  # released, and not as in the log yet
+        self._behind: set[WorkspacePath] = set()  # not as in the log yet, and of no waiting transaction
         self._origins: dict[int, CommitId] = {}
         self._undoers: dict[int, int] = {}  # the last undo of each, by their seqs
         self._second_undos: dict[int, list[LogEntry]] = {}  # by the seq of the undo as which they count
@@ -119,10 +119,15 @@ class Replica:
             if not any(until >= seq for _, until in self.released.get(touch.path, ())):
                 self.held[touch.path] = seq
             elif self.is_shared(touch.path):
-                self._behind.add(touch.path)
-                self.files.put([(touch.path, touch.after)])
+                self._leave_behind(touch.path, touch.after)
 
     # ── this host's history ──
+
+    def has(self, entry: LogEntry) -> bool:
+        """Return whether an entry needs no host to land it again: it is a transaction here, or a decision."""
+        origin = entry.arrival.origin
+        is_here = origin in self.seqs and self._origins.get(self.seqs[origin]) == origin
+        return is_here or bool(entry.problem) or entry.about is not None
 
     def name(self, seq: int, origin: CommitId, undoes: Iterable[int]) -> None:
         """Note the origin of a transaction of this host's history, and the transactions that it undoes."""
@@ -198,15 +203,19 @@ class Replica:
             one.is_aside = one.is_aside or one.seq in chosen
 
     def follow(self, transaction: Transaction) -> None:
-        """Take the next transaction of this host's history. Raises HistoryDamaged if it does not follow."""
+        """Take the next transaction of this host's history.
+
+        Files that do not follow from the log are taken as they are, and return to the log's when nothing of
+        this host waits for them: a merge in another order, after a repair, may have another result.
+        """
         arrival = transaction.authorship.arrival
         if arrival is None and transaction.kind == "baseline":
             self.hold(transaction)
             return
         if arrival is None:
             waiting = self.wait_for(transaction)
-            if waiting is not None and not self.files.merge(waiting.changes):
-                raise _differs(transaction)
+            if waiting is not None:
+                self.files.merge(waiting.changes)
         elif arrival.origin is None:
             self.set_aside(transaction.undoes)
             undone = set(transaction.undoes)
@@ -224,25 +233,29 @@ class Replica:
                 self._take(entry)
                 self.name_second_undo(entry)
         for touch in transaction.touches:
-            if self._was_held(touch.path, transaction.seq) and self.is_shared(touch.path):
-                self._behind.add(touch.path)
-                self.files.put([(touch.path, touch.after)])
-            elif self.is_shared(touch.path) and not is_equal(self.files.entry(touch.path), touch.after):
-                raise _differs(transaction)
+            is_same = is_equal(self.files.entry(touch.path), touch.after)
+            if self.is_shared(touch.path) and (not is_same or self._was_held(touch.path, transaction.seq)):
+                self._leave_behind(touch.path, touch.after)
+
+    def _leave_behind(self, path: WorkspacePath, entry: Entry | None) -> None:
+        """Take a file as this host has it, until it is that of the log again."""
+        self._behind.add(path)
+        self._marked.pop(path, None)
+        self.files.put([(path, entry)])
 
     def take_files(self, commit: Oid) -> None:
-        """Take the files of waiting transactions as a commit of this host's history has them.
+        """Take the files as a commit of this host's history has them.
 
-        They were merged into each entry as it came, and a merge of each into the last one may differ.
+        Those of waiting transactions were merged into each entry as it came, and a merge of each into the
+        last one may differ. Others were held, or did not follow from the log (`follow`).
         """
-        held = Trees(CommitObject.decode(self._objects.commit(commit)).tree, self._objects.tree)
+        root = CommitObject.decode(self._objects.commit(commit)).tree
+        held = Trees(root, self._objects.tree)
         paths = {change.path for one in self.waiting for change in one.changes}
         self.files.put((path, held.entry(path.raw)) for path in sorted(paths) if self.is_shared(path))
-        for path in sorted(path for path in self.released if self.is_shared(path)):
-            entry = held.entry(path.raw)
-            if not is_equal(self.files.entry(path), entry):
-                self._behind.add(path)
-                self.files.put([(path, entry)])
+        for path, _, entry in differences(self._objects, self.taken.tree, root):
+            if self.is_shared(path) and not is_equal(self.files.entry(path), entry):
+                self._leave_behind(path, entry)
 
     def merge_all(self) -> None:
         """Merge all that wait into the tree of the log."""
@@ -284,12 +297,12 @@ class Replica:
                 self.incoming.popleft()
                 self.name_second_undo(entry)
         self._go_back(tried)
-        if not self.waiting and not steps:
+        if not self.waiting and not self._behind and not steps:
             self.merge_all()  # without the trees in memory
         return steps
 
     def _catch_up(self) -> list[Change[Entry]]:
-        """Return the changes that bring files which were held to the state of the log."""
+        """Return the changes that bring files which are behind to the state of the log."""
         landed = Trees(self.taken.tree, self._objects.tree)
         changes: list[Change[Entry]] = []
         for path in sorted(self._behind):
@@ -335,7 +348,7 @@ class Replica:
             if entry.outcome == "aside":
                 lost.insert(0, own)
             else:
-                kept.insert(0, own)
+                kept = sorted([own, *kept], key=lambda one: one.seq)  # after a repair it may be a later one
         new = {path: self.files.entry(path) for path in paths}
         middle = self._without(entry, kept, paths) if lost else old
         written = [path for path in sorted(paths) if self.is_shared(path)]
@@ -512,10 +525,3 @@ def _changes(
             new = like.after
         changes.append(Change(path, old, new, source))
     return tuple(changes)
-
-
-def _differs(transaction: Transaction) -> HistoryDamaged:
-    return HistoryDamaged(
-        f"Transaction {transaction.seq} does not follow from the log: this host's files differ from it.",
-        hint="Edits go on here. To exchange them again, run `editctl remote leave` and `join`.",
-    )

@@ -89,7 +89,7 @@ def _caught_up(objects: LogObjects, step: Step) -> Frame:
     return {
         "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us, "origin": None,
         "actor": "editd", "session": None, "attribution": None, "kind": "restore", "undoes": [], "parts": [],
-        "message": f"Take in what was held: {paths}", "changes": change_frames(objects, step.changes),
+        "message": f"Take in from the log: {paths}", "changes": change_frames(objects, step.changes),
     }  # fmt: skip
 
 

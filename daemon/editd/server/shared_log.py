@@ -357,6 +357,7 @@ class SharedLog:
                 head, _ = await self._packed()
                 await self._ask({**self._place_now(), "do": "repair", "head": head})
                 await self._queue.run(self._engine.history.index.forget_landed)
+                self._set_aside = None  # the log may lack decisions that it had
                 await self._reader.close(CLOSE_SECONDS)
             self._wake.set()
         return await self.now(REPAIR_SECONDS)
