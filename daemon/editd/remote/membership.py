@@ -91,7 +91,7 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
 def join_log(folder: str, place: Place, head: Oid) -> Frame:
     """Compare this host's files with the log. Raises Offline, Forked.
 
-    The answer has the steps from this host's files to the log's. It lists the files that the steps would
+    The answer has the changes from this host's files to the log's. It lists the files that the changes would
     replace or delete. It also lists the paths that are a file on one side and a folder on the other.
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
