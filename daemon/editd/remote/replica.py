@@ -126,7 +126,8 @@ class Replica:
     def has(self, entry: LogEntry) -> bool:
         """Return whether an entry needs no host to land it again: it is a transaction here, or a decision."""
         origin = entry.arrival.origin
-        is_here = origin in self.seqs and self._origins.get(self.seqs[origin]) == origin
+        seq = None if origin is None else self.seqs.get(origin)
+        is_here = seq is not None and self._origins.get(seq) == origin
         return is_here or bool(entry.problem) or entry.about is not None
 
     def name(self, seq: int, origin: CommitId, undoes: Iterable[int]) -> None:
