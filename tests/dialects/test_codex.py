@@ -278,9 +278,9 @@ def test_a_hunk_that_is_nowhere_is_refused_with_what_is_nearest() -> None:
 def test_a_hunk_out_of_order_is_refused_with_where_it_stands() -> None:
     refusal = unplaced("a\nb\n", "@@", "-b", "@@", "-a")
     assert refusal.data == {"path": "a.txt", "line": 5, "lines": [1]}
-    assert "is at line 1 of a.txt, above line 3, from which" in refusal.message
-    assert "above line 2, from which" in unplaced("a\nb\n", "@@ a", " a", "-b").message
-    assert "above line 3, from which" in unplaced("a\nb\n", "@@", "-b", "@@ a", "-b").message
+    assert "is at line 1 of a.txt, above line 3, but the hunk must" in refusal.message
+    assert "above line 2, but the hunk must" in unplaced("a\nb\n", "@@ a", " a", "-b").message
+    assert "above line 3, but the hunk must" in unplaced("a\nb\n", "@@", "-b", "@@ a", "-b").message
 
 
 def test_a_second_name_that_is_nowhere_is_the_one_that_is_told_of() -> None:
