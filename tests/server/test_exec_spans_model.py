@@ -28,15 +28,41 @@ class Model(Struct):
 
     brackets: dict[str, tuple[str, frozenset[str] | None]] = field(default_factory=dict)
     log: list[tuple[str, Author]] = field(default_factory=list)
+    early: set[str] = field(default_factory=set)  # keys whose end met no bracket: the next beginning is late
+    lost: set[str] = field(default_factory=set)  # keys whose bracket ended before the end of its call
 
     def begin(self, key: str, session: str, paths: frozenset[str] | None) -> None:
-        if key in self.brackets:
+        is_late = key in self.early
+        self.early.discard(key)
+        self.lost.discard(key)
+        if is_late or key in self.brackets:
             return
         if paths is not None:
             for other, (owner, named) in tuple(self.brackets.items()):
                 if owner == session and named is not None and named & paths:
-                    del self.brackets[other]
+                    self.lose(other)
         self.brackets[key] = session, paths
+
+    def end(self, key: str) -> None:
+        if self.brackets.pop(key, None) is not None:
+            return
+        if key not in self.lost:
+            self.early.add(key)
+        self.lost.discard(key)
+
+    def end_turn(self, session: str) -> None:
+        for key, (owner, _) in tuple(self.brackets.items()):
+            if owner == session:
+                self.lose(key)
+
+    def lose(self, key: str) -> None:
+        del self.brackets[key]
+        self.lost.add(key)
+
+    def restart(self) -> None:
+        """Forget what the daemon keeps in memory alone."""
+        self.early.clear()
+        self.lost.clear()
 
     def write(self, path: str) -> None:
         named = [owner for owner, paths in self.brackets.values() if paths is not None and path in paths]
@@ -98,6 +124,7 @@ def test_each_change_has_the_author_that_the_model_says(place: Workplace, seed: 
         elif act == "kill":
             place.kill()
             place.start().close()
+            model.restart()
         else:
             _tell(place, model, chance, act, session, key)
         assert recorded(place) == model.log, (seed, step, act)
@@ -108,10 +135,10 @@ def _tell(place: Workplace, model: Model, chance: random.Random, act: str, sessi
     with place.client() as hook:
         if act == "turn":
             hook.exec_end(every=True, session=session, status=0)
-            model.brackets = {k: one for k, one in model.brackets.items() if one[0] != session}
+            model.end_turn(session)
         elif act == "end":
             hook.exec_end(key=key, session=session, status=0)
-            model.brackets.pop(key, None)
+            model.end(key)
         else:
             paths = None if act == "command" else frozenset(chance.sample(FILES, chance.randint(1, 2)))
             named = None if paths is None else sorted(paths)

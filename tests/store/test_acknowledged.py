@@ -30,7 +30,10 @@ OURS = (apply(edit("a", "one\n")), apply(edit("a", "two\n")))
     ("theirs", "damage"),
     [
         ((apply(edit("a", "x\n" * 1000)),), "it ends with transaction 1, and was acknowledged up to 2"),
-        ((apply(edit("a", "uno\n")), apply(edit("a", "dos\n"))), "its transaction 2 is not the one that was"),
+        (
+            (apply(edit("a", "uno\n")), apply(edit("a", "dos\n"))),
+            "its transaction 2 is not the acknowledged one",
+        ),
     ],
     ids=["shorter", "other"],
 )

@@ -91,13 +91,12 @@ def test_what_makes_no_sense_is_refused_with_examples(text: str) -> None:
     [
         ["a"] * 1001,
         ["a" * 4000] * 5,
-        ["*" + "a" * 299] * 21,
         ["[a-z]b"] * 30,
     ],
-    ids=["globs", "characters", "characters with wildcards", "classes"],
+    ids=["globs", "characters", "classes"],
 )
 def test_globs_that_take_long_to_compile_are_refused_with_the_limits(texts: list[str]) -> None:
-    """The attack: 16,000 characters of globs held up everybody for 0.2 s."""
+    """The attack: 16,000 characters of globs held up all clients for 0.2 s."""
     with pytest.raises(InvalidParams, match="A scope has at most 1000 globs, of 16000 characters in all"):
         parse_all(texts, "A scope")
     assert len(parse_all(texts[: len(texts) * 3 // 4], "A scope")) == len(texts) * 3 // 4

@@ -30,8 +30,8 @@ _OTHERS = (
     (re.compile(r"[A-Za-z]:"), "is a drive of Windows"),
     (re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:"), "begins a URL"),
 )
-_PREFIX = re.compile(r"([A-Za-z]|file|https?|untitled|memfs|vscode[a-z-]*):(?=[^/:])", re.IGNORECASE)
-"""A drive or a scheme that no `/` follows, as in `c:x` and `untitled:x`."""
+_PREFIX = re.compile(r"([A-Za-z](?=:.*/)|file|https?|untitled|memfs|vscode[a-z-]*):(?=[^/:])", re.IGNORECASE)
+"""A drive or a scheme that no `/` follows, as in `c:src/x` and `untitled:x`. A file may be called `a:b`."""
 
 
 def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> None:
@@ -71,10 +71,10 @@ _SUSPICIOUS = re.compile(r"[\\~$%:]")
 def _reason(text: str, first: str) -> str | None:
     if "\\" in text:
         return "a `\\` divides no names here"
+    if first == text:  # a name alone, such as `~`, `~backup` or `a:`
+        return None
     if _HOME.fullmatch(first):
         return f"`{first}` is not replaced by your home folder"
-    if first == text:  # a name alone, such as `~backup` or `a:`
-        return None
     return next((f"`{first}` {what}" for form, what in _OTHERS if form.fullmatch(first)), None)
 
 
