@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.remote.entries import Tentative, read_queue, write_empty_queue, write_waiting
 from editd.remote.log_objects import LogObjects
 from editd.store.git_objects import EMPTY_TREE, oid_of
 from editd.store.git_repository import create_store
+from editd.values.content import SYMLINK, Change, Entry, GitMode, Version
+from editd.values.path import WorkspacePath
+from editd.values.transaction import Authorship, CommitId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,4 +51,24 @@ def test_an_object_of_another_kind_is_refused_before_and_after_it_is_written(tmp
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"a tag .* in the place of a commit"):
         objects.commit(oid_of(made.stdout.decode().strip()))
+    objects.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "content", "reason"),
+    [(SYMLINK, b"a\0b", "no file system can have the link"), (0o100644, None, "in the place of a blob")],
+)
+def test_a_queued_transaction_with_a_file_that_no_host_can_have_is_landed_by_no_host(
+    tmp_path: Path, mode: GitMode, content: bytes | None, reason: str
+) -> None:
+    """It would land as unusable, so its origin would not be in the log, and each host would land it again."""
+    store = tmp_path / "store.git"
+    create_store(str(store))
+    objects = LogObjects(str(tmp_path / "log.git"), str(store))
+    oid = objects.put("tree", b"") if content is None else objects.put("blob", content)
+    change = Change(WorkspacePath("a"), None, Entry(mode, Version(oid.hex())))
+    waiting = Tentative(CommitId("ab" * 20), "h", "edit", Authorship("ann"), 1_789_997_600_000_000, (change,))
+    head = write_waiting(objects, waiting, write_empty_queue(objects, "h"))
+    with pytest.raises(ValueError, match=reason):
+        read_queue(objects, head)
     objects.close()

@@ -664,6 +664,12 @@ def test_an_agent_leads_to_its_timeline_and_its_proposals(
     on_screen(place, size, steps)
 
 
+async def select_agent(seen: Seen, name: str) -> None:
+    await seen.until(name)
+    while name not in next(line for line in seen.lines if "▌" in line):
+        await seen.press("j")
+
+
 def test_an_agent_with_missed_calls_shows_their_number(place: Workplace) -> None:
     with place.client() as agent:
         agent.session_open("late", actor="codex")
@@ -672,9 +678,7 @@ def test_an_agent_with_missed_calls_shows_their_number(place: Workplace) -> None
 
     async def steps(seen: Seen) -> None:
         await seen.press("3")
-        await seen.until("late")
-        while "late" not in next(line for line in seen.lines if "▌" in line):
-            await seen.press("j")
+        await select_agent(seen, "late")
         await seen.until("1 call missed")
 
     on_screen(place, (80, 24), steps)
@@ -688,9 +692,7 @@ def test_a_session_is_rolled_back_its_leases_ended_and_closed(place: Workplace, 
 
     async def steps(seen: Seen) -> None:
         await seen.press("3")
-        await seen.until("goner")
-        while "goner" not in next(line for line in seen.lines if "▌" in line):
-            await seen.press("j")
+        await select_agent(seen, "goner")
         await seen.until("lease goner/**")
         await seen.press("L")
         await seen.until("End the leases of goner?")

@@ -254,13 +254,16 @@ class Calls:
         written = self.pwrite(descriptor, content, offset)
         if flags & os.RWF_DSYNC:
             node = self._of(descriptor).node
-            try:
-                self._enter("dsync")
-            except OSError:
-                self.disk.fail_to_sync(node)
-                raise
+            self._enter_sync("dsync", node)
             node.sync_range(offset, written)
         return written
+
+    def _enter_sync(self, name: str, node: Node) -> None:
+        try:
+            self._enter(name)
+        except OSError:
+            self.disk.fail_to_sync(node)
+            raise
 
     def lseek(self, descriptor: int, offset: int, whence: int) -> int:
         opened = self._of(descriptor)
@@ -277,11 +280,7 @@ class Calls:
 
     def fsync(self, descriptor: int) -> None:
         node = self._of(descriptor).node
-        try:
-            self._enter("fsync")
-        except OSError:
-            self.disk.fail_to_sync(node)
-            raise
+        self._enter_sync("fsync", node)
         self.disk.sync(node)
         self.mirror.update(node)
 

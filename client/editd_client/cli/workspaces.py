@@ -97,25 +97,25 @@ def _workspaces() -> Iterator[RunningWorkspace]:
         names = os.listdir(histories)
     except OSError:
         return
-    roots = {name: _first_line(os.path.join(histories, name, "root")) for name in names}
+    roots = {name: paths.root_of(os.path.join(histories, name)) for name in names}
     for name, root in sorted(roots.items(), key=lambda item: item[1]):
         state = os.path.join(histories, name)
         is_attempt = os.path.exists(os.path.join(state, paths.PART)) and not paths.is_separate(root)
         if not root or is_attempt:
             continue
         is_running = paths.is_running(state)
-        pid = _first_line(os.path.join(state, "lock")).partition(" ")[0] if is_running else ""
+        pid = _locked_by(state) if is_running else ""
         yield RunningWorkspace(
             root, name, state, is_running, int(pid) if pid.isdecimal() else None, os.path.isdir(root)
         )
 
 
-def _first_line(path: str) -> str:
-    """Return the first line of a file of the state folder, or nothing if it cannot be read."""
+def _locked_by(state: str) -> str:
+    """Return the process id in the lock of a running daemon; "" if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.readline().rstrip(b"\n"))
-    except OSError:
+        with open(os.path.join(state, "lock"), encoding="ascii", errors="replace") as file:
+            return file.readline().split()[0]
+    except (OSError, IndexError):
         return ""
 
 

@@ -137,8 +137,13 @@ def served_below(root: str) -> list[str]:
         states = os.listdir(histories)
     except OSError:
         return []
-    roots = (_path_in(os.path.join(histories, state, "root")) for state in states)
+    roots = (root_of(os.path.join(histories, state)) for state in states)
     return sorted(inner for inner in roots if inner.startswith(f"{root}/"))
+
+
+def root_of(state: str) -> str:
+    """Return the workspace of a state folder; "" if no daemon has served one."""
+    return _path_in(os.path.join(state, "root"))
 
 
 def _path_in(path: str) -> str:

@@ -196,9 +196,7 @@ def check_files(objects: LogObjects, entry: LogEntry) -> None:
     try:
         _check_difference(objects, entry.tree_before, entry.tree)
         if entry.outcome == "aside":
-            for change in read_aside(objects, entry).changes:
-                for state in (change.before, change.after):
-                    _check_file(objects, change.path, state)
+            _check_states(objects, read_aside(objects, entry))
     except ValueError as error:
         raise Unusable(str(error), entry.arrival.host) from error
 
@@ -206,6 +204,12 @@ def check_files(objects: LogObjects, entry: LogEntry) -> None:
 def _check_difference(objects: LogObjects, before: Oid, after: Oid) -> None:
     for path, _, new in differences(objects, before, after):
         _check_file(objects, path, new)
+
+
+def _check_states(objects: LogObjects, waiting: Tentative) -> None:
+    for change in waiting.changes:
+        for state in (change.before, change.after):
+            _check_file(objects, change.path, state)
 
 
 def _check_file(objects: LogObjects, path: WorkspacePath, state: Entry | None) -> None:
@@ -256,6 +260,7 @@ def read_queue(objects: LogObjects, head: Oid) -> list[Tentative]:
         if decoded.parent is None and decoded.message.startswith("queue of "):
             break
         waiting.append(_read_waiting(objects, content))
+        _check_states(objects, waiting[-1])
         commit = decoded.parent
     waiting.reverse()
     return waiting

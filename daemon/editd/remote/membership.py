@@ -54,7 +54,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
     """Make the log with this host's files as entry 0. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        root = CommitObject.decode(objects.commit(head)).tree
+        root = _tree_at(objects, head)
         place = _without_missing(objects, place, root)
         tree = _shared_tree(objects, root, place.chooser())
         objects.write()
@@ -76,7 +76,7 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
     """Count the files that this host would send to begin a log."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        root = CommitObject.decode(objects.commit(head)).tree
+        root = _tree_at(objects, head)
         is_shared = _without_missing(objects, place, root).chooser()
         sizes = [
             objects.size(oid_of(entry.version))
@@ -96,8 +96,8 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        transport = transport_of(objects, folder, place)
-        return _compared(objects, transport, place, head)[1]
+        place = _without_missing(objects, place, _tree_at(objects, head))
+        return _compared(objects, transport_of(objects, folder, place), place, head)[1]
     finally:
         objects.close()
 
@@ -110,7 +110,7 @@ def send_mine(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         transport = transport_of(objects, folder, place)
-        place = _without_missing(objects, place, CommitObject.decode(objects.commit(head)).tree)
+        place = _without_missing(objects, place, _tree_at(objects, head))
         for _ in range(SEND_TRIES):
             entry, answer = _compared(objects, transport, place, head)
             if answer["clashes"]:
@@ -136,7 +136,7 @@ def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry
 
     Raises Conflict if no host could read it.
     """
-    is_shared, mine = place.chooser(), CommitObject.decode(objects.commit(head)).tree
+    is_shared, mine = place.chooser(), _tree_at(objects, head)
     changes = tuple(
         Change(path, theirs, own)
         for path, theirs, own in differences(objects, entry.tree, mine)
@@ -169,9 +169,7 @@ def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid
     transport.fetch(f"+{ref}:{INCOMING}")
     commits, _ = commits_back(objects, refs[ref], ())
     entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
-    mine = CommitObject.decode(objects.commit(head)).tree
-    place = _without_missing(objects, replace(place, ref=ref), mine)
-    is_shared = place.chooser()
+    mine, is_shared = _tree_at(objects, head), place.chooser()
     changes = [
         Change(path, old, new) for path, old, new in differences(objects, mine, entry.tree) if is_shared(path)
     ]
@@ -242,6 +240,10 @@ def _claim(objects: LogObjects, transport: Transport, place: Place, folder: str)
             continue
         return host
     raise Offline(f"{NAMES_MAX} hosts are called {place.host}.", hint="Set `host` in `[remote]`.")
+
+
+def _tree_at(objects: LogObjects, head: Oid) -> Oid:
+    return CommitObject.decode(objects.commit(head)).tree
 
 
 def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:

@@ -88,7 +88,7 @@ class WorkspacePaths(Struct, frozen=True):
             for name in os.listdir(os.path.dirname(self.state)):
                 state = paths.state_folder(name)
                 if state != self.state and paths.is_running(state):
-                    root = os.fsdecode(Path(state, "root").read_bytes().removesuffix(b"\n"))
+                    root = paths.root_of(state)
                     if os.path.samefile(root, self.root):
                         return root
         return ""
