@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from editd.config.paths import MISSED_BYTES_MAX, missed_calls_path
 
-NAME_LENGTH_MAX = 1000
+NAME_LENGTH_MAX = 1000  # of an agent, a session or a key
 
 
 class MissedCall(Struct, frozen=True):
@@ -69,6 +69,7 @@ def _call_in(line: bytes) -> MissedCall | None:
     if not isinstance(values, list) or len(values) != len(MissedCall.__struct_fields__):
         return None
     is_text = all(
-        isinstance(value, str) and 0 < len(value) <= 1000 and value.isprintable() for value in values
+        isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
+        for value in values
     )
     return MissedCall(*values) if is_text else None

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from msgspec import Struct
 
+from editd.store import sqlite
 from editd.store.git_objects import CommitObject, oid_of
 from editd.store.git_repository import borrowed_from, open_store, own_objects
 from editd.store.journal import left_frames
@@ -148,7 +149,7 @@ class ContentSearch:
                         yield f"the record of transaction {record.seq}"
 
     def _in_database(self, path: str) -> Iterator[str]:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        with contextlib.closing(sqlite.connect_to_read(path)) as database:
             database.text_factory = bytes
             for table in _tables(database):
                 for row in database.execute(f'select * from "{table}"'):  # noqa: S608  # the schema's own names

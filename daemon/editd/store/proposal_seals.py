@@ -121,9 +121,8 @@ def flaws_in(path: str) -> list[Flaw]:
     if not os.path.exists(path):
         return []
     has_log = os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal") > 0
-    uri = f"file:{_quoted(path)}?mode=ro" + ("" if has_log else "&immutable=1")
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as database:
+        with contextlib.closing(sqlite.connect_to_read(path, is_unchanging=not has_log)) as database:
             database.execute("begin")
             return [] if _is_unsealed(database) else flaws_of(database)
     except sqlite3.DatabaseError as error:
@@ -255,9 +254,3 @@ def _from_both_ends(database: sqlite3.Connection, table: str) -> list[Row]:
 def _until_damage(database: sqlite3.Connection, query: str) -> Iterator[Row]:
     with contextlib.suppress(sqlite3.DatabaseError):
         yield from database.execute(query)
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path)

@@ -44,6 +44,17 @@ _SAID_OF_EIO = {sqlite3.SQLITE_CORRUPT: errno.EIO}  # SQLite takes an EIO at a r
 _PRIMARY = 0xFF  # the bits of the primary error code; the others are its extension
 
 
+def connect_to_read(path: str, *, is_unchanging: bool = False) -> sqlite3.Connection:
+    """Open a database only to read it. Nothing may write to it meanwhile if it `is_unchanging`.
+
+    Raises sqlite3.Error.
+    """
+    from urllib.parse import quote  # no start needs it
+
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro" + ("&immutable=1" if is_unchanging else "")
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+
 def connect(
     path: str,
     *,

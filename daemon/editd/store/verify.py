@@ -20,7 +20,7 @@ import pygit2
 from msgspec import Struct
 
 from editd.errors import HistoryDamaged, Refused, listed
-from editd.store import transaction_record
+from editd.store import sqlite, transaction_record
 from editd.store.excluded import absent_contents, read_excluded
 from editd.store.forgotten import read_forgotten
 from editd.store.git_objects import (
@@ -430,8 +430,7 @@ _COLUMNS = {
 
 def _first_difference(path: str, other: str, last: int) -> str | None:
     """Describe the first difference of two indexes up to transaction `last`; None if there is none."""
-    database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    fresh = sqlite3.connect(f"file:{other}?mode=ro", uri=True)
+    database, fresh = map(sqlite.connect_to_read, (path, other))
     try:
         flaw = database.execute("pragma integrity_check(1)").fetchone()[0]
         if flaw != "ok":
