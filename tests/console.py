@@ -7,7 +7,7 @@ are masked. A `…` in the page matches anything in its line, and alone on a lin
 Marks before a block:
 
 - `<!-- not run: WHY -->` skips it;
-- `<!-- needs: PROGRAM -->` skips it if the program is missing, and `PROGRAM>=N` if it is older;
+- `<!-- needs: PROGRAM -->` skips it if the program is missing or fails at once, and `PROGRAM>=N` if it is older;
 - `<!-- file: NAME -->` writes it into the workspace under that name, in any language.
 """
 
@@ -81,13 +81,22 @@ def steps(page: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_here(program: str) -> bool:
-    """Return whether there is a program (`nvim`), or a version of it that is new enough (`node>=23`)."""
+    """Return whether a program (`nvim`) runs, or a version of it that is new enough (`node>=23`).
+
+    A name alone may be a stub: rustup's `rustc` fails without a toolchain in the home folder.
+    """
     name, _, least = program.partition(">=")
     path = shutil.which(name, path=_PATH)
-    if path is None or not least:
-        return path is not None
+    if path is None or not any(_ends_well([path, option]) for option in ("--version", "version", "-V", "-h")):
+        return False
+    if not least:
+        return True
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
     return int(version.lstrip("v").partition(".")[0]) >= int(least)
+
+
+def _ends_well(argv: list[str]) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False, timeout=SECONDS_MAX).returncode == 0
 
 
 def carried_out(place: Workplace, page: str) -> list[Step]:
