@@ -7,7 +7,7 @@ are masked. A `…` in the page matches anything in its line, and alone on a lin
 Marks before a block:
 
 - `<!-- not run: WHY -->` skips it;
-- `<!-- needs: PROGRAM -->` skips it if the program is missing or fails at once, and `PROGRAM>=N` if it is older;
+- `<!-- needs: PROGRAM -->` skips it if the program does not run, and `PROGRAM>=N` if it is older;
 - `<!-- file: NAME -->` writes it into the workspace under that name, in any language.
 """
 
