@@ -381,6 +381,26 @@ def test_a_program_that_begins_to_write_after_the_read_gets_its_file_back_and_lo
 
 
 @pytest.mark.needs("exchange")
+def test_a_save_that_a_newer_save_kept_from_its_path_is_in_the_history(place: Harness) -> None:
+    def racing(root: str) -> MeddlingDisk:
+        disk = MeddlingDisk(root)
+        disk.meddle["exchange", 1] = lambda: place.write({"a": "theirs\n"})
+        disk.meddle["exchange", 2] = save_again
+        return disk
+
+    def save_again() -> None:
+        place.write({"new": "newest\n"})
+        (place.root / "new").replace(place.root / "a")
+
+    place.baseline({"a": "old\n"})
+    edit = edit_messages.replace(path_of("a"), "old", "new", base=Base(version_of(b"old\n")))
+    with place.engine(make_disk=racing) as engine:
+        assert isinstance(answer(engine, apply(edit)), Stale)
+        assert place.files() == {"a": "newest\n"}
+        assert engine.history.content(version_of(b"theirs\n")) == b"theirs\n"
+
+
+@pytest.mark.needs("exchange")
 def test_a_file_whose_mode_changes_between_the_check_and_the_exchange_is_looked_at(place: Harness) -> None:
     def make_executable(root: str) -> MeddlingDisk:
         disk = MeddlingDisk(root)

@@ -14,6 +14,7 @@ from editd.store.git_objects import (
     CommitObject,
     GitTree,
     Oid,
+    PendingObjects,
     Trees,
     commit_content,
     object_id,
@@ -161,3 +162,15 @@ def test_a_usable_tree_has_only_gits_modes_and_no_submodule() -> None:
     for broken in (b"x", good[:-1], good + b"100644 z"):
         with pytest.raises(ValueError, match="not a tree"):
             usable_tree(broken)
+
+
+def test_an_object_waits_until_the_last_transaction_that_needs_it_is_packed() -> None:
+    pending = PendingObjects()
+    needed = Oid(b"n" * 20)
+    for seq in (1, 2, 3):
+        pending.hold(seq, [(needed, b"needed")])
+    pending.release(1)
+    pending.drop(3)
+    assert (pending.get(needed), pending.bytes) == (b"needed", 6)
+    pending.release(2)
+    assert (pending.get(needed), pending.bytes) == (None, 0)
