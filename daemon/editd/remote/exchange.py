@@ -41,6 +41,7 @@ from editd.remote.entries import (
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
+from editd.remote.own_history import commits_after, origin_of
 from editd.remote.push_selection import LANDED_MAX, PushSelection
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
@@ -103,6 +104,7 @@ class Place(Struct, frozen=True):
     sockets: str  # a folder for the connection that ssh keeps
     held: tuple[tuple[str, int], ...] = ()  # paths that cannot be written here, since when
     released: tuple[tuple[str, int, int], ...] = ()  # paths that were held, since when and until when
+    earlier: int | None = None  # the oldest transaction of this host that the log had when the host joined
 
     @property
     def queues(self) -> str:
@@ -167,6 +169,7 @@ class Exchange:
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
         self._first = self.chain.get(oid_of(first), 0)  # the last entry when this host joined
+        self._unlisted_after = self._first  # no earlier entry is a transaction of this host
         self._staying = set(self._staying_in(oid_of(head)))  # files of this host that no other host gets
         self._begin(oid_of(head), through)
         for entry in entries:
@@ -181,8 +184,10 @@ class Exchange:
 
     def _begin(self, head: Oid, through: int) -> None:
         """Read this host's history since it joined, with the waiting transactions."""
-        commits = self._commits_back(head, self._joined)
+        commits = commits_after(self.objects, head, self._joined)
         last = CommitObject.decode(self.objects.commit(commits[0])).parent if commits else head
+        if last is not None and self._place.earlier is not None:
+            self._name_earlier(last, self._place.earlier)
         for commit in commits:
             written = parse(CommitObject.decode(self.objects.commit(commit)).message)
             self._seen = int(written.seq)
@@ -190,8 +195,7 @@ class Exchange:
                 self._waiting_after.append(commit)
                 continue
             last = commit
-            arrival = written.authorship.arrival
-            origin = CommitId(commit.hex()) if arrival is None else arrival.origin
+            origin = origin_of(commit, written)
             if origin is None:
                 self.replica.set_aside(written.undoes)
             elif origin in self.landed:
@@ -205,6 +209,15 @@ class Exchange:
         self.replica.merge_all()
         if last is not None:
             self.replica.take_files(last)
+
+    def _name_earlier(self, head: Oid, earliest: int) -> None:
+        """Name the transactions of this host that the log has from an earlier time of the host in it."""
+        for commit in commits_after(self.objects, head, earliest - 1):
+            written = parse(CommitObject.decode(self.objects.commit(commit)).message)
+            origin = origin_of(commit, written)
+            if origin is not None and origin in self.landed:
+                self.replica.name(written.seq, origin, written.undoes)
+                self._unlisted_after = min(self._unlisted_after, self.landed[origin] - 1)
 
     # ── one round ──
 
@@ -295,7 +308,7 @@ class Exchange:
 
     def _follow(self, head: Oid) -> None:
         """Read this host's history up to `head`."""
-        for commit in [*self._waiting_after, *self._commits_back(head, self._seen)]:
+        for commit in [*self._waiting_after, *commits_after(self.objects, head, self._seen)]:
             transaction = transaction_of_commit(self.objects.history, commit)[0]
             arrival, taken = transaction.authorship.arrival, self.replica.taken.number
             self.replica.follow(transaction)
@@ -387,7 +400,7 @@ class Exchange:
                 aside = read_aside(self.objects, entry)
                 asides.append(frame_of_aside(self.objects, aside, entry.number, self.replica.is_shared))
         settled = [self._settled_frame(about) for about in sorted(known.proposed | decided)]
-        first = max(known.listed, self._first) + 1
+        first = max(known.listed, self._unlisted_after) + 1
         listed: list[list[object]] = []
         for number in (*self._relisted, *range(first, min(taken + 1, first + LISTED_MAX))):
             origin, outcome = self._entries[number]
@@ -512,27 +525,6 @@ class Exchange:
         if entry.about is not None and entry.about not in self._settled:
             self._settled[entry.about] = entry
             self._aside.pop(entry.about, None)
-
-    def _commits_back(self, head: Oid, seq: int) -> list[Oid]:
-        """Return the commits of this host's history after transaction `seq`, the oldest first.
-
-        Compacted ones are left out: none of them waits.
-        """
-        commits: list[Oid] = []
-        commit: Oid | None = head
-        while commit is not None:
-            try:
-                decoded = CommitObject.decode(self.objects.commit(commit))
-            except KeyError:
-                if commits:
-                    break
-                raise
-            if parse(decoded.message).seq <= seq:
-                break
-            commits.append(commit)
-            commit = decoded.parent
-        commits.reverse()
-        return commits
 
     def _save(self) -> None:
         """Write down how far the log is taken in. All of it is in this host's history."""

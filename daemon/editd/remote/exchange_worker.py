@@ -51,7 +51,7 @@ class Worker:
         excluded = tuple(map(ExcludedPaths.of, asked["excluded"]))
         place = Place(
             asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), excluded, self._sockets,
-            held, released,
+            held, released, asked.get("earlier"),
         )  # fmt: skip
         try:
             return self._do(asked, place)

@@ -26,6 +26,7 @@ from editd.remote.exchange import INCOMING, LOGS, Place, shared_of, transport_of
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
+from editd.remote.own_history import earliest_of
 from editd.remote.step_frames import change_frames
 from editd.remote.transport import Offline
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
@@ -168,7 +169,8 @@ def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid
     ref = next(iter(refs))
     transport.fetch(f"+{ref}:{INCOMING}")
     commits, _ = commits_back(objects, refs[ref], ())
-    entry = read_entries(objects, commits, None, {}, FileChecks())[-1]
+    entries = read_entries(objects, commits, None, {}, FileChecks())
+    entry, origins = entries[-1], {one.arrival.origin for one in entries if one.arrival.origin is not None}
     mine, is_shared = _tree_at(objects, head), place.chooser()
     changes = [
         Change(path, old, new) for path, old, new in differences(objects, mine, entry.tree) if is_shared(path)
@@ -178,6 +180,7 @@ def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid
         "host": place.host, "excluded": [rule.texts for rule in place.excluded],
         "differs": [change.path.text for change in changes if change.before is not None],
         "clashes": _clashes(changes),
+        "earlier": earliest_of(objects, head, origins),
         "changes": change_frames(objects, changes),
     }  # fmt: skip
     return entry, answer

@@ -436,7 +436,7 @@ class SharedLog:
             {
                 "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
                 "exclude": asked["exclude"], "excluded": answer["excluded"], "taken": answer["taken"],
-                "through": seq,
+                "through": seq, "earlier": answer.get("earlier"),
                 "held": [[path, seq] for path in held],
             }
         )  # fmt: skip
