@@ -145,3 +145,92 @@ def test_a_content_that_the_file_also_had_before_proves_nothing(place: Workplace
         edit(client, "ann", replace("a.txt", "bot 3\n", "line 3\n"))
         client.publish("one", session="bot")
     assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "bot 3\n")
+
+
+@pytest.mark.parametrize("has_trailers", [True, False])
+def test_reverted_work_is_published_again_after_later_work_in_the_file(
+    place: Workplace, *, has_trailers: bool
+) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot")
+        if not has_trailers:
+            place.git("commit", "-q", "--amend", "-m", "without trailers")
+        edit(client, "bot", replace("a.txt", "line 15\n", "bot 15\n"))
+        client.publish("two", session="bot")
+        place.git("revert", "--no-edit", "HEAD~")
+        client.settle()
+        place.write({"a.txt": place.files()["a.txt"].decode().replace("line 20\n", "mine 20\n")})
+        place.git("commit", "-q", "-a", "-m", "by hand, after the revert")
+        client.settle()
+        client.publish("again", session="bot")
+        assert refused(client.publish, "three", session="bot").name == "no_change"
+    expected = LINES.replace("line 3\n", "bot 3\n").replace("line 15\n", "bot 15\n")
+    assert shown(place, "HEAD:a.txt") == expected.replace("line 20\n", "mine 20\n")
+    sound(place)
+
+
+@pytest.mark.parametrize("form", ["--edit", "--reference"])
+def test_a_reverted_squash_below_a_commit_by_hand_can_be_published_again(place: Workplace, form: str) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 2\n"))
+        client.publish("one", session="bot")
+        edit(client, "bot", replace("a.txt", "bot 2\n", "bot 3\n"))
+        client.publish("two", session="bot")
+        squash(place)
+        place.write({"a.txt": LINES.replace("line 3\n", "bot 3\n").replace("line 15\n", "mine 15\n")})
+        place.git("commit", "-q", "-a", "-m", "by hand")
+        place.git("-c", "core.editor=true", "revert", form, "HEAD~")
+        client.settle()
+        client.publish("again", session="bot")
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "bot 3\n").replace(
+        "line 15\n", "mine 15\n"
+    )
+
+
+def test_a_revert_of_other_work_in_the_file_takes_nothing_back(place: Workplace) -> None:
+    with place.start() as client:
+        built_on(client)
+        place.write({"a.txt": LINES.replace("line 3\n", "ann 3\n").replace("line 15\n", "mine 15\n")})
+        place.git("commit", "-q", "-a", "-m", "by hand")
+        place.git("revert", "--no-edit", "HEAD")
+        client.settle()
+        assert refused(client.publish, "three", session="bot").name == "no_change"
+    check_published(place)
+
+
+def test_only_the_reverted_step_is_published_again_if_an_earlier_one_was_overwritten(
+    place: Workplace,
+) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot")
+        second = edit(client, "bot", replace("a.txt", "line 15\n", "bot 15\n"))
+        place.git("stash", "-q")
+        place.write({"a.txt": LINES.replace("line 3\n", "mine 3\n")})
+        place.git("commit", "-q", "-a", "-m", "by hand")
+        place.write({"a.txt": LINES.replace("line 3\n", "bot 3\n").replace("line 15\n", "bot 15\n")})
+        client.settle()
+        client.publish("two", session="bot")
+        place.git("checkout", "-q", ".")
+        place.git("revert", "--no-edit", "HEAD")
+        client.settle()
+        assert client.publish("again", session="bot").transactions == [second]
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "mine 3\n").replace(
+        "line 15\n", "bot 15\n"
+    )
+
+
+def test_the_order_of_commits_comes_from_their_parents_and_not_from_their_times(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot")
+        place.git("revert", "--no-edit", "HEAD")
+        place.git("commit", "-q", "--amend", "--no-edit", "--date", "2 hours ago")
+        place.git("rebase", "-q", "--force", "--committer-date-is-author-date", "HEAD~")
+        assert int(place.git("log", "-1", "--format=%ct")) < int(
+            place.git("log", "-1", "--format=%ct", "HEAD~")
+        )
+        client.settle()
+        client.publish("again", session="bot")
+    assert shown(place, "HEAD:a.txt") == LINES.replace("line 3\n", "bot 3\n")

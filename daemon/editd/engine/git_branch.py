@@ -15,6 +15,8 @@ import os
 import re
 import shutil
 import time
+from graphlib import TopologicalSorter
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 import pygit2
@@ -23,10 +25,11 @@ from pygit2.enums import FileMode, RepositoryState, SortMode
 
 from editd.engine.queries import numbers_in
 from editd.errors import Conflict, InvalidParams, IoError, listed
+from editd.store.git_objects import EMPTY_TREE
 from editd.system.git_command import work_tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from editd.values.content import Entry
 
@@ -38,7 +41,7 @@ _HEADS = "refs/heads/"
 SKEW_SECONDS = 86400  # tolerance for a clock that was set back
 TRAILER = "Editd-Transactions"
 _NAMED = re.compile(rf"^{TRAILER}:(.*)$", re.MULTILINE)
-_REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{40})", re.MULTILINE)
+_REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{7,40})\b", re.MULTILINE)  # `--reference` shortens it
 _LOCK = re.compile(r"failed to lock file '(.*\.lock)'")
 _OBJECT_ID = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _OPERATIONS = {
@@ -186,34 +189,60 @@ def check_index(branch: Branch) -> None:
         _check_clean(branch, index)
 
 
-def commits_since(branch: Branch, since: int) -> list[tuple[pygit2.Commit, str]]:
-    """Return the commits of the branch from a time on, in seconds, with their messages, oldest first.
+class BranchCommit(Struct, frozen=True):
+    """A commit of a branch, by what `publish` needs of it."""
 
-    Reverted commits are left out.
+    trees: tuple[bytes, bytes]  # the commit's own and that of its first parent
+    named: frozenset[int] = frozenset()  # the transactions in its trailers
+    reverted: tuple[BranchCommit, ...] = ()  # the commits that its message reverts
+
+
+def commits_since(branch: Branch, since: int, seqs: Sequence[int]) -> list[BranchCommit]:
+    """Return the commits of the branch from a time on, in seconds, parents first.
+
+    `seqs` are the transactions to look for in trailers. Reverted commits are only in their revert.
     """
-    commits: list[tuple[pygit2.Commit, str]] = []
-    if branch.tip is None:
-        return commits
-    reverted: set[str] = set()
-    for commit in branch.repository.walk(branch.tip, SortMode.TIME):
-        if commit.commit_time < since - SKEW_SECONDS:
-            break
-        if str(commit.id) not in reverted:
-            message = commit.raw_message.decode("utf-8", "replace")
-            reverted |= set(_REVERTED.findall(message))
-            commits.append((commit, message))
+    commits: list[BranchCommit] = []
+    reverted: tuple[str, ...] = ()
+    for commit in reversed(_parents_first(branch, since)):
+        if str(commit.id).startswith(reverted):
+            continue
+        message = commit.raw_message.decode("utf-8", "replace")
+        names = _REVERTED.findall(message)
+        named = set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message)))
+        taken_back = [one for name in names if (one := _commit(branch.repository, name)) is not None]
+        commits.append(
+            BranchCommit(
+                _trees(commit), frozenset(named), tuple(BranchCommit(_trees(one)) for one in taken_back)
+            )
+        )
+        reverted += tuple(names)
     return commits[::-1]
 
 
-def commits_naming(
-    commits: Iterable[tuple[pygit2.Commit, str]], seqs: Sequence[int]
-) -> list[tuple[pygit2.Commit, set[int]]]:
-    """Return the commits whose trailers name some of these transactions, with those."""
-    named = (
-        (commit, set[int]().union(*(numbers_in(spans, seqs) for spans in _NAMED.findall(message))))
-        for commit, message in commits
-    )
-    return [(commit, numbers) for commit, numbers in named if numbers]
+def _parents_first(branch: Branch, since: int) -> list[pygit2.Commit]:
+    """Return the commits from a time on. Times alone give no order: commits of one second have the same."""
+    if branch.tip is None:
+        return []
+    walk = branch.repository.walk(branch.tip, SortMode.TIME)
+    recent = list(takewhile(lambda commit: commit.commit_time >= since - SKEW_SECONDS, walk))
+    by_id = {commit.id: commit for commit in reversed(recent)}
+    parents = {oid: [one for one in commit.parent_ids if one in by_id] for oid, commit in by_id.items()}
+    return [by_id[oid] for oid in TopologicalSorter(parents).static_order()]
+
+
+def _commit(repository: pygit2.Repository, name: str) -> pygit2.Commit | None:
+    """Return a commit, or None if the repository lacks it or a short name is ambiguous."""
+    try:
+        commit = repository.get(name)
+    except ValueError:
+        return None
+    return commit if isinstance(commit, pygit2.Commit) else None
+
+
+def _trees(commit: pygit2.Commit) -> tuple[bytes, bytes]:
+    parent = commit.parents[0] if commit.parents else None
+    return bytes(commit.tree_id.raw), EMPTY_TREE if parent is None else bytes(parent.tree_id.raw)
 
 
 @contextlib.contextmanager

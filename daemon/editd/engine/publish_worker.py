@@ -31,7 +31,6 @@ from editd.engine.git_branch import (
     advance,
     as_added,
     check_index,
-    commits_naming,
     commits_since,
     converted_by,
     ends_of,
@@ -41,6 +40,7 @@ from editd.engine.git_branch import (
     put_into_index,
     unreadable_index,
 )
+from editd.engine.published_steps import CommittedFile, RunSteps, has_already
 from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import (
     Conflict,
@@ -62,7 +62,7 @@ from editd.values.path import WorkspacePath
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from editd.engine.git_branch import Branch
+    from editd.engine.git_branch import Branch, BranchCommit
 
 _LINK = 0o160000
 _PERSON = re.compile(r"\s*([^<>\n\0]*[^<>\n\0\s])\s*<([^<>\n\0\s]+)>\s*")
@@ -122,12 +122,12 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     inside = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.workdir))
     prefix = "" if inside == "." else inside + "/"
 
-    commits = commits_since(branch, wanted.since)
+    everything = (*wanted.runs, *(run for runs in wanted.trials for run in runs))
+    commits = commits_since(branch, wanted.since, sorted({seq for run in everything for seq in run.seqs}))
 
     def merge_runs(runs: Sequence[PathChanges]) -> BranchMerge:
-        seqs = sorted({seq for run in runs for seq in run.seqs})
         store = open_store(os.path.join(folder, "store.git"))
-        merge = BranchMerge(branch, store, prefix, commits_naming(commits, seqs), commits, wanted.lives)
+        merge = BranchMerge(branch, store, prefix, commits, wanted.lives)
         merge.left_out.update(run.path.text for run in runs if run.path.text in wanted.excluded)
         for run in runs:
             merge.carry_out(run)
@@ -165,8 +165,7 @@ class BranchMerge:
     branch: Branch
     store: pygit2.Repository
     prefix: str  # of the workspace in the repository's work tree
-    published: list[tuple[pygit2.Commit, set[int]]]  # with the transactions that each commit names
-    commits: list[tuple[pygit2.Commit, str]]
+    commits: Sequence[BranchCommit]  # parents first
     lives: Mapping[WorkspacePath, Life]
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
@@ -182,7 +181,7 @@ class BranchMerge:
         if self._is_left_out(run.path, path):
             return
         states = [self._state(path, state) for state in run.states]
-        begun = max(self._published_through(run, states), self._held_through(run, path, states[0]))
+        begun = self._published(run, states)
         if begun == len(run.seqs):
             return
         source = None if run.source is None or begun else self.prefix + run.source.text
@@ -225,65 +224,40 @@ class BranchMerge:
             )  # fmt: skip
         return rows
 
-    def _published_through(self, run: PathChanges, states: Sequence[FileState | None]) -> int:
-        """Return how many steps of the run are in the branch's commits, by their trailers and content.
-
-        A step counts even if a later commit changed the same lines again.
-        """
-        begun = 0
-        for commit, named in self.published:
-            until = begun
-            while until < len(run.seqs) and run.seqs[until] in named:
-                until += 1
-            if until > begun and self._holds(commit, run, states[begun], states[until]):
-                begun = until
-        return begun
-
-    def _held_through(self, run: PathChanges, path: str, before: FileState | None) -> int:
-        """Return how many steps of the run are in the branch by content: without trailers, as after a squash.
-
-        They are if a commit of the branch made the file what it was after a later transaction. A content that
-        the file had before the run proves nothing.
-        """
+    def _published(self, run: PathChanges, states: Sequence[FileState | None]) -> int:
+        """Return how many steps of the run are in the branch's commits."""
+        path = self.prefix + run.path.text
         life = self.lives.get(run.path, ())
-        earlier = [before, *(self._state(path, entry) for seq, entry in life if seq < run.seqs[0])]
-        later = [(seq, self._state(path, entry)) for seq, entry in life if seq >= run.seqs[0]]
-        made = self._made(run, path) if later else []
-        held = [seq for seq, state in later if state in made and state not in earlier]
-        return sum(seq <= max(held) for seq in run.seqs) if held else 0
+        steps = RunSteps(
+            run.seqs,
+            states,
+            [states[0], *(self._state(path, entry) for seq, entry in life if seq < run.seqs[0])],
+            [(seq, self._state(path, entry)) for seq, entry in life if seq >= run.seqs[0]],
+        )
+        return steps.published_by(self._committed(run, commit) for commit in self.commits)
 
-    def _made(self, run: PathChanges, path: str) -> list[FileState | None]:
-        """Return each state that a commit of the branch gave to a file. A move must be in the commit, too."""
-        made: list[FileState | None] = []
-        for commit, _ in self.commits:
-            tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
-            name = os.fsencode(path)
-            entry = tree.entry(name)
-            former = [
-                Trees(bytes(one.tree_id.raw), self._tree_bytes).entry(name) for one in commit.parents[:1]
-            ]
-            if entry == (former[0] if former else None):
-                continue
-            source = None if run.source is None else self._in_tree(tree, self.prefix + run.source.text)
-            if source is None:
-                made.append(self._in_tree(tree, path))
-        return made
-
-    def _holds(
-        self, commit: pygit2.Commit, run: PathChanges, before: FileState | None, after: FileState | None
-    ) -> bool:
-        tree = Trees(bytes(commit.tree_id.raw), self._tree_bytes)
-        committed = self._in_tree(tree, self.prefix + run.path.text)
-        if run.source is not None and self._in_tree(tree, self.prefix + run.source.text) is not None:
-            return False  # This commit does not have the move.
-        return committed == after or _has_already(before, committed, after)
+    def _committed(self, run: PathChanges, of: BranchCommit) -> CommittedFile:
+        """Return the run's file in a commit and its parent. Blobs are read only if the commit concerns it."""
+        path = self.prefix + run.path.text
+        tree, former = (Trees(oid, self._tree_bytes) for oid in of.trees)
+        is_moved = was_moved = True
+        if run.source is not None:
+            source = os.fsencode(self.prefix + run.source.text)
+            is_moved, was_moved = tree.entry(source) is None, former.entry(source) is None
+        named = of.named.intersection(run.seqs)
+        before = after = None
+        name = os.fsencode(path)
+        if named or tree.entry(name) != former.entry(name):
+            before, after = self._in_tree(former, path), self._in_tree(tree, path)
+        reverted = tuple(self._committed(run, one) for one in of.reverted)
+        return CommittedFile(before, after, is_moved, is_moved and not was_moved, frozenset(named), reverted)
 
     def _merged(
         self, run: PathChanges, states: Sequence[FileState | None], ours: FileState | None
     ) -> tuple[FileState | None, int]:
         """Return `ours` with the run merged in, and the index of the run's state that `ours` already has."""
         path, first, last = run.path, states[0], states[-1]
-        has = (at for at in range(len(states) - 1, 0, -1) if _has_already(first, ours, states[at]))
+        has = (at for at in range(len(states) - 1, 0, -1) if has_already(first, ours, states[at]))
         place = len(states) - 1 - states[::-1].index(ours) if ours in states else next(has, 0)
         start = states[place]
         if ours is None and start is not None and last != start:
@@ -402,14 +376,6 @@ def _is_clean(
     except Conflict:
         return False
     return True
-
-
-def _has_already(base: FileState | None, ours: FileState | None, theirs: FileState | None) -> bool:
-    """Return whether a merge of `theirs` leaves `ours` unchanged."""
-    try:
-        return merge_states(base, ours, theirs) == ours
-    except Conflict:
-        return False
 
 
 def _collision(path: WorkspacePath, message: str, hint: str = "") -> Conflict:

@@ -1,0 +1,112 @@
+"""The steps of a run that a branch has already, by its commits.
+
+A step is published if the trailers of a commit name it, and the commit's content agrees. Without trailers,
+as after a squash, a content publishes the steps until then: the history has recorded it after them, and the
+file did not have it before them. A later commit may have changed the same lines.
+
+A revert takes back the steps that the reverted commit made, and the steps after them. From there on, a step
+is published only if a commit's content includes it: contents of the history were recorded after the step and
+lack it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from editd.edits.merge import merge_states
+from editd.errors import Conflict
+from editd.values.content import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+State = FileState | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A run's file in a commit and in the commit's first parent."""
+
+    before: State
+    after: State
+    is_moved: bool  # the commit does not have the file at the run's source
+    makes_move: bool  # the commit moves the file from the run's source
+    named: frozenset[int] = frozenset()  # the transactions in the commit's trailers
+    reverted: tuple[CommittedFile, ...] = ()  # the commits that this one reverts
+
+
+@dataclass(frozen=True, slots=True)
+class RunSteps:
+    """A run, with the states of its file before the run and from the run on, by all authors."""
+
+    seqs: Sequence[int]
+    states: Sequence[State]  # one more than `seqs`
+    earlier: Sequence[State]
+    later: Sequence[tuple[int, State]]
+
+    def published_by(self, commits: Iterable[CommittedFile]) -> int:
+        """Return how many steps the commits have. Parents come first."""
+        count, is_reverted = 0, False
+        for commit in commits:
+            taken = [step for one in commit.reverted if (step := self._first_made_by(one)) is not None]
+            if taken:
+                count, is_reverted = min(count, *taken), True
+            else:
+                count = max(
+                    self._named_by(commit, count),
+                    self._included_in(commit, count) if is_reverted else self._held_by(commit),
+                )
+        return count
+
+    def _named_by(self, commit: CommittedFile, count: int) -> int:
+        """Return how many steps are published with a commit whose trailers name the next ones."""
+        until = count
+        while until < len(self.seqs) and self.seqs[until] in commit.named:
+            until += 1
+        if until == count or not commit.is_moved:
+            return count
+        before, after = self.states[count], self.states[until]
+        return until if commit.after == after or has_already(before, commit.after, after) else count
+
+    def _held_by(self, commit: CommittedFile) -> int:
+        """Return how many steps the history recorded until it recorded a commit's content."""
+        if commit.before == commit.after or not commit.is_moved or commit.after in self.earlier:
+            return 0
+        held = [seq for seq, state in self.later if state == commit.after]
+        return sum(seq <= held[-1] for seq in self.seqs) if held else 0
+
+    def _included_in(self, commit: CommittedFile, count: int) -> int:
+        """Return how many steps are published with a commit whose content includes the next ones."""
+        if commit.before == commit.after or not commit.is_moved:
+            return count
+        start = self.states[count]
+        ends = range(len(self.seqs), count, -1)
+        return next((end for end in ends if has_already(start, commit.after, self.states[end])), count)
+
+    def _first_made_by(self, commit: CommittedFile) -> int | None:
+        """Return the index of the first step that a commit made: its parent lacks the step."""
+        if commit.makes_move:
+            return 0
+        if commit.before == commit.after:
+            return None
+        pairs = [(step, step + 1) for step in range(len(self.seqs))]
+        had = max((end for start, end in pairs if self._has(commit.before, start, end)), default=0)
+        several = [(had, end) for end in range(had + 1, len(self.states))]
+        made = (
+            start
+            for start, end in [*several, *pairs]
+            if self._has(commit.after, start, end) and not self._has(commit.before, start, end)
+        )
+        return next(made, None)
+
+    def _has(self, state: State, start: int, end: int) -> bool:
+        return state == self.states[end] or has_already(self.states[start], state, self.states[end])
+
+
+def has_already(base: State, ours: State, theirs: State) -> bool:
+    """Return whether a merge of `theirs` leaves `ours` unchanged."""
+    try:
+        return merge_states(base, ours, theirs) == ours
+    except Conflict:
+        return False
