@@ -16,7 +16,9 @@ import outsider
 from editd.system.filesystem import (
     PROBE_PREFIX,
     Disk,
+    file_flags,
     ignore_lease_signal,
+    make_apart,
     read_whole,
     take_lease,
     write_synced,
@@ -283,3 +285,32 @@ def test_a_mount_has_another_name_when_the_same_is_mounted_again(tmp_path: Path)
     if b"" in names:
         pytest.skip("this kernel does not tell one mount from another")
     assert names[0] == names[1] != names[2] == names[3]
+
+
+def flags_of(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return file_flags(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_folder_that_is_made_apart_leaves_the_flags_of_its_parent_as_they_were(tmp_path: Path) -> None:
+    before = flags_of(tmp_path)
+    for _ in range(2):  # the second time it exists
+        make_apart(str(tmp_path / "state/replaced"))
+        assert (tmp_path / "state/replaced").stat().st_mode & 0o7777 == 0o700
+        assert flags_of(tmp_path / "state") == before
+
+
+def test_on_ext4_a_folder_that_is_made_apart_has_an_inode_group_of_its_own(tmp_path: Path) -> None:
+    kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
+    if kind.stdout.strip() != "ext2/ext3":
+        pytest.skip("another file system")
+    inodes: list[int] = []
+    for number in range(8):  # the file system may choose the group of the parent, too
+        folder = tmp_path / f"state{number}/replaced"
+        make_apart(str(folder))
+        inodes.append(abs(folder.stat().st_ino - tmp_path.stat().st_ino))
+    near = min(os.statvfs(tmp_path).f_files, 4096)
+    assert any(distance >= near for distance in inodes)

@@ -270,6 +270,13 @@ def test_a_watcher_sees_one_event_of_a_new_file_and_no_temporary(spared: Spared)
 
 
 @pytest.mark.needs("inotify")
+def test_a_watcher_sees_one_event_of_each_new_file_of_a_request_larger_than_the_pool(spared: Spared) -> None:
+    names = [f"new{number}" for number in range(BATCH + 5)]
+    assert events_of_new_files(spared, *names) == [(MOVED_TO, name) for name in names]
+    assert held(spared.root) == {"a": OLD, **dict.fromkeys(names, NEW)}
+
+
+@pytest.mark.needs("inotify")
 def test_a_file_that_gets_something_from_its_folder_is_made_there(spared: Spared) -> None:
     spared.root.chmod(0o2755)
     events = events_of_new_files(spared, "new")

@@ -23,6 +23,7 @@ from editd.system.filesystem import (
     file_flags,
     free_inodes,
     gives_to_new_files,
+    make_apart,
     open_folder,
     read_whole,
     take_lease,
@@ -78,7 +79,7 @@ class Quarantine:
 
     def __init__(self, folder: str) -> None:
         """Open `folder`, or create it. Raises OSError."""
-        os.makedirs(folder, 0o700, exist_ok=True)
+        make_apart(folder)
         self._folder = open_folder(folder)
         self.spares = TempFilePool(self._folder)
         self._kept = deque(
@@ -246,8 +247,9 @@ class Quarantine:
 #
 # Creating a file is the slowest step of staging (ext4 skips every recently deleted inode one by one). So an
 # edit of an existing file creates none: it writes into a file of the pool, called a spare, and exchanges it
-# with the target. The replaced file becomes a spare, too: it is emptied after its time in the quarantine,
-# if no program has it open and its content is in the history.
+# with the target. If a request has more files than the pool, the others are made in the pool's folder, too.
+# The replaced file becomes a spare, too: it is emptied after its time in the quarantine, if no program has it
+# open and its content is in the history.
 #
 # A used spare is for its own path only. A lease shows open files, and neither the cached names of an overlay,
 # nor descriptors that only name a file, nor file handles. Each of them leads to the old inode, so its reader
@@ -347,17 +349,31 @@ class TempFilePool:
             names[-1] = name
 
     def take(self, name: bytes, device: int, path: WorkspacePath, folder: bytes) -> int | None:
-        """Rename a spare to `name` and open it for writing; None if there is none for this file.
+        """Rename a spare to `name`, or make one; return it open for writing, None if this file can have none.
 
         The file to be replaced is at `path`, on `device`, in this `folder` of the workspace. Raises OSError.
         """
-        names = self._names_for(path)
-        if not names or device != self._device or folder in self._foreign:
+        if device != self._device or folder in self._foreign:
             return None
+        names = self._names_for(path)
+        if not names:
+            return self._make_now(name)
         spare = self._pop(names, path)
         if spare != name:
             self.folder.move(spare, self.folder, name)
         return self.folder.open_to_write(name)
+
+    def _make_now(self, name: bytes) -> int | None:
+        """Create one more spare, because a request has more files than the pool; None if none fits."""
+        if self.status is None or not self._size_max:
+            return None
+        descriptor = self.folder.create(name, PERMISSIONS)
+        try:
+            os.fchmod(descriptor, PERMISSIONS)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def take_for_new(self, name: bytes, path: WorkspacePath, target: OpenFolder, folder: bytes) -> int | None:
         """Take a spare for a new file at `path`, in the open folder `target`; None if there is none for it.
