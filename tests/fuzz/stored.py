@@ -345,7 +345,7 @@ NEARLY_MESSAGES = [
     )
 ]
 MESSAGE_KEYS = (
-    b"Message", b"Moved", b"Undoes", b"Hunks", b"Proposal", b"By", b"Number", b"Made", b"Permissions",
+    b"Message", b"Moved", b"Undoes", b"Hunks", b"Shared", b"Proposal", b"By", b"Number", b"Made", b"Permissions",
 )  # fmt: skip
 MESSAGE_WORDS = (
     *(b"\n%b: " % key for key in MESSAGE_KEYS),
@@ -457,7 +457,7 @@ ODD_TRAILERS = (
     ("Kind", "odd"), ("Kind", "baseline"), ("Kind", "claim"), ("Actor", '""'), ("Actor", '"\\ud800"'), ("Actor", "x" * 3000),
     ("Message", "none"), ("Message", '"' + "x" * 300_000 + '"'), ("Made", "1960-01-01T00:00:00.000000Z"),
     ("Time", "2026-13-01T00:00:00.000000Z"), ("Host", "a/b"), ("Host", "h" * 300), ("Origin", "x"),
-    ("Number", "99"), ("Permissions", "7777 c"), ("Permissions", "0600 ../c"), ("Moved", "[1]"),
+    ("Number", "99"), ("Permissions", "7777 c"), ("Permissions", "0600 ../c"), ("Shared", "../c"), ("Moved", "[1]"),
     ("Moved", '["../x", "c"]'), ("Undoes", "9 c"), ("Hunks", "1 0 a/b.txt"), ("Needs", "9"), ("Outcome", "odd"),
     ("Outcome", "decided"), ("Decision", "open"), ("Undone", "cd" * 20), ("Candidate", "é"),
 )  # fmt: skip

@@ -73,10 +73,11 @@ def test_all_that_this_version_writes_passes_and_names_its_version() -> None:
     )  # fmt: skip
     waiting = entries.Tentative(
         CommitId("ab" * 20), "h", "undo", author, TIME_US, (change,), (CommitId("cd" * 20),),
-        (Part(Seq(1), WorkspacePath("a b"), (1, 2)),),
+        (Part(Seq(1), WorkspacePath("a b"), (1, 2)),), is_part=True,
     )  # fmt: skip
     message = entries._message(waiting, 3, "applied")
     fields = decoded(message)
+    assert fields.arrival.shared == ("caf\udce9",)
     assert fields.message.permissions == (("caf\udce9", 0o711),), "privileges stay here"
     assert fields.message.parts == waiting.parts
     assert replace(fields.message.authorship, arrival=None) == author
@@ -119,6 +120,8 @@ WRONG = [
     ("Permissions: 8 new", "form"),
     ("Permissions: 0600 ../x", "impossible path"),
     ('Moved: ["../x", "new"]', "impossible path"),
+    ("Shared: ../x", "impossible path"),
+    ('Shared: "x', "form"),
     ("Moved: [1, 2]", "cannot be read"),
     (f"Moved: {'[' * 9000}]", "cannot be read"),
     ("Moved: x", "form"),

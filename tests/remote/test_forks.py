@@ -20,6 +20,12 @@ FILES = {"a.txt": LINES, "b.txt": LINES}
 ROUNDS = 8  # pairs of them, in which a host would push or change its state
 
 
+def until_returned(client: Client) -> list[int]:
+    """Return the transactions that returned files of a host to the log's, once there are some."""
+    until(lambda: client.remote_status().returned != [], "no file has returned")
+    return client.remote_status().returned
+
+
 def refs_of(server: Path) -> str:
     return subprocess.run(
         ["git", "--git-dir", server, "for-each-ref"], capture_output=True, text=True, check=True
@@ -133,4 +139,33 @@ def test_files_that_do_not_follow_from_the_log_return_to_it(tmp_path: Path) -> N
             exchange(one, again)
             until(lambda: places[0].files() == places[1].files(), "they differ for good")
             assert again.check().problems == []
+            (returned,) = until_returned(again)
+            assert again.show(returned).transaction.actor == "editd"
+            assert f"{returned}: files of this host returned" in places[1].editctl("remote", "status").stdout
         assert places[0].files()["a.txt"].decode() == LINES.replace("line 1", "1").replace("line 9", "9")
+
+
+def test_a_repair_goes_back_behind_the_join_of_a_host(tmp_path: Path) -> None:
+    """The server forgets entries that the host had joined with, while their author was away for good."""
+    with hosts(tmp_path, 3, FILES, join=False) as (places, (one, other, third), server):
+        other.remote_join(str(server))
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 1\n", "1\n")], message="lost")
+        exchange(one)
+        third.remote_join(str(server))
+        third.apply([replace("a.txt", "line 9\n", "9\n", guard="text")], message="after the join")
+        exchange(third)
+        one.remote_leave()
+        other.apply([replace("b.txt", "line 1\n", "1\n")], message="on the restored log")
+        restore_behind(server, 0, other, third)
+        third.remote_resume()
+        until(lambda: third.remote_status().state == "forked", "it does not notice")
+        third.remote_repair()
+        exchange(other, third)
+        until(lambda: places[1].files() == places[2].files(), "they differ for good")
+        assert places[2].files()["a.txt"].decode() == LINES.replace("line 1", "1").replace("line 9", "9")
+        assert places[2].files()["b.txt"].decode() == LINES.replace("line 1", "1")
+        assert sorted(entry.commit.message.partition("\n")[0] for entry in log_of(server)[1:]) == [
+            "after the join", "lost", "on the restored log"
+        ]  # fmt: skip
+        assert [client.check().problems for client in (other, third)] == [[], []]

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from hosts import exchange, hosts
+from hosts import bare_repository, exchange, hosts, name_host, until
+from log_checker import log_of
 from workplace import replace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
+    from hosts import Hosts
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, "b.txt": LINES}
@@ -70,3 +73,94 @@ def test_the_links_of_undos_survive_a_leave_and_a_join_of_the_same_log(tmp_path:
             exchange(again, other)
             assert not is_undone(again, mine.seq), "a restart has lost the links"
             assert again.check().problems == []
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Hosts]:
+    """Two hosts, the first of which keeps files of `mine/` to itself."""
+    with hosts(tmp_path, 2, join=False) as (places, clients, _):
+        clients[0].remote_leave()
+        name_host(places[0], "host0", 'exclude = ["mine/"]\n')
+        clients[0].config_reload()
+        clients[0].apply([write(path, text) for path, text in FILES.items()])
+        log = bare_repository(tmp_path / "log.git")
+        clients[0].remote_init(str(log))
+        clients[1].remote_join(str(log))
+        yield places, clients, log
+        exchange(*clients)
+        assert places[0].files().items() >= places[1].files().items()
+        assert [client.check().problems for client in clients] == [[], []]
+
+
+def both(client: Client) -> Transaction:
+    """Change a file of both hosts, and a file that stays, in one transaction."""
+    change = replace("a.txt", "line 1\n", "1\n", guard="text")
+    transaction = client.apply([change, write("mine/key.txt", "stays\n")]).transaction
+    assert transaction is not None
+    return transaction
+
+
+def test_an_undo_elsewhere_takes_back_the_part_that_the_log_has(pair: Hosts) -> None:
+    places, (one, other), server = pair
+    mixed = both(one)
+    exchange(one, other)
+    there = other.show(mixed.id).transaction
+    assert (there.rest_on, [file.path for file in there.files]) == ("host0", ["a.txt"])
+    assert one.show(mixed.seq).transaction.rest_on is UNSET
+    undone = other.undo(there.seq)
+    assert undone.warnings == [
+        f"Undone in part: host0 keeps further files of {there.seq}, and an undo there takes them back."
+    ]
+    exchange(one, other)
+    here = one.show(mixed.seq).transaction
+    assert here.undone_by is None
+    assert {file.path: file.undone_by is UNSET for file in here.files} == {
+        "a.txt": False, "mine/key.txt": True
+    }  # fmt: skip
+    until(lambda: one.remote_status().in_part == [mixed.seq], "the status does not name it")
+    assert "undone in part by" in places[0].editctl("log").stdout
+    assert f"{mixed.seq}: undone elsewhere" in places[0].editctl("remote", "status").stdout
+    assert "undone in part by" in places[1].editctl("show", str(there.seq)).stdout
+
+    rest = one.undo(mixed.seq)
+    assert [file.path for file in rest.files] == ["mine/key.txt"]
+    exchange(one, other)
+    assert is_undone(one, mixed.seq)
+    until(lambda: one.remote_status().in_part == [], "the status still names it")
+    assert b"mine" not in b"".join(entry.commit.raw_message for entry in log_of(server))
+
+
+def test_a_redo_elsewhere_brings_back_the_part_that_the_log_has(pair: Hosts) -> None:
+    _, (one, other), _ = pair
+    mixed = both(one)
+    whole = one.undo(mixed.seq).transaction
+    assert whole is not None
+    exchange(one, other)
+    other.undo(whole.id)
+    exchange(one, other)
+    here = one.show(mixed.seq).transaction
+    assert here.undone_by is None
+    assert {file.path: file.undone_by for file in here.files} == {
+        "a.txt": UNSET, "mine/key.txt": whole.seq
+    }  # fmt: skip
+    one.undo(whole.seq)
+    exchange(one, other)
+    assert [file.undone_by for file in one.show(mixed.seq).transaction.files] == [UNSET, UNSET]
+
+
+def test_a_transaction_that_is_set_aside_keeps_the_part_that_stays(pair: Hosts) -> None:
+    places, (one, other), _ = pair
+    one.remote_pause()
+    mixed = both(one)
+    other.apply([replace("a.txt", "line 1\n", "ONE\n", guard="text")])
+    exchange(other)
+    one.remote_resume()
+    exchange(one, other)
+    until(lambda: one.proposal_list().proposals != [], "it is not set aside")
+    here = one.show(mixed.seq).transaction
+    assert here.undone_by is None
+    assert [file.path for file in here.files if file.undone_by is UNSET] == ["mine/key.txt"]
+    assert places[0].files()["mine/key.txt"] == b"stays\n"
+    one.undo(mixed.seq)
+    assert "mine/key.txt" not in places[0].files()
+    exchange(one, other)

@@ -317,13 +317,16 @@ def _about_plainly(transaction: Transaction) -> str:
     if isinstance(transaction.claimed_by, int):
         about += f", claimed by {transaction.claimed_by}"
     if transaction.undone_by is not None:
-        about += f", undone by {transaction.undone_by}"
+        in_part = " in part" if isinstance(transaction.rest_on, str) else ""
+        about += f", undone{in_part} by {transaction.undone_by}"
     elif by := sorted({file.undone_by for file in transaction.files if isinstance(file.undone_by, int)}):
         about += f", undone in part by {', '.join(map(str, by))}"
     if isinstance(transaction.number, int):
         about += f", @{transaction.number}"
         if isinstance(transaction.host, str):
             about += f" of {plain(transaction.host)}"
+        if isinstance(transaction.rest_on, str):
+            about += ", which keeps further files of it"
     if commit := getattr(transaction.published, "commit", ""):
         about += f", published as {commit[:ID_DIGITS]}"
     return about

@@ -283,6 +283,10 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "tentative", f"{result.tentative} not in the log yet{age}"
     if result.aside:
         yield "set aside", f"{result.aside} do not merge: `editctl proposal list` lists them"
+    if result.in_part:
+        yield "in part", f"{_numbers(result.in_part)}: undone elsewhere, but for the files that stay here"
+    if result.returned:
+        yield "returned", f"{_numbers(result.returned)}: files of this host returned to the log's"
     for seq in result.kept_back:
         yield "kept back", f"{seq}: {result.reasons.get(str(seq), '')}"
     yield from _named("unusable", result.unusable, result.unusable_entries)
@@ -293,6 +297,10 @@ def _rows(result: RemoteResult) -> Iterator[tuple[str, str]]:
         yield "of these", ", ".join(result.stays)
     if result.held:
         yield "held", ", ".join(result.held)
+
+
+def _numbers(seqs: Sequence[int]) -> str:
+    return ", ".join(map(str, seqs))
 
 
 def _named(title: str, entries: Sequence[NamedEntry], number: int) -> Iterator[tuple[str, str]]:

@@ -36,10 +36,11 @@ def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None
     `chain` has the steps before it.
     """
     evidence = step["attribution"]
+    shared = tuple(step.get("shared", ()))
     authorship = Authorship(
         step["actor"], step["session"], step["message"],
         attribution=None if evidence is None else Attribution(evidence[0], tuple(evidence[1])),
-        arrival=Arrival(step["number"], step["host"], step["origin"], step["time_us"]),
+        arrival=Arrival(step["number"], step["host"], step["origin"], step["time_us"], shared),
     )  # fmt: skip
     expected: dict[WorkspacePath, Entry | None] = {}
     after: dict[WorkspacePath, FileState | None] = {}

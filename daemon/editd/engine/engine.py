@@ -80,7 +80,7 @@ from editd.engine.review import (
 from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
-from editd.engine.undo_selection import BySession, LastEditOf, message_of
+from editd.engine.undo_selection import BySession, LastEditOf, message_of, rests
 from editd.engine.unsaved import NOBODY, HeldDocuments, note_of, refusal_of
 from editd.engine.unshared import FirstWarnings, excluded_warnings
 from editd.engine.weight import weight_of
@@ -774,7 +774,7 @@ class Engine(Recorder):
         self._refuse_hidden(targets)
         changes = inverted.changes
         answers = (f"The last edit of {scope.path} is undone.",) if isinstance(scope, LastEditOf) else ()
-        outcome = Outcome(changes, warnings=warnings, answers=answers)
+        outcome = Outcome(changes, warnings=warnings + rests(inverted.targets), answers=answers)
         self._permit(request, outcome, repaired=_repaired(request, targets))
         is_partial = request.on_conflict == "skip"
         ruling = self._judge(batch, request, outcome)

@@ -127,6 +127,12 @@ class UndoTarget(Struct, frozen=True):
         """Return whether any part of the path is undone."""
         return self.paths is None or path in self.paths
 
+    @property
+    def rest_on(self) -> str | None:
+        """The host that keeps further files of the transaction; None if there is none."""
+        arrival = self.transaction.authorship.arrival
+        return arrival.host if arrival is not None and arrival.shared else None
+
     def without(self, paths: AbstractSet[WorkspacePath]) -> UndoTarget:
         """Return the target without these paths. A move is left out with both of its paths."""
         touches = self.touches
@@ -214,6 +220,18 @@ def message_of(scope: Scope, session: str | None) -> str:
     if isinstance(scope, Latest) and scope.session not in (None, session):
         return f"Undo of session {scope.session}"
     return ""
+
+
+def rests(targets: Sequence[UndoTarget]) -> tuple[str, ...]:
+    """Return a warning for each host that keeps further files of these transactions to itself."""
+    seqs: dict[str, list[str]] = {}
+    for target in targets:
+        if target.rest_on is not None:
+            seqs.setdefault(target.rest_on, []).append(str(target.transaction.seq))
+    return tuple(
+        f"Undone in part: {host} keeps further files of {listed(named)}, and an undo there takes them back."
+        for host, named in sorted(seqs.items())
+    )
 
 
 def without_effect(targets: Sequence[UndoTarget], warnings: Sequence[str] = ()) -> NothingToUndo:

@@ -14,6 +14,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from editd.store.index import Index
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship
 
@@ -55,6 +56,29 @@ class KeptBack(Struct, frozen=True):
     actor: str
     session: str | None
     paths: frozenset[WorkspacePath]
+
+
+class UndoneInPart:
+    """The transactions of this host that others have undone, but for the files that stay here."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._possible = set(index.undone_elsewhere())
+
+    def note(self, seqs: Iterable[int]) -> None:
+        """Note that another host has undone these transactions at least in part."""
+        self._possible.update(seqs)
+
+    def now(self, stays_here: Callable[[WorkspacePath], bool]) -> list[int]:
+        """Return the transactions whose files here are not undone, in order."""
+        return [seq for seq in sorted(self._possible) if self._has_rest(seq, stays_here)]
+
+    def _has_rest(self, seq: int, stays_here: Callable[[WorkspacePath], bool]) -> bool:
+        transaction = self._index.transaction(seq)
+        if transaction is None or transaction.undone_by is not None:
+            return False
+        states = [(touch.undone_by is None, stays_here(touch.path)) for touch in transaction.touches]
+        return (True, True) in states and (False, False) in states
 
 
 class Unshared:

@@ -66,6 +66,7 @@ class Tentative(Struct, eq=False):
     parts: tuple[Part, ...] = ()  # of partial undos; the `seq` is a position in `undone` from 1
     seq: int = 0  # on this host; 0 for another host's
     is_aside: bool = False  # it does not merge with earlier entries, and stays so
+    is_part: bool = False  # further files of it stay on its host
 
 
 class SettledAside(Struct, frozen=True):
@@ -281,7 +282,7 @@ def waiting_again(objects: LogObjects, entry: LogEntry) -> Tentative:
     changes = tuple(changes_of(objects, entry.tree_before, entry.tree, message))
     return Tentative(
         arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
-        message.time_us, changes, entry.undone, message.parts,
+        message.time_us, changes, entry.undone, message.parts, is_part=bool(arrival.shared),
     )  # fmt: skip
 
 
@@ -296,6 +297,7 @@ def _read_waiting(objects: LogObjects, content: bytes) -> Tentative:
     return Tentative(
         arrival.origin, arrival.host, message.kind, replace(message.authorship, arrival=None),
         message.time_us, tuple(changes), fields.undone, message.parts, is_aside=fields.outcome == "aside",
+        is_part=bool(arrival.shared),
     )  # fmt: skip
 
 
@@ -309,7 +311,8 @@ def flaw_of(waiting: Tentative) -> str | None:
 
 
 def _message(waiting: Tentative, number: int, outcome: Outcome) -> str:
-    arrival = Arrival(number, waiting.host, waiting.origin, waiting.time_us)
+    shared = tuple(change.path.text for change in waiting.changes) if waiting.is_part else ()
+    arrival = Arrival(number, waiting.host, waiting.origin, waiting.time_us, shared)
     positions = range(1, len(waiting.undone) + 1)
     text = compose(
         number, waiting.kind, replace(waiting.authorship, arrival=arrival), waiting.time_us,

@@ -86,7 +86,7 @@ _TRAILERS: Mapping[str, _Trailer] = {
     "Undoes": _listed(rf"{_NUMBER}(?: {_TEXT})?"), "Hunks": _listed(rf"{_NUMBER} {_NUMBERS} {_TEXT}"),
     "Undone": _listed(_OID), "Claims": _listed(_NUMBER),
     "Moved": _listed(r"\[[^\n]*\]"), "Permissions": _listed(rf"[0-7]{{4}} {_TEXT}"),
-    "Decides": _once(_OID), "Decision": _once(_WORD),
+    "Shared": _listed(_TEXT), "Decides": _once(_OID), "Decision": _once(_WORD),
 }  # fmt: skip
 _REQUIRED = ("Seq", "Kind", "Actor", "Time", "Number", "Host", "Made", "Outcome")
 
@@ -247,7 +247,7 @@ def _checked(
     undone = tuple(map(CommitId, trailers.get("Undone", ())))
     _check_times(message, arrival)
     _check_texts(message)
-    _check_paths(message)
+    _check_paths(message, arrival)
     _check_undoing(message, len(undone))
     about, decision = None, ""
     if outcome == "decided":
@@ -298,8 +298,8 @@ def _texts(message: ParsedMessage) -> Iterator[tuple[str, int]]:
             yield name, NAME_LENGTH_MAX
 
 
-def _check_paths(message: ParsedMessage) -> None:
-    paths = [path for moved in message.moves for path in moved]
+def _check_paths(message: ParsedMessage, arrival: Arrival) -> None:
+    paths = [*arrival.shared, *(path for moved in message.moves for path in moved)]
     paths += [path for path, _ in message.permissions]
     paths += [part.path.text for part in message.parts]
     for path in paths:

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import time
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from editd.remote.merged_tree import MergedTree
 from editd.remote.own_history import commits_after, origin_of
 from editd.remote.push_selection import LANDED_MAX, PushSelection
 from editd.remote.replica import Replica, Step
-from editd.remote.step_frames import frame_of_aside, frames_of_steps, session_at
+from editd.remote.step_frames import TAKE_IN, frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
 from editd.store.git_objects import EMPTY_TREE, CommitObject, oid_of
 from editd.store.history import store_of
@@ -52,7 +53,6 @@ from editd.store.transaction_record import parse, transaction_of_commit
 from editd.system.files import replace_file_durably
 from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath
-from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from editd.remote.entry_decoder import Outcome
     from editd.store.git_objects import Oid
     from editd.system.process import Frame
+    from editd.values.transaction import Authorship, CommitId
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force
 STEPS_MAX = 200  # of one answer
@@ -137,6 +138,7 @@ class Exchange:
         self._newer: dict[int, LogEntry] = {}  # with parts that this version does not know
         self._version = 1  # of the format, which all entries together need
         self._checks = FileChecks()
+        self._in_part: dict[CommitId, tuple[str, ...]] = {}  # the paths of a part
         self._aside: dict[CommitId, LogEntry] = {}  # without a decision
         self._settled: dict[CommitId, LogEntry] = {}  # the first decision about each
         self._relisted: list[int] = []  # entries that have their own transaction here only now
@@ -166,6 +168,7 @@ class Exchange:
         self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
         for path, since, until in place.released:
             self.replica.released.setdefault(WorkspacePath.parse(path), []).append((since, until))
+        self._returned: deque[int] = deque(maxlen=NAMED_MAX)  # transactions that returned files to the log's
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
         self._seen = self._joined  # the last transaction that is followed
         self._first = self.chain.get(oid_of(first), 0)  # the last entry when this host joined
@@ -197,6 +200,7 @@ class Exchange:
             last = commit
             origin = origin_of(commit, written)
             if origin is None:
+                self._note_returned(written.seq, written.authorship)
                 self.replica.set_aside(written.undoes)
             elif origin in self.landed:
                 self.replica.name(written.seq, origin, written.undoes)
@@ -256,11 +260,16 @@ class Exchange:
             answer |= {"state": "offline", "error": refusal.message}
         if (reasons := self._selection.reasons) and answer["state"] == "current":
             answer |= {"state": "refused", "error": next(iter(reasons.values()))}
-        answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs)
+        answer["steps"] = frames_of_steps(self.objects, steps, self.replica.seqs, self._shared_of)
         answer |= self._news(known) | {"pushes": self._transport.pushes}
         self._transport.pushes = 0
         answer["again"] = bool(answer["again"] or steps or len(answer["asides"]) == ASIDE_MAX)
         return answer | self._status()
+
+    def _shared_of(self, origin: CommitId) -> tuple[str, ...]:
+        """Return the paths that the log has of a transaction of this host; none if it has all of them."""
+        shared = self._in_part.get(origin, ())
+        return shared if shared and self.objects.history_has(oid_of(origin)) else ()
 
     def _plan(self) -> list[Step]:
         steps = self.replica.plan(STEPS_MAX)
@@ -272,7 +281,7 @@ class Exchange:
 
         A log that is gone is made again. Otherwise this host goes back to the last entry that both have, so
         that all it has taken in since waits to be landed, unless it is in the log. The exchange has to be
-        opened anew. Raises Offline, Forked if nothing is common since this host joined.
+        opened anew. Raises Offline, Forked if the logs have nothing in common.
         """
         self._follow(head)
         now = self._transport.heads(self._place.ref).get(self._place.ref)
@@ -281,9 +290,9 @@ class Exchange:
             return
         self._fetch()
         _, common = commits_back(self.objects, now, self.chain)
-        if common is None or self.chain[common] < self._first:
+        if common is None:
             raise Forked(
-                "The log on the server has no entry in common with this host's log since the host joined.",
+                "The log on the server has no entry in common with this host's log.",
                 hint="Leave the log, and join this one.",
             )
         self._queue_lost(self.chain[common])
@@ -315,12 +324,19 @@ class Exchange:
             if arrival is not None and arrival.origin is not None and arrival.number <= taken:
                 self._relisted.append(arrival.number)
             self._seen = int(transaction.seq)
+            self._note_returned(transaction.seq, transaction.authorship)
             for touch in transaction.touches:
                 if touch.after is None:
                     self._staying.discard(touch.path)
                 elif not self._is_chosen(touch.path):
                     self._staying.add(touch.path)
         self._waiting_after.clear()
+
+    def _note_returned(self, seq: int, author: Authorship) -> None:
+        """Note a transaction of the exchange itself that returned files to the log's."""
+        is_step = author.arrival is not None and author.arrival.origin is None
+        if is_step and author.message.startswith(TAKE_IN):
+            self._returned.append(int(seq))
 
     def catch_up(self, head: Oid) -> None:
         """Follow this host's history to `head` without a server: its arrivals were fetched before.
@@ -346,6 +362,7 @@ class Exchange:
             "oldest_us": None if oldest is None else oldest.time_us,
             "needed": self._seen if oldest is None else oldest.seq,
             "aside": len(self._open_asides()) + sum(one.is_aside for one in waiting),
+            "returned": list(self._returned),
             "kept_back": [
                 [
                     one.seq,
@@ -520,6 +537,8 @@ class Exchange:
             self._newer[entry.number] = entry
         if origin is not None:
             self.landed[origin] = entry.number
+            if entry.arrival.shared:
+                self._in_part[origin] = entry.arrival.shared
         if entry.outcome == "aside" and origin is not None:
             self._aside[origin] = entry
         if entry.about is not None and entry.about not in self._settled:

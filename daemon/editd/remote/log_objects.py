@@ -107,8 +107,8 @@ class LogObjects:
         """Return whether the log's repository has an object."""
         return pygit2.Oid(raw=oid) in self._log.odb
 
-    def has_content(self, oid: Oid) -> bool:
-        """Return whether this host's history has the content of a file; an excluded one may be missing."""
+    def history_has(self, oid: Oid) -> bool:
+        """Return whether this host's history has an object; an excluded content may be missing."""
         return pygit2.Oid(raw=oid) in self._history.odb
 
     def point(self, ref: str, commit: Oid) -> None:

@@ -258,7 +258,7 @@ def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:
     missing = [
         path
         for path, _, entry in differences(objects, EMPTY_TREE, root)
-        if entry is not None and is_shared(path) and not objects.has_content(oid_of(entry.version))
+        if entry is not None and is_shared(path) and not objects.history_has(oid_of(entry.version))
     ]
     if not missing:
         return place

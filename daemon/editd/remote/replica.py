@@ -175,22 +175,29 @@ class Replica:
         It is this host's, or another host's that the log has lost (`Exchange.repair`).
         """
         arrival, authorship = transaction.authorship.arrival, _to_send(transaction.authorship)
-        origin, host, time_us = transaction.id, self.host, transaction.time_us
+        origin, host, time_us, is_part = transaction.id, self.host, transaction.time_us, False
         if arrival is not None and arrival.origin is not None:
-            origin, host, time_us = arrival.origin, arrival.host, arrival.time_us
-        self.name(transaction.seq, origin, transaction.undoes)
+            origin, host, time_us, is_part = (
+                arrival.origin,
+                arrival.host,
+                arrival.time_us,
+                bool(arrival.shared),
+            )
         changes = tuple(
             touch
             for touch in transaction.touches
             if transaction.seq <= self.held.get(touch.path, transaction.seq) and self._is_chosen(touch.path)
             if not self._was_held(touch.path, transaction.seq)
         )
+        is_only_here = not changes and arrival is None  # as an undo of files that stay here
+        self.name(transaction.seq, origin, () if is_only_here else transaction.undoes)
         if not changes:
             return None
         undone = tuple(self._origins[seq] for seq in transaction.undoes if seq in self._origins)
         waiting = Tentative(
             origin, host, transaction.kind, authorship, time_us, changes, undone,
             self._parts(transaction, undone), transaction.seq,
+            is_part=is_part or len(changes) < len(transaction.touches),
         )  # fmt: skip
         self.waiting.add(waiting)
         for change in changes:

@@ -18,18 +18,27 @@ if TYPE_CHECKING:
     from editd.values.path import WorkspacePath
     from editd.values.transaction import CommitId
 
+TAKE_IN = "Take in from the log"  # begins the message of a transaction that returns files to the log's
 STEP_BYTES_MAX = 16 * 1024 * 1024  # of content in one answer; a single step may be larger
 
 
-def frames_of_steps(objects: LogObjects, steps: Sequence[Step], seqs: Mapping[CommitId, int]) -> list[Frame]:
-    """Return the first steps, as many as fit into one answer. `seqs` has this host's numbers."""
+def frames_of_steps(
+    objects: LogObjects,
+    steps: Sequence[Step],
+    seqs: Mapping[CommitId, int],
+    shared: Callable[[CommitId], Sequence[str]],
+) -> list[Frame]:
+    """Return the first steps, as many as fit into one answer. `seqs` has this host's numbers.
+
+    `shared` returns the paths of a transaction of this host that the log has, if it lacks others.
+    """
     frames: list[Frame] = []
     room = STEP_BYTES_MAX
     for step in steps:
         made = _taken_back(objects, step)
         for undo in step.undos:
-            made += _landed(objects, Step(undo, (), (), (), is_undo=True), seqs)
-        made += _landed(objects, step, seqs)
+            made += _landed(objects, Step(undo, (), (), (), is_undo=True), seqs, shared)
+        made += _landed(objects, step, seqs, shared)
         room -= sum(len(change[3] or b"") for frame in made for change in frame["changes"])
         if room < 0 and frames:
             break
@@ -43,19 +52,25 @@ def _taken_back(objects: LogObjects, step: Step) -> list[Frame]:
         return []
     arrival = step.entry.arrival
     seqs = sorted(one.seq for one in step.lost)
+    parts = [[one.seq, change.path.text, []] for one in step.lost if one.is_part for change in one.changes]
     shown = ", ".join(map(str, seqs))
     return [
         {
             "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us,
             "actor": "editd", "session": None, "attribution": None,
             "message": f"Set aside {shown}: no merge with entry {arrival.number} of {arrival.host}",
-            "kind": "undo", "origin": None, "undoes": seqs, "parts": [],
+            "kind": "undo", "origin": None, "undoes": seqs, "parts": parts,
             "changes": change_frames(objects, step.taken_back),
         }
     ]  # fmt: skip
 
 
-def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> list[Frame]:
+def _landed(
+    objects: LogObjects,
+    step: Step,
+    seqs: Mapping[CommitId, int],
+    shared: Callable[[CommitId], Sequence[str]],
+) -> list[Frame]:
     """Return the transaction that an entry is on this host."""
     if step.is_catch_up:
         return [_caught_up(objects, step)]
@@ -73,14 +88,27 @@ def _landed(objects: LogObjects, step: Step, seqs: Mapping[CommitId, int]) -> li
             "message": message.authorship.message,
             "kind": message.kind, "origin": arrival.origin,
             "undoes": [seq for seq in undone if seq is not None],
-            "parts": [
-                [undone[part.seq - 1], part.path.text, list(part.hunks)]
-                for part in message.parts
-                if part.seq <= len(undone) and undone[part.seq - 1] is not None
-            ],
+            "shared": list(arrival.shared),
+            "parts": _parts(step, undone, shared),
             "changes": change_frames(objects, step.changes),
         }
     ]  # fmt: skip
+
+
+def _parts(
+    step: Step, undone: Sequence[int | None], shared: Callable[[CommitId], Sequence[str]]
+) -> list[list[object]]:
+    """Return the parts that an entry undoes. Of a transaction in part in the log, no other file is undone."""
+    parts: list[list[object]] = [
+        [undone[part.seq - 1], part.path.text, list(part.hunks)]
+        for part in step.entry.message.parts
+        if part.seq <= len(undone) and undone[part.seq - 1] is not None
+    ]
+    in_part = {seq for seq, *_ in parts}
+    for origin, seq in zip(step.entry.undone, undone, strict=True):
+        if seq is not None and seq not in in_part:
+            parts += [[seq, path, []] for path in shared(origin)]
+    return parts
 
 
 def _caught_up(objects: LogObjects, step: Step) -> Frame:
@@ -89,7 +117,7 @@ def _caught_up(objects: LogObjects, step: Step) -> Frame:
     return {
         "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us, "origin": None,
         "actor": "editd", "session": None, "attribution": None, "kind": "restore", "undoes": [], "parts": [],
-        "message": f"Take in from the log: {paths}", "changes": change_frames(objects, step.changes),
+        "message": f"{TAKE_IN}: {paths}", "changes": change_frames(objects, step.changes),
     }  # fmt: skip
 
 

@@ -468,7 +468,8 @@ def _arrival(given: transaction.Arrival | None, number: int | None) -> dict[str,
     """Return the fields of a transaction that came from another host, or that is in the log by `number`."""
     if given is None:
         return {} if number is None else {"number": number}
-    return {"number": given.number, "host": given.host, "made": rfc3339(given.time_us)}
+    shown = {"number": given.number, "host": given.host, "made": rfc3339(given.time_us)}
+    return shown | ({"rest_on": given.host} if given.shared else {})
 
 
 def file_results(made: Iterable[transaction.Transaction]) -> list[messages.FileResult]:

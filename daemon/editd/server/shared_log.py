@@ -24,7 +24,7 @@ from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, log_author, returned, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
-from editd.engine.unshared import KeptBack, Unshared
+from editd.engine.unshared import KeptBack, UndoneInPart, Unshared
 from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction, listed
 from editd.remote.server_address import ServerAddress
 from editd.server.child_process import PYTHON, RequestProcess
@@ -122,6 +122,8 @@ class SharedLog:
         self._rounds = 0
         self._round_over = asyncio.Event()  # a new one for each round
         self._set_aside: SetAside | None = None
+        self._undone_in_part: UndoneInPart | None = None
+        self._in_part: list[int] = []  # at the last round
         self._tell: Callable[[str, dict[str, Any]], None] = tell
 
     def configure(self, keys: RemoteKeys, excluded: ExcludedPaths) -> None:
@@ -195,6 +197,7 @@ class SharedLog:
         times = [answer.pop("oldest_us", None), self._unseen[0][1] if self._unseen else None]
         oldest = min((time_us for time_us in times if time_us is not None), default=None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
+        answer["in_part"] = self._in_part
         return answer | {"url": without_credentials(place["url"]), "ref": place["ref"], "host": place["host"],
                          "oldest": age, "exclude": self._stay_here(place)}  # fmt: skip
 
@@ -328,6 +331,7 @@ class SharedLog:
             await self._stop()
             self._take_place(None)
             self._unseen.clear()
+            self._undone_in_part, self._in_part = None, []
             self._answer = {"state": "behind", "error": None}
             os.unlink(self._path)
             shutil.rmtree(os.path.join(self._folder, "remote"), ignore_errors=True)
@@ -685,6 +689,8 @@ class SharedLog:
                     return
                 if isinstance(outcome, BaseException):
                     raise outcome
+                if step["origin"] is not None and step["parts"]:
+                    await self._queue.run(partial(self._partly().note, [part[0] for part in step["parts"]]))
                 if step["origin"] is None and outcome.transaction is not None:
                     await self._queue.run(partial(self._aside().propose_own, step["undoes"]))
 
@@ -759,12 +765,19 @@ class SharedLog:
                     self._tell("landed", {"seq": seq, "number": number, "outcome": outcome})
         if answer["asides"] or answer["settled"]:
             self._aside().take(answer, host)
+        if self._engine.unshared is not None:
+            self._in_part = self._partly().now(self._engine.unshared.stays_here)
 
     def _aside(self) -> SetAside:
         if self._set_aside is None:
             assert self._engine.proposals is not None, "the daemon opens them before"
             self._set_aside = SetAside(self._engine.proposals, self._engine.history)
         return self._set_aside
+
+    def _partly(self) -> UndoneInPart:
+        if self._undone_in_part is None:
+            self._undone_in_part = UndoneInPart(self._engine.history.index)
+        return self._undone_in_part
 
     async def _packed(self) -> tuple[str, int]:
         """Pack the history; return the id and the number of the newest packed transaction."""

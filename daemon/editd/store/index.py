@@ -308,6 +308,16 @@ class Index:
             self._written("select number, outcome from landed where seq = ? order by number limit 1", (seq,)),
         )
 
+    def undone_elsewhere(self) -> list[int]:
+        """Return the transactions of this host that other hosts undid, but that are not undone whole."""
+        rows = self._all(
+            "select distinct own.seq from undoing join tx as own on own.seq = undoing.seq"
+            " join tx as undo on undo.seq = undoing.by where own.arrival is null and own.undone_by is null"
+            " and undo.arrival is not null and undo.undone_by is null",
+            (),
+        )
+        return [row[0] for row in rows]
+
     def landed_of(self, seqs: Sequence[int]) -> dict[int, int]:
         """Return the numbers of the entries of these transactions, as far as they have landed."""
         rows = self._of("landed", seqs, "number")

@@ -255,6 +255,7 @@ def _arrived(arrival: Arrival) -> list[str]:
         f"Host: {_value(arrival.host)}",
         f"Made: {rfc3339(arrival.time_us)}",
     ]
+    lines += [f"Shared: {_value(path)}" for path in arrival.shared]
     return lines if arrival.origin is None else [*lines, f"Origin: {arrival.origin}"]
 
 
@@ -264,8 +265,9 @@ def _arrival(fields: Mapping[str, Sequence[str]]) -> Arrival | None:
         return None
     origin = CommitId(fields["Origin"][0]) if "Origin" in fields else None
     return Arrival(
-        int(fields["Number"][0]), _read(fields["Host"][0]), origin, microseconds(fields["Made"][0])
-    )
+        int(fields["Number"][0]), _read(fields["Host"][0]), origin, microseconds(fields["Made"][0]),
+        tuple(map(_read, fields.get("Shared", []))),
+    )  # fmt: skip
 
 
 def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:

@@ -168,13 +168,15 @@ class Arrival(Struct, frozen=True, array_like=True, gc=False):
 
     `origin` is the id of the transaction on the host that made it. It is None for the transaction that takes
     back work of this host, because that does not merge with entry `number`. `time_us` is by the clock of
-    that host, so it may be earlier than the previous transaction's.
+    that host, so it may be earlier than the previous transaction's. `shared` has the paths that the log has
+    of it if further files of it stay on that host. Their names stay there, too.
     """
 
     number: int
     host: str
     origin: CommitId | None
     time_us: int
+    shared: tuple[str, ...] = ()
 
 
 class Authorship(Struct, frozen=True, gc=False):

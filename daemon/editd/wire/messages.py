@@ -1068,6 +1068,7 @@ class BriefTransaction(Result):
     number: int | UnsetType = UNSET  # of its entry in the log of several hosts, once it has landed
     host: str | UnsetType = UNSET  # this and the next if it came from another host
     made: str | UnsetType = UNSET  # the time by the clock of that host
+    rest_on: str | UnsetType = UNSET  # that host, if further files of the transaction stay there
     kept_back: str | UnsetType = UNSET  # in `log` and `show`: the reason, if it is not sent to other hosts
     files_count: int | UnsetType = UNSET  # this and the next if the request has `brief`
     path: str | UnsetType | None = UNSET  # the first of its files
@@ -1608,6 +1609,8 @@ class RemoteResult(Result):
     tentative: int = 0  # transactions of this host that are not in the log yet
     oldest: float | None = None  # age of the first of these, in seconds
     aside: int = 0  # transactions of all hosts that do not merge, and have no decision
+    in_part: list[int] = []  # transactions that another host has undone, but for their files that stay here
+    returned: list[int] = []  # the newest 100 transactions that returned files of this host to the log's
     kept_back: list[int] = []  # transactions that are not sent; the others go on
     reasons: dict[str, str] = {}  # for each of these, by its number
     unusable: list[NamedEntry] = []  # the newest 100 entries that no host can use: they change nothing
