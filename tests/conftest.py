@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +14,11 @@ from hypothesis import settings
 from editd.system.native import NATIVE
 from hosts import hosts
 from reviewers import author_of, reviewer_of, set_pin
+from seeds import SEED, seed
 from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from editd_client.client import Client
     from hosts import Hosts
@@ -32,6 +35,7 @@ NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether
     "syncfs": NATIVE.syncfs is not None,
     "synced writes": NATIVE.synced_write_flag != 0,
 }
+MEMORY, MEMORY_BYTES_MIN = Path("/dev/shm"), 2 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,12 +45,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin of Hypothesis takes its seed
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `pytest &` in a script: children would have it so
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("sample", max_examples=30, deadline=None)
     settings.register_profile("long", max_examples=1000, deadline=None)
     settings.load_profile("long" if config.getoption("--long") else "sample")
+    if not config.getoption("--long"):
+        keep_in_memory()
+        if config.getoption("hypothesis_seed", None) is None:
+            config.option.hypothesis_seed = str(seed())
+
+
+def keep_in_memory() -> None:
+    """Put the folders of tests in memory, unless TMPDIR names another place or memory lacks the room.
+
+    The start of a daemon syncs 90 times, and all tests wait for one disk. SIGKILL loses nothing in memory
+    that it would keep on a disk. `on_disk` is for tests of what a disk alone does.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    room = os.statvfs(MEMORY)
+    if room.f_bavail * room.f_frsize >= MEMORY_BYTES_MIN:
+        os.environ["TMPDIR"] = str(MEMORY)  # for the workers of pytest-xdist and the daemons, too
+        tempfile.tempdir = None  # look again
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,7 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Keep the seconds that each file of tests took, for `python -m tests`."""
+    """Print the seed, and keep the seconds that each file of tests took, for `python -m tests`."""
+    if not config.getoption("--long"):
+        terminalreporter.write_line(f"seed of the random tests: {SEED}={seed()}")
     cache: pytest.Cache | None = getattr(config, "cache", None)  # none with -p no:cacheprovider
     if cache is None or config.getoption("--long"):
         return
