@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from editd.wire.messages import ReadResult
 
+UNKNOWN = (
+    "This text is in no known encoding: a byte that is not UTF-8 is shown as \\xNN. "
+    "The key `encoding` of the configuration names its encoding."
+)
 _MARK = "\ufeff"
 
 
@@ -19,3 +23,10 @@ def text_of(result: ReadResult) -> str:
     if result.encoding not in (None, "utf-8"):
         text = text.encode("utf-8", "surrogateescape").decode(result.encoding)
     return text.removeprefix(_MARK) if result.bom else text
+
+
+def readable(text: str) -> str:
+    """Return a text with each byte that is not UTF-8 as `\\xff`."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -12,6 +12,7 @@ import pytest
 
 from editd.wire import messages
 from editd_client.cli import output
+from editd_client.file_text import UNKNOWN
 
 ODD = b"caf\xe9 \x1b[31m".decode("utf-8", "surrogateescape")
 DIFF = f"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n--- old\n+{ODD}\r\n"
@@ -43,10 +44,11 @@ def test_off_a_terminal_a_diff_is_the_diff_byte_for_byte() -> None:
 
 def test_on_a_terminal_a_diff_has_colours_and_no_control_characters_of_the_files() -> None:
     with contextlib.redirect_stdout(Terminal()):
-        lines = [output.shown(line, sys.stdout) for line in output.diff_lines(DIFF)]
+        note, *lines = [output.shown(line, sys.stdout) for line in output.diff_lines(DIFF)]
+    assert note == UNKNOWN
     assert lines[1] == "\x1b[1m--- a/a\x1b[0m"
     assert lines[4] == "\x1b[31m--- old\x1b[0m"  # a line that was deleted, not a header
-    assert lines[5].startswith("\x1b[32m+caf\udce9 \\x1b[31m\\x0d")
+    assert lines[5].startswith("\x1b[32m+caf\\xe9 \\x1b[31m\\x0d")
 
 
 def test_a_terminal_gets_no_control_character_but_our_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:

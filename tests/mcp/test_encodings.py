@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent import Agent, agent
-from editd.wire.messages import ProposedResult, Replace
+from editd.wire.messages import ProposedResult, Replace, Write
+from editd_client.file_text import UNKNOWN
+from pseudo_terminal import PseudoTerminal
 from reviewers import configure
+from web_page import web_page
 from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from editd_client.client import Client
 
 TEXT = "café\nzwölf\nend\n"
 SINGLE, WIDE, BINARY = "cp1252.txt", "utf16.txt", "binary.bin"
@@ -117,3 +124,96 @@ def test_a_model_that_writes_a_whole_file_keeps_its_encoding(
     model.does("read_file", path=path)
     model.does("apply_edits", edits=[{"op": "write", "path": path, "content": TEXT + "ñ\n"}])
     assert place.files()[path] == raw(path, TEXT + "ñ\n")
+
+
+# ── Without the key `encoding` ──
+
+
+BYTES = {"cp1252": TEXT.encode("cp1252"), "shift_jis": "設定\nzwo\nend\n".encode("shift_jis")}
+each_unknown = pytest.mark.parametrize("before", BYTES.values(), ids=BYTES)
+
+
+@pytest.fixture
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A daemon without a configured encoding."""
+    with workplace(tmp_path_factory.mktemp("unknown") / "place") as made:
+        yield made
+        made.stop()
+
+
+def changed(place: Workplace, before: bytes) -> Client:
+    """Write a file of an unknown encoding, and change its last line."""
+    place.write({"a.txt": before, "b.txt": "é\n"})
+    client = place.start()
+    client.settle()
+    place.write({"a.txt": before.replace(b"end", b"fin")})
+    client.settle()
+    return client
+
+
+def shown_bytes(before: bytes) -> str:
+    return before.split(b"\n")[0].decode("utf-8", "backslashreplace")
+
+
+@each_unknown
+def test_a_diff_for_a_model_says_that_no_encoding_fits(unknown: Workplace, before: bytes) -> None:
+    edit = {"op": "delete", "path": "a.txt"}
+    with changed(unknown, before), agent(unknown, "--workspace", str(unknown.root)) as model:
+        shown = model.does("diff", **{"from": 0})["diff"]
+        dry = model.does("apply_edits", edits=[edit], dry_run=True)["diff"]
+    for diff in (shown, dry):
+        assert "\nencoding unknown\n" in diff
+        assert shown_bytes(before) in diff
+        assert "\ufffd" not in diff
+
+
+@each_unknown
+def test_the_page_says_that_no_encoding_fits_a_text(unknown: Workplace, before: bytes) -> None:
+    with changed(unknown, before) as client, web_page(unknown) as page:
+        edit = Write(path="a.txt", content=before.decode("utf-8", "surrogateescape") + "new\n", force=True)
+        proposed = client.apply([edit], propose=True, session="author").proposal
+        assert isinstance(proposed, ProposedResult)
+        page.enter()
+        for path in ("/transactions/1", f"/proposals/{proposed.proposal}"):
+            shown = html.unescape(page.get(path).text)
+            assert UNKNOWN in shown
+            assert shown_bytes(before) in shown
+            assert "\ufffd" not in shown
+
+
+@pytest.mark.parametrize("words", ["diff 0", "show 1", "show 1 --hunks", "log -p", "proposal show 1"])
+@each_unknown
+def test_a_terminal_says_that_no_encoding_fits_a_text(unknown: Workplace, before: bytes, words: str) -> None:
+    with changed(unknown, before) as client:
+        edit = Write(path="a.txt", content=before.decode("utf-8", "surrogateescape") + "new\n", force=True)
+        client.apply([edit], propose=True, session="author")
+        argv = [sys.executable, "-P", "-m", "editd_client", *words.split()]
+        environment = {**unknown.environment, "EDITD_PAGER": "cat"}
+        with PseudoTerminal(argv, (200, 60), folder=str(unknown.root), environment=environment) as terminal:
+            terminal.until(r"\+(fin|.*new)")
+            shown = terminal.text().decode()
+    assert UNKNOWN in shown
+    assert shown_bytes(before) in shown
+
+
+@each_unknown
+def test_a_dry_run_of_an_unknown_encoding_keeps_its_bytes_as_a_patch(
+    unknown: Workplace, before: bytes
+) -> None:
+    with changed(unknown, before) as client:
+        edit = Write(path="a.txt", content=before.decode("utf-8", "surrogateescape"), force=True)
+        dry = client.apply([edit], dry_run=True).files[0].diff
+        assert isinstance(dry, str)
+        unknown.editctl("patch", "-", stdin=dry)
+    assert unknown.files()["a.txt"] == before
+
+
+@each_file
+def test_the_diff_of_a_proposal_is_text(place: Workplace, path: str) -> None:
+    """A person reads it in the question that an agent's client asks."""
+    with place.client() as client:
+        edit = Replace(path=path, old="zwölf", new="élan")
+        proposed = client.apply([edit], propose=True, session="author").proposal
+        assert isinstance(proposed, ProposedResult)
+        assert proposed.proposal is not None
+        assert "-zwölf\n+élan\n" in client.proposal_get(proposed.proposal).diff

@@ -27,5 +27,5 @@ def test_characters_that_reorder_or_hide_text_are_shown() -> None:
 
 
 def test_bytes_that_are_no_text_can_be_sent() -> None:
-    assert text("caf\udce9").encode() == "caf\ufffd".encode()
-    assert "\ufffd" in element("p", title="caf\udce9")
+    assert text("caf\udce9") == r"caf\xe9"
+    assert r"caf\xe9" in element("p", title="caf\udce9")

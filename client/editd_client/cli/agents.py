@@ -150,8 +150,8 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _diff(plan: Plan) -> Iterator[str]:
     for change in plan.changes:
-        before = (change.before or b"").decode(errors="replace").splitlines()
-        after = (change.after or b"").decode(errors="replace").splitlines()
+        before = (change.before or b"").decode(errors="backslashreplace").splitlines()
+        after = (change.after or b"").decode(errors="backslashreplace").splitlines()
         old = "/dev/null" if change.before is None else change.path
         new = "/dev/null" if change.after is None else change.path
         yield from difflib.unified_diff(before, after, old, new, lineterm="")

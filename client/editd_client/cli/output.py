@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from editd.wire.raw_text import has_bytes
 from editd_client.cli.binary_patch import without_binary_patches
 from editd_client.errors import refusal
+from editd_client.file_text import UNKNOWN, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,9 +122,9 @@ def plain(text: str, *, but: str = "") -> str:
 def shown(text: str, stream: TextIO) -> str:
     """Return a text as `stream` gets it: a terminal without a control character but our own styles.
 
-    A pipe or a file gets each byte as it is.
+    A terminal gets a byte that is not UTF-8 as `\\xff`. A pipe or a file gets each byte as it is.
     """
-    safe = plain(text, but="\n\t") if stream.isatty() else text
+    safe = readable(plain(text, but="\n\t")) if stream.isatty() else text
     return safe.replace(MARK, "\x1b")
 
 
@@ -286,6 +288,8 @@ def diff_lines(diff: str, stream: TextIO | None = None) -> Iterator[str]:
     is_terminal = (stream or sys.stdout).isatty()
     in_header = False
     lines: Iterable[str] = diff.removesuffix("\n").split("\n") if diff else ()
+    if is_terminal and has_bytes(diff):
+        yield UNKNOWN
     for line in without_binary_patches(lines) if is_terminal else lines:
         in_header = line.startswith("diff ") or (in_header and not line.startswith("@@"))
         colour = None if in_header else DIFF_COLOURS.get(line[:1])

@@ -26,7 +26,7 @@ from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
 from editd_client.cli.output import LETTERS, one_line
 from editd_client.errors import refusal
-from editd_client.file_text import text_of
+from editd_client.file_text import readable, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -364,7 +364,7 @@ def transaction(made: Transaction, diff: str) -> str:
 
 
 def diff(result: DiffResult) -> ToolResult:
-    shown = _cut(result.diff, DIFF_CHARACTERS_MAX)
+    shown = readable(_cut(result.diff, DIFF_CHARACTERS_MAX))
     files = [_file(file) for file in result.files]
     return answer(shown or "No differences.", diff=shown, files=files)
 
@@ -557,7 +557,7 @@ def _entry(transaction: Transaction) -> dict[str, Any]:
 
 
 def _diff_of(files: Iterable[FileResult]) -> str:
-    return "".join(file.diff for file in files if isinstance(file.diff, str))
+    return readable("".join(file.diff for file in files if isinstance(file.diff, str)))
 
 
 def _ranges(lines: Iterable[BlameLine]) -> Iterator[dict[str, Any]]:
@@ -580,8 +580,3 @@ def _cut(text: str, characters_max: int) -> str:
         return text
     left_out = len(text) - characters_max
     return f"{text[:characters_max]}\n… {left_out} more characters: ask for fewer paths"
-
-
-def readable(text: str) -> str:
-    """Return a text without bytes that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

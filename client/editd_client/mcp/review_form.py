@@ -14,6 +14,7 @@ from editd.config.load import ConfigError, read_config
 from editd.wire.messages import ProposalView
 from editd_client.client import Client
 from editd_client.connect import connect_or_start
+from editd_client.file_text import readable
 from editd_client.locate import login_name
 from editd_client.review.proposals import reason, subject
 from editd_client.web.markup import HIDDEN
@@ -75,8 +76,7 @@ def decide(workspace: Workspace, form: ReviewForm, answer: Mapping[str, Any]) ->
 
 def _visible(text: str) -> str:
     """Return the text with characters that would hide or reorder some of it shown by their code points."""
-    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return HIDDEN.sub(lambda match: f"[U+{ord(match[0]):04X}]", readable)
+    return HIDDEN.sub(lambda match: f"[U+{ord(match[0]):04X}]", readable(text))
 
 
 def _client(workspace: Workspace) -> Client:

@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 from editd import __version__
 from editd.wire.codec import Malformed, plain
 from editd_client.errors import EditdError, Unreachable, refusal
+from editd_client.file_text import readable
 from editd_client.mcp import conversion, resources
 from editd_client.mcp.client_sessions import session_id_in
 from editd_client.mcp.connection_pool import CallStream
@@ -308,7 +309,7 @@ class ToolServer:
     ) -> str:
         """Return the answer of the daemon; a refusal is an error of MCP here."""
         try:
-            return conversion.readable(await self._ask(ctx, name, question))
+            return readable(await self._ask(ctx, name, question))
         except EditdError as error:
             code = RESOURCE_MISSING if error.name in MISSING else types.INVALID_PARAMS
             raise MCPError(code, conversion.spoken_here(error.message), {"error": error.name}) from error

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from editd.wire.raw_text import has_bytes
+from editd_client.file_text import UNKNOWN
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -54,7 +57,12 @@ class RowPart(Struct, frozen=True):
 
 
 def rows_of(diff: str) -> Iterator[Row]:
-    """Yield the rows of a diff, of one hunk or of several files, with the changed words of changed lines."""
+    """Yield the rows of a diff, of one hunk or of several files, with the changed words of changed lines.
+
+    A note begins them if no known encoding fits the text.
+    """
+    if has_bytes(diff):
+        yield Row("note", UNKNOWN)
     old: list[Row] = []
     new: list[Row] = []
     for row in _plain_rows(diff):

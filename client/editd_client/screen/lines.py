@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from editd_client.file_text import readable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -53,8 +55,7 @@ def plain(text: str) -> str:
 
     Tabs become spaces. A byte that is not UTF-8 is `\\xff`.
     """
-    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return _CONTROL.sub(_escaped, shown.expandtabs(TAB))
+    return _CONTROL.sub(_escaped, readable(text).expandtabs(TAB))
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from editd_client.cli.output import INVISIBLE
+from editd_client.file_text import readable
 
 HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]")
 _VOID = frozenset(("input", "link", "meta", "br"))
@@ -27,8 +28,7 @@ DOCTYPE = Html("<!doctype html>")
 
 def text(content: str) -> Html:
     """Return plain text as markup, with hidden characters shown by their code points."""
-    readable = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    shown = HIDDEN.sub(lambda match: f"\0{ord(match[0]):04X}\0", readable)
+    shown = HIDDEN.sub(lambda match: f"\0{ord(match[0]):04X}\0", readable(content))
     parts = html.escape(shown).split("\0")
     for at in range(1, len(parts), 2):
         parts[at] = f'<span class="hidden-character">U+{parts[at]}</span>'
@@ -47,7 +47,7 @@ def element(tag: str, *children: object, **attributes: str | int | bool | None) 
         if value is True:
             start.append(named)
         elif value is not None and value is not False:
-            start.append(f'{named}="{html.escape(_clean(str(value)))}"')
+            start.append(f'{named}="{html.escape(readable(str(value)))}"')
     opened = f"<{' '.join(start)}>"
     return Html(opened if tag in _VOID else f"{opened}{joined(*children)}</{tag}>")
 
@@ -67,7 +67,3 @@ def _flat(children: Iterable[object]) -> Iterable[str]:
             yield str(child)
         elif isinstance(child, Iterable):
             yield from _flat(child)
-
-
-def _clean(value: str) -> str:
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

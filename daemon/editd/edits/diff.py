@@ -20,6 +20,7 @@ from pygit2.enums import DiffOption
 from editd.edits.comparison import limited
 from editd.edits.replace import no_match, note_applied_hunk
 from editd.errors import NoMatch
+from editd.wire.raw_text import has_bytes
 
 if TYPE_CHECKING:
     from editd.values.content import Decoder, FileState
@@ -42,7 +43,8 @@ def unified(
 
     Another `path_after` makes it a rename. Bytes that are not UTF-8 become surrogate escapes in the
     text, and C-style escapes in a quoted path, as git writes them. With a `decoder`, text of another
-    encoding is decoded, and a header line names the encoding.
+    encoding is decoded, and a header line names the encoding. If no known encoding fits a text, the line is
+    `encoding unknown`, and its bytes remain.
     """
     moved_to = path_after or path
     if before is not None and after is not None and before.is_symlink != after.is_symlink:
@@ -55,14 +57,17 @@ def unified(
     if decoder is not None and encoding is not None:
         before, after = decoder.in_utf8(before), decoder.in_utf8(after)
     old, new = quoted(f"a/{path.text}"), quoted(f"b/{moved_to.text}")
-    headers = [*_headers(path, before, after, moved_to), *([f"encoding {encoding}"] if encoding else [])]
-    return "".join(f"{line}\n" for line in headers) + _hunks(
+    hunks = _hunks(
         before.content if before else b"",
         after.content if after else b"",
         _name(old) if before else "/dev/null",
         _name(new) if after else "/dev/null",
         with_binary=with_binary,
     )
+    if decoder is not None and encoding is None and has_bytes(hunks):
+        encoding = "unknown"
+    headers = [*_headers(path, before, after, moved_to), *([f"encoding {encoding}"] if encoding else [])]
+    return "".join(f"{line}\n" for line in headers) + hunks
 
 
 def line_counts(before: FileState | None, after: FileState | None) -> tuple[int, int]:

@@ -172,7 +172,7 @@ def whole(
         raise InvalidParams(f"`context` is a number of lines, at most {CONTEXT_MAX}.")
     wanted = [fitted for fitted in view.files if paths is None or fitted.file.path in paths]
     files = [_file(fitted, blocking, content=content, context=context, decoder=decoder) for fitted in wanted]
-    diff = "".join(_diff(fitted) for fitted in wanted)
+    diff = "".join(_diff(fitted, decoder) for fitted in wanted)
     return messages.ProposalGetResult(**asdict(shown), files=files, diff=diff)
 
 
@@ -311,9 +311,9 @@ def _whole_text(fitted: FittedFile, kind: str, decoder: Decoder) -> str:
     return ""
 
 
-def _diff(fitted: FittedFile) -> str:
+def _diff(fitted: FittedFile, decoder: Decoder) -> str:
     """Return the diff from the present file to the file with all hunks that fit."""
-    return unified(fitted.path, fitted.now, fitted.after, fitted.file.path)
+    return unified(fitted.path, fitted.now, fitted.after, fitted.file.path, decoder=decoder)
 
 
 def _version(state: FileState | None) -> str | None:

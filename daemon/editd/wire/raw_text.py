@@ -7,6 +7,7 @@ threads run in between.
 from __future__ import annotations
 
 import codecs
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ def text_of(raw: bytes) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     parts = [decoder.decode(raw[start : start + PART]) for start in range(0, len(raw), PART)]
     return "".join((*parts, decoder.decode(b"", final=True)))
+
+
+def has_bytes(text: str) -> bool:
+    """Return whether a text of `text_of` has bytes that are not UTF-8."""
+    return not text.isascii() and _ESCAPE.search(text) is not None
+
+
+_ESCAPE = re.compile("[\udc80-\udcff]")
 
 
 def raw_of(text: str) -> bytes:

@@ -35,6 +35,7 @@ from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.tools import review_answers
 from editd.wire import messages
+from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -664,7 +665,8 @@ class ProposalMethods:
         path = self._engine.tree.resolve(self._engine.tooling.path(given))
         part = review_answers.part_of(diff, path.text)
         state = self._present().file_at(path)
-        text = "" if state is None else state.content.decode("utf-8", "replace")
+        shown = self._engine.decoder.in_utf8(state)
+        text = "" if shown is None else text_of(shown.content)
         return review_answers.changed(call.dialect, answer, path.text, text, part) if part else answer
 
     def _waited(self, number: ProposalNumber) -> messages.ProposalWaitResult:
