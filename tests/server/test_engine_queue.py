@@ -365,6 +365,18 @@ def test_a_heavy_request_and_other_work_get_in_between_two_slices_too() -> None:
     assert set(sliced(check, slices=12).log) == {"slice", "heavy", "work", "work in a thread", "large"}
 
 
+def test_long_work_counts_when_it_ends_so_that_its_memory_is_given_back_after_it() -> None:
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        large = submit_as(queue, "large")
+        await answered(submit_as(queue, "small"))
+        assert not large.answers
+        assert queue.long_works == 0
+        await answered(large)
+        assert queue.long_works == 1
+
+    sliced(check, slices=3)
+
+
 def test_a_second_large_request_waits_for_the_first_and_others_do_not() -> None:
     async def check(queue: EngineQueue, engine: Slicing) -> None:
         first, second, small = (submit_as(queue, actor) for actor in ("large", "large", "small"))

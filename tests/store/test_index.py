@@ -280,6 +280,20 @@ def test_only_so_many_paths_are_remembered_also_while_transactions_wait_all_the_
     index.close()
 
 
+def test_an_index_that_gave_its_caches_back_still_knows_each_path(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    paths = [WorkspacePath(f"file-{seq}") for seq in range(20)]
+    for seq, path in enumerate(paths):
+        made = transaction(seq)
+        index.add(replace(made, touches=(replace(made.touches[0], path=path),)))
+        if seq == 10:
+            index.flush()
+    index.give_back()
+    assert len(index._touched) == 9  # which wait to be written
+    assert all(index.is_touched(path) for path in paths)
+    index.close()
+
+
 def test_the_log_of_a_folder_has_nothing_of_a_file_whose_name_begins_alike(place: Workplace) -> None:
     with place.start() as client:
         client.apply([write("src/a", "1\n")])

@@ -66,7 +66,7 @@ from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.system.mounts import mounts
-from editd.system.process import release_free_memory
+from editd.system.process import release_free_memory, use_one_heap
 from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
 from editd.wire.codec import LIMITS, within_descriptors
@@ -195,6 +195,7 @@ class Daemon:
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         verify_table()
+        use_one_heap()
         own = self._bind_reviewers()
         self._listen_to_signals()
         self._home = inode_of(self._places.root)

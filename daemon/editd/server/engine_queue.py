@@ -120,7 +120,7 @@ class EngineQueue:
         self._counted = 0  # requests that waited when the round of the loop began
         self._thread = ThreadPoolExecutor(2, "engine")  # the second one while the first waits in `_breathe`
         self._is_away = False  # the engine works in its thread
-        self.long_works = 0  # begun in that thread: they may leave much memory free
+        self.long_works = 0  # done in that thread: they may leave much memory free
         self._is_sliced = False  # a large request is under way, in slices
         self._is_resting = False  # between two of its slices
         self._held: deque[QueuedRequest] = deque()  # large requests that wait for the one under way
@@ -473,7 +473,6 @@ class EngineQueue:
     def _send_away(self, work: Callable[[], Done], compared: Compared | None = None) -> asyncio.Future[Done]:
         assert not self._is_away, "the engine is entered by one at a time"
         self._is_away = True
-        self.long_works += 1
         context = contextvars.copy_context()
         # In the thread, others are served between two comparisons, so that only each of them has a limit.
         context.run(TURN.set, ComparisonTurn({} if compared is None else compared, sys.maxsize))
@@ -481,8 +480,9 @@ class EngineQueue:
         future.add_done_callback(self._come_back)
         return future
 
-    def _come_back(self, _done: asyncio.Future[Done] | None) -> None:
+    def _come_back(self, done: asyncio.Future[Done] | None) -> None:
         self._is_away = False
+        self.long_works += done is not None
         while self._deferred and not self._is_away:
             try:
                 self._deferred.popleft()()

@@ -21,6 +21,7 @@ from editd.store.journal import JournalPosition
 from editd.store.packfile import is_tidy
 from editd.system.filesystem import flush
 from editd.system.process import release_free_memory
+from editd.values.path import forget_bytes_of_paths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -273,6 +274,8 @@ class Maintenance:
             self._give_back_at = loop.time() + GIVE_BACK_SECONDS
         if self._give_back_at is not None and loop.time() > self._give_back_at:
             self._give_back_at = None
+            await self._queue.run(self._engine.history.index.give_back)
+            forget_bytes_of_paths()
             await loop.run_in_executor(None, release_free_memory)
 
     def _packed(self, answer: dict[str, Any] | None) -> None:

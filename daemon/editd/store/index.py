@@ -153,8 +153,18 @@ class Index:
             if self._requests.get(request) == transaction.seq:
                 del self._requests[request]
         if len(self._touched) > TOUCHED_MAX:
-            self._touched = {touch.path.raw for waiting, _ in self._waiting for touch in waiting.touches}
+            self._forget_touched()
         return bool(self._waiting)
+
+    def _forget_touched(self) -> None:
+        """Keep the paths of waiting transactions only, which no query finds yet."""
+        self._touched = {touch.path.raw for waiting, _ in self._waiting for touch in waiting.touches}
+
+    def give_back(self) -> None:
+        """Drop the caches: the touched paths, and the pages of the database."""
+        self._forget_touched()
+        with contextlib.suppress(sqlite3.Error):
+            self._database.execute("pragma shrink_memory")
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[Callable[[Transaction], None]]:

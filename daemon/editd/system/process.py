@@ -214,6 +214,18 @@ def _process_at(pid: int) -> tuple[Process, int] | None:
 
 # The free memory of this process.
 
+_ARENAS_MAX = -8  # malloc.h: M_ARENA_MAX
+
+
+def use_one_heap() -> None:
+    """Let all threads allocate from one heap, so that memory which one thread frees serves the others.
+
+    Python's lock lets one thread allocate at a time, so that heaps of their own only fragment the memory.
+    """
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
+    if tune is not None:
+        tune(_ARENAS_MAX, 1)
+
 
 def release_free_memory() -> None:
     """Return the allocator's free memory to the system. In any thread, because it takes some time."""

@@ -62,8 +62,14 @@ def _parsed(text: str) -> WorkspacePath:
     return WorkspacePath(text)
 
 
+@functools.lru_cache(maxsize=4096)
 def _raw_of(path: WorkspacePath) -> bytes:
     return path.text.encode("utf-8", "surrogateescape")
+
+
+def forget_bytes_of_paths() -> None:
+    """Drop the cache of `WorkspacePath.raw`, after work with many paths."""
+    _raw_of.cache_clear()
 
 
 class WorkspacePath(
@@ -96,7 +102,7 @@ class WorkspacePath(
     else:
         # The same files are edited again and again, and an edit needs the bytes of its path some ten times.
         parse = staticmethod(functools.lru_cache(maxsize=1024)(_parsed))
-        raw = property(functools.lru_cache(maxsize=4096)(_raw_of))
+        raw = property(_raw_of)
 
     @property
     def folder(self) -> str:
