@@ -43,10 +43,12 @@ class Acknowledged:
 
 @dataclass
 class Entry:
-    number: int
+    number: int  # by its place in the log
     commit: pygit2.Commit
     before: pygit2.Tree | None
+    tree: pygit2.Tree
     trailers: dict[str, str]
+    is_unusable: bool = False  # its commit does not count: it has the files before it
 
     @property
     def origin(self) -> str:
@@ -67,25 +69,27 @@ class Exempt:
 
     kept_back: Collection[str] = ()  # may have been kept back, as the server refused them
     gone: Collection[str] = ()  # hosts that have not come back
+    unusable: Collection[str] = ()  # commits of crafted entries that no host can use
 
 
 NOTHING = Exempt()
 
 
-def log_of(server: Path) -> list[Entry]:
-    """Read the log, the oldest entry first. Its only branch has it."""
+def log_of(server: Path, unusable: Collection[str] = ()) -> list[Entry]:
+    """Read the log, the oldest entry first. Its only branch has it. `unusable` names commits."""
     repository = pygit2.Repository(str(server))
-    commit = repository.references[_name_of(repository)].peel(pygit2.Commit)
+    commit: pygit2.Commit | None = repository.references[_name_of(repository)].peel(pygit2.Commit)
+    commits: list[pygit2.Commit] = []
+    while commit is not None:
+        commits.append(commit)
+        commit = commit.parents[0] if commit.parents else None
     entries: list[Entry] = []
-    while True:
-        trailers = _trailers(commit)
-        parents = commit.parents
-        before = parents[0].tree if parents else None
-        entries.append(Entry(int(trailers["Number"]), commit, before, trailers))
-        if not parents:
-            break
-        commit = parents[0]
-    entries.reverse()
+    before: pygit2.Tree | None = None
+    for number, commit in enumerate(reversed(commits)):
+        is_unusable = str(commit.id) in unusable
+        tree = before if is_unusable and before is not None else commit.tree
+        entries.append(Entry(number, commit, before, tree, _trailers(commit), is_unusable))
+        before = tree
     return entries
 
 
@@ -94,7 +98,7 @@ def queued(server: Path) -> set[str]:
     repository = pygit2.Repository(str(server))
     origins: set[str] = set()
     for name in repository.references:
-        if name.startswith("refs/editd/"):
+        if name.startswith("refs/editd/") and not name.endswith("/evil"):  # that queue is crafted
             commit = repository.references[name].peel(pygit2.Commit)
             while commit.parents:
                 origins.add(_trailers(commit)["Origin"])
@@ -120,30 +124,33 @@ def check_log(
     exempt: Exempt = NOTHING,
 ) -> list[Entry]:
     """Compare the log with all that was acknowledged, and with the files of all hosts; return the log."""
-    entries = check_chain(server, acknowledged)
+    entries = check_chain(server, acknowledged, exempt.unusable)
     known = {one.id: one for one in acknowledged}
-    landed = {entry.origin: entry.number for entry in entries[1:]}
+    landed = {entry.origin: entry.number for entry in entries[1:] if not entry.is_unusable}
     _check_order(acknowledged, landed, exempt)
     awaited = {one.id for one in acknowledged if not {one.host, *one.copies} <= {*exempt.gone}}
     lost = awaited - landed.keys()
     assert not lost, f"L3: acknowledged and not in the log: {lost}"
-    final = blobs(entries[-1].commit.tree)
+    final = blobs(entries[-1].tree)
     for found in files:
         assert found == final, f"L6: the files differ from the log: {differing(found, final)}"
     _check_lines(entries, known, baseline, final)
     return entries
 
 
-def check_chain(server: Path, acknowledged: Sequence[Acknowledged]) -> list[Entry]:
+def check_chain(
+    server: Path, acknowledged: Sequence[Acknowledged], unusable: Collection[str] = ()
+) -> list[Entry]:
     """Check what holds of a log at any time, also while hosts exchange (L1, L2, L4); return the log."""
-    entries = log_of(server)
+    entries = log_of(server, unusable)
     _check_moves(server, entries)
-    assert [entry.number for entry in entries] == list(range(len(entries))), "L1: the numbers have a gap"
+    usable = [entry for entry in entries if not entry.is_unusable]
+    assert all(int(one.trailers["Number"]) == one.number for one in usable), "L1: the numbers have a gap"
     assert entries[0].trailers["Outcome"] == "baseline"
-    origins = [entry.origin for entry in entries[1:]]
+    origins = [entry.origin for entry in usable[1:]]
     assert len(origins) == len(set(origins)), "L2: an origin is twice in the log"
     known = {one.id: one for one in acknowledged}
-    for entry in entries[1:]:
+    for entry in usable[1:]:
         _check_entry(entry, known.get(entry.origin))
     return entries
 
@@ -172,7 +179,8 @@ def _check_entry(entry: Entry, known: Acknowledged | None) -> None:
     assert entry.before is not None
     changed = {
         path
-        for delta in entry.before.diff_to_tree(entry.commit.tree).deltas
+        for delta in entry.before.diff_to_tree(entry.tree).deltas
+        if not _is_same(delta.old_file, delta.new_file)
         for path in (delta.old_file.path, delta.new_file.path)
     }
     if not entry.is_applied:
@@ -188,11 +196,17 @@ def _check_entry(entry: Entry, known: Acknowledged | None) -> None:
     if known is None:
         return
     assert changed <= known.added.keys() | known.removed.keys(), f"L4: entry {entry.number} changes {changed}"
-    after = blobs(entry.commit.tree)
+    after = blobs(entry.tree)
     for path, line in known.added.items():
         assert line in lines_of(after[path]), f"L4: entry {entry.number} is half of its transaction"
     for path, line in known.removed.items():
         assert line not in lines_of(after.get(path, b"")), f"L4: entry {entry.number} removed only a part"
+
+
+def _is_same(before: pygit2.DiffFile, after: pygit2.DiffFile) -> bool:
+    """Return whether a file is the same but for a mode that only a crafted entry has, such as 104755."""
+    kinds = {(file.mode & 0o170000, file.mode & 0o100) for file in (before, after)}
+    return before.id == after.id and len(kinds) == 1
 
 
 def _check_order(acknowledged: Sequence[Acknowledged], landed: Mapping[str, float], exempt: Exempt) -> None:
@@ -236,7 +250,7 @@ def _check_lines(
     """Each line of the beginning and of an applied entry is there, unless an applied entry removed it."""
     expected = {path: set(lines_of(content)) for path, content in baseline.items()}
     for entry in entries[1:]:
-        one = known.get(entry.origin)
+        one = None if entry.is_unusable else known.get(entry.origin)
         if one is not None and entry.is_applied:
             for path, line in one.removed.items():
                 expected[path].discard(line)

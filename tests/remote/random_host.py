@@ -139,6 +139,8 @@ class Host:
     def files(self) -> dict[str, bytes]:
         """Return the files of this host, without those that it shares with nobody."""
         files = self.place.files()
+        links = (path for path in self.place.root.rglob("*") if path.is_symlink())
+        files |= {str(path.relative_to(self.place.root)): os.fsencode(os.readlink(path)) for path in links}
         files.pop(SECRET_FILE, None)
         if self.has_ignored:
             assert files.pop(IGNORED_FILE).decode() == f"{SECRET}\n", "an ignored file was overwritten"
@@ -149,7 +151,11 @@ class Host:
         self.client.settle()
         assert self.client.check().problems == []
         start = versions({path: content.encode() for path, content in self.begun_with.items()})
-        recorded = replayed(transactions(self.client), start)
+        recorded = {
+            path: version
+            for path, version in replayed(transactions(self.client), start).items()
+            if not (self.place.root / path).is_symlink()
+        }
         now = versions(held(self.place))
         if self.has_ignored:
             recorded.pop(IGNORED_FILE, None)  # as it was found

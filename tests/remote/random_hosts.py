@@ -45,6 +45,7 @@ from log_checker import (
     unknown_lines,
 )
 from random_host import IGNORED_FILE, SECRET, SECRET_FILE, Host
+from random_upsets import Upsets, check_code, is_possible, leave_and_join, repair
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ CLOCK_HOST = 2  # the number of the host whose clock is a day off
 COPIES_MAX = 2  # of state folders, in a run
 EDITS_APART, FILES_APART = 6, 3  # of each host, at the beginning of a run
 REFUSED_MAX = 2  # transactions that the server does not take, in a run
-DISTURBED_SHARE = 0.055  # of the requests
+DISTURBED_SHARE = 0.055  # of the requests, by default
 DEEDS = {
     "kill": 12, "kill exchange": 3, "cut": 3, "pause": 2, "no server": 3, "copy": 1, "alone": 1,
     "no copy of the log": 1, "refused": 1, "gone": 1,
+    "odd entry": 4, "odd queue": 1, "restore": 2, "leave": 2,
 }  # fmt: skip
 REST_SECONDS_MAX = 0.01  # between two requests
 KILL_SECONDS_MAX = 0.06  # until a kill, while requests go on
@@ -99,6 +101,10 @@ class Run:
     acknowledged: list[Acknowledged] = field(default_factory=list)
     repeated: int = 0  # requests that were sent again, because a kill took their answer
     deeds: Counter[str] = field(default_factory=Counter)
+    disturbed_share: float = DISTURBED_SHARE
+
+    def __post_init__(self) -> None:
+        self.upsets = Upsets(self.server, self.drawn)
 
     @property
     def url(self) -> str:
@@ -131,7 +137,7 @@ class Run:
         name_host(twin, host.name)
         for source, target in ((host.place.root, twin.root), (host.place.state, twin.state)):
             shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(source, target)
+            shutil.copytree(source, target, symlinks=True)
         host.client = host.place.start()
         made = Host(name, twin, twin.start(), host.begun_with, host.has_ignored)
         self.hosts.append(made)
@@ -151,7 +157,7 @@ class Run:
     def request(self) -> None:
         """Send one request to one host, or disturb one."""
         host = self.drawn.choice(self.hosts)
-        if self.drawn.random() < DISTURBED_SHARE:
+        if self.drawn.random() < self.disturbed_share:
             self.disturb(host)
         elif self.acknowledged and self.drawn.random() < 0.05:
             self.undo(host)
@@ -227,7 +233,8 @@ class Run:
         for _ in range(2):
             try:
                 return request().transaction
-            except EditdError:
+            except EditdError as error:
+                check_code(error)
                 return None  # an arrival has changed the line meanwhile, or it is undone already
             except Unreachable:
                 self.repeated += 1
@@ -238,7 +245,7 @@ class Run:
 
     def disturb(self, host: Host) -> None:
         deed = self.drawn.choices([*DEEDS], [*DEEDS.values()])[0]
-        if not self._may(deed):
+        if not self._may(deed, host):
             deed = "kill"
         self.deeds[deed] += 1
         match deed:
@@ -274,16 +281,32 @@ class Run:
                 host.end()
                 self.hosts.remove(host)
                 self.gone.append(host)
+            case "odd entry":
+                self.upsets.push_odd_entry()
+            case "odd queue":
+                self.upsets.push_odd_queue()
+            case "restore":
+                self.upsets.back_up_or_restore()
+                self._repair_all()
+            case "leave":
+                self.leave(host)
             case _:
                 self.copy_host(host)
 
-    def _may(self, deed: str) -> bool:
+    def _may(self, deed: str, host: Host) -> bool:
         number = len(self.hosts) + len(self.gone)
         return {
             "copy": number < HOSTS_MAX and self.deeds["copy"] < COPIES_MAX,
             "gone": len(self.hosts) > 2 and not self.gone,
             "refused": self.deeds["refused"] < REFUSED_MAX,
+            "leave": not any(one.copies for one in self.acknowledged if one.is_of(host.name)),
         }.get(deed, True)
+
+    def leave(self, host: Host) -> None:
+        """Have a host leave the log and join it again."""
+        if leave_and_join(host, self.url, self.drawn):
+            self.upsets.forget_backup()
+            self.deeds["joined"] += 1
 
     def kill_amid_requests(self, host: Host) -> None:
         """Kill a daemon a moment later, while its client goes on with requests."""
@@ -321,14 +344,18 @@ class Run:
         entries = self._check_log()
         assert SECRET.encode() not in objects_of(self.server), "L9: the server has what stays on a host"
         known = {line for content in FILES.values() for line in content.splitlines()} | self.lines
+        known |= self.upsets.lines
         assert not unknown_lines(self.server, known), "L9: the server has lines that are from no request"
         for host in self.hosts:
             host.check()
+            self._check_unusable(host, entries)
             host.end()
-        aside = sum(not entry.is_applied for entry in entries[1:])
+        odd = sum(entry.is_unusable for entry in entries)
+        aside = sum(not (entry.is_applied or entry.is_unusable) for entry in entries[1:])
         return (
             f"{len(self.hosts)} hosts, {len(self.acknowledged)} acknowledged, {self.repeated} repeated, "
-            f"{len(entries) - 1} entries, {aside} set aside, {dict(self.deeds)}"
+            f"{len(entries) - 1} entries, {aside} set aside, {odd} unusable, "
+            f"{dict(self.deeds)}"
         )
 
     def _exchange_all(self) -> None:
@@ -344,19 +371,43 @@ class Run:
         # Read first: afterwards nothing is left to land, if no host has a transaction that waits.
         is_landed = queued(self.server) <= {entry.origin for entry in log_of(self.server)[1:]}
         states = [host.client.remote_now(timeout=10) for host in self.hosts]
+        if self.upsets.is_restored and self._repair_all():
+            return False
         if any(state.state == "forked" for state in states):
-            check_chain(self.server, self.acknowledged)  # it may know why
+            check_chain(self.server, self.acknowledged, self.upsets.unusable)  # it may know why
             raise AssertionError(f"L1: the log is forked: {[state.error for state in states]}")
         is_one = len({state.number for state in states}) == 1
         return is_landed and is_one and not any(state.tentative for state in states)
 
+    def _repair_all(self) -> bool:
+        """Repair the hosts that are forked; return whether any was."""
+        return sum(repair(host) for host in self.hosts) > 0
+
     def _check_log(self) -> list[Entry]:
         baseline = {path: content.encode() for path, content in FILES.items()}
-        ignored = blobs(log_of(self.server)[-1].commit.tree)[IGNORED_FILE]
-        files = [host.files() | ({IGNORED_FILE: ignored} if host.has_ignored else {}) for host in self.hosts]
+        final = blobs(log_of(self.server, self.upsets.unusable)[-1].tree)
+        files = [self._files_of(host, final) for host in self.hosts]
         kept_back = {origin for host in (*self.hosts, *self.gone) for origin in host.kept_back()}
-        exempt = Exempt(kept_back, {host.name for host in self.gone})
+        exempt = Exempt(kept_back, {host.name for host in self.gone}, self.upsets.unusable)
         return check_log(self.server, self.acknowledged, baseline, files, exempt)
+
+    def _files_of(self, host: Host, final: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the files of a host, and those of the log that it cannot have and names."""
+        named = host.client.remote_status().held
+        held = [path for path in final if path in named or not is_possible(path)]
+        files = host.files()
+        assert files.keys().isdisjoint(held), "a held file was written"
+        return files | {path: final[path] for path in held}
+
+    def _check_unusable(self, host: Host, entries: Sequence[Entry]) -> None:
+        """Check that a host names the unusable entries, and that it is well."""
+        named = {entry.number for entry in host.client.remote_status().unusable}
+        expected = {entry.number for entry in entries if entry.is_unusable}
+        assert named == expected, f"{host.name} names {named} and not {expected} as unusable"
+        assert host.client.status().state == "ready"
+        text = host.place.log()
+        assert "Traceback" not in text, text
+        assert "internal_error" not in text, text
 
 
 def play(
@@ -367,6 +418,7 @@ def play(
     *,
     patience_seconds: float = PATIENCE_SECONDS,
     has_clocks: bool = False,
+    disturbed_share: float = DISTURBED_SHARE,
 ) -> Run:
     """Make a run with `number` hosts until there is enough of it, and verify it."""
     has_clocks = has_clocks and CLOCK_LIBRARY.exists()
@@ -377,7 +429,10 @@ def play(
         hook.write_text(HOOK)
         hook.chmod(0o755)
         scheme = SCHEMES[seed % len(SCHEMES)]
-        made = Run(folder, server, scheme, random.Random(seed), stack, patience_seconds, has_clocks)
+        made = Run(
+            folder, server, scheme, random.Random(seed), stack, patience_seconds, has_clocks,
+            disturbed_share=disturbed_share,
+        )  # fmt: skip
         stack.callback(forget_clocks)
         made.add_host(FILES)
         while len(made.hosts) < number:
@@ -399,6 +454,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--patience", type=float, default=PATIENCE_SECONDS, metavar="SECONDS",
         help="until all hosts agree at the end of a run (default: %(default)g)",
     )  # fmt: skip
+    parser.add_argument(
+        "--disturbed", type=float, default=DISTURBED_SHARE, metavar="SHARE",
+        help="of the requests that something disturbs (default: %(default)g)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     begun, acknowledged, failed = time.monotonic(), 0, 0
     deeds: Counter[str] = Counter()
@@ -412,6 +471,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lambda run: len(run.acknowledged) >= options.transactions,
                 patience_seconds=options.patience,
                 has_clocks=True,
+                disturbed_share=options.disturbed,
             )
         except Exception:  # noqa: BLE001  # the report has it, and other runs go on
             failed += 1

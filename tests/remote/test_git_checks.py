@@ -13,7 +13,7 @@ import pytest
 from editd.wire.messages import Symlink
 from hosts import exchange, hosts, name_host, until
 from log_checker import log_of
-from test_hostile_log import HostileLog
+from hostile_log import HostileLog
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:

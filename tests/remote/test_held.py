@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import file_systems
-from hosts import exchange, hosts, name_host, until
+from editd_client.errors import EditdError
+from hosts import bare_repository, exchange, hosts, name_host, until
+from log_checker import objects_of
 from workplace import FILE_SYSTEM_VARIABLE, replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
+LOOKS = 3  # at the held files
 FILES = {"a.txt": LINES, "README": "upper\n"}
 
 
@@ -80,6 +83,72 @@ def test_a_path_is_held_only_as_long_as_git_ignores_the_file_there(tmp_path: Pat
             assert again.remote_status().held == []
             assert again.check().problems == []
         assert places[0].files() == places[1].files()
+
+
+@pytest.mark.parametrize("choice", ["take", "keep"])
+def test_a_file_that_git_ignores_stays_as_it_is_when_its_host_joins_again(
+    tmp_path: Path, choice: str
+) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+        one.apply([write("build.log", "theirs\n")])
+        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
+        exchange(one, other)
+        other.remote_leave()
+        other.apply([write("c.txt", "mine\n")])
+        if choice == "take":
+            other.remote_join(str(server), take="log")
+        else:
+            other.remote_join(str(server), keep="mine")
+        exchange(one, other)
+        assert other.remote_status().held == ["build.log"]
+        assert places[1].files()["build.log"] == b"mine alone\n"
+        assert places[0].files()["build.log"] == b"theirs\n"
+        assert b"mine alone" not in objects_of(server)
+        assert ("c.txt" in places[0].files()) == (choice == "keep")
+        places[1].write({".git/info/exclude": ""})
+        until(lambda: other.remote_now(timeout=10).held == [], "it is held for ever")
+        until(lambda: places[1].files() == places[0].files(), "it is not taken in")
+        assert other.check().problems == []
+
+
+def test_a_held_file_that_the_log_lacks_is_not_deleted_when_git_ignores_it_no_more(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
+        places[1].git("init", "-q")
+        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+        with pytest.raises(EditdError):
+            other.apply([replace("build.log", "not in it", "x")])  # so it is recorded as found
+        exchange(one, other)
+        places[1].write({".git/info/exclude": ""})
+        other.apply([write("b.txt", "b\n")])
+        exchange(one, other)
+        for _ in range(LOOKS):
+            other.remote_now(timeout=10)
+        exchange(one, other)
+        assert places[1].files()["build.log"] == b"mine alone\n"
+        assert other.remote_status().held == ["build.log"]
+        one.apply([write("build.log", "theirs\n")])
+        until(lambda: other.remote_now(timeout=10).held == [], "it is held for ever")
+        until(lambda: places[1].files()["build.log"] == b"theirs\n", "it is not taken in")
+        assert other.check().problems == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_host_that_begins_a_log_keeps_what_git_ignores_to_itself(tmp_path: Path, is_first: bool) -> None:
+    with hosts(tmp_path, 1, FILES, join=False) as (places, (one,), server):
+        places[0].git("init", "-q")
+        places[0].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+        with pytest.raises(EditdError):
+            one.apply([replace("build.log", "not in it", "x")])
+        if not is_first:
+            one.apply([replace("build.log", "mine", "MINE")])
+        one.remote_leave(lose=True)
+        one.remote_init(str(bare_repository(tmp_path / "second.git")))
+        exchange(one)
+        sent = objects_of(tmp_path / "second.git")
+        assert (b"alone" in sent) == (not is_first), "an edit has touched it"
+        assert b"alone" not in objects_of(server)
 
 
 @pytest.mark.long

@@ -103,7 +103,7 @@ from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, T
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl, Clock
@@ -627,18 +627,29 @@ class Engine(Recorder):
         chain.stopped_by = None
         return None if is_recorded else outcome
 
-    def free_for_arrivals(self, texts: Iterable[str]) -> list[str]:
-        """Return the paths that are free on this host for a file from another host."""
-        return [text for text in texts if self._is_free(WorkspacePath.parse(text))]
+    def ignored_files(self) -> list[str]:
+        """Return the files of the history that git ignores, and that no request has written."""
+        is_ours = self._scope()
+        return [path.text for path in self.history.index.found_files() if not is_ours(path)]
 
-    def _is_free(self, path: WorkspacePath) -> bool:
+    def free_for_arrivals(self, texts: Iterable[str], lacking: Container[str]) -> list[str]:
+        """Return the paths that are free on this host for the state of the log.
+
+        The log has no file at the `lacking` paths, so there a file of this host is in the way.
+        """
+        return [
+            text for text in texts if self._is_free(WorkspacePath.parse(text), is_lacking=text in lacking)
+        ]
+
+    def _is_free(self, path: WorkspacePath, *, is_lacking: bool) -> bool:
         try:
             self.hidden.refuse(path)
             now = self.look(path)
             self.files.check([Change(path, now, FileState(b""))])
         except (Refused, OSError):
             return False
-        return now is None or (self.history.entry(path) is not None and self._scope()(path))
+        is_known = not is_lacking and self.history.entry(path) is not None
+        return now is None or (is_known and self._scope()(path))
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""

@@ -117,6 +117,11 @@ class Place(Struct, frozen=True):
         stays = staying_paths(self.exclude, self.excluded)
         return lambda path: not stays(path)
 
+    def sender(self) -> Callable[[WorkspacePath], bool]:
+        """Return a predicate: whether this host would send a path now."""
+        may_leave, held = self.chooser(), {path for path, _ in self.held}
+        return lambda path: path.text not in held and may_leave(path)
+
 
 class Exchange:
     """One host's exchange, from the first look at its history to the last."""
@@ -377,6 +382,7 @@ class Exchange:
             "stays": sorted(path.text for path in self._staying)[:STAYING_MAX],
             "held": sorted(path.text for path in self.replica.held),
             "held_since": {path.text: seq for path, seq in self.replica.held.items()},
+            "held_alone": self.replica.held_alone(),
             "hosts": self._hosts,
             "version": self._version,
             "unusable": [

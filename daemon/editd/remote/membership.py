@@ -57,7 +57,7 @@ def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
     try:
         root = _tree_at(objects, head)
         place = _without_missing(objects, place, root)
-        tree = _shared_tree(objects, root, place.chooser())
+        tree = _shared_tree(objects, root, place.sender())
         objects.write()
         objects.share_all(tree)
         commit = write_baseline(objects, tree, place.host, time_us)
@@ -78,7 +78,7 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         root = _tree_at(objects, head)
-        is_shared = _without_missing(objects, place, root).chooser()
+        is_shared = _without_missing(objects, place, root).sender()
         sizes = [
             objects.size(oid_of(entry.version))
             for path, _, entry in differences(objects, EMPTY_TREE, root)
@@ -137,7 +137,7 @@ def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry
 
     Raises Conflict if no host could read it.
     """
-    is_shared, mine = place.chooser(), _tree_at(objects, head)
+    is_shared, mine = place.sender(), _tree_at(objects, head)
     changes = tuple(
         Change(path, theirs, own)
         for path, theirs, own in differences(objects, entry.tree, mine)
@@ -171,7 +171,7 @@ def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid
     commits, _ = commits_back(objects, refs[ref], ())
     entries = read_entries(objects, commits, None, {}, FileChecks())
     entry, origins = entries[-1], {one.arrival.origin for one in entries if one.arrival.origin is not None}
-    mine, is_shared = _tree_at(objects, head), place.chooser()
+    mine, is_shared = _tree_at(objects, head), place.sender()
     changes = [
         Change(path, old, new) for path, old, new in differences(objects, mine, entry.tree) if is_shared(path)
     ]
@@ -254,7 +254,7 @@ def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:
 
     An earlier rule of the history excluded them. Its removal does not bring the contents back.
     """
-    is_shared = place.chooser()
+    is_shared = place.sender()
     missing = [
         path
         for path, _, entry in differences(objects, EMPTY_TREE, root)

@@ -121,6 +121,11 @@ class Replica:
             elif self.is_shared(touch.path):
                 self._leave_behind(touch.path, touch.after)
 
+    def held_alone(self) -> list[str]:
+        """Return the held paths at which the log has no file."""
+        landed = Trees(self.taken.tree, self._objects.tree)
+        return [path.text for path in self.held if landed.entry(path.raw) is None]
+
     # ── this host's history ──
 
     def has(self, entry: LogEntry) -> bool:

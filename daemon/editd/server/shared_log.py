@@ -71,6 +71,7 @@ INTERNAL = (
     "settled",
     "listed",
     "held_since",
+    "held_alone",
 )  # in the answer of a round, not in `status`
 NOT_JOINED = {"state": "none", "error": None}
 
@@ -220,7 +221,8 @@ class SharedLog:
             await self._check_server(url)
             ref = ref or f"refs/heads/editd/{os.urandom(4).hex()}"
             head, seq = await self._packed()
-            asked = self._asked(url, ref, host, head) | {"do": "init", "time_us": self._engine.clock.now_us()}
+            asked = await self._asked(url, ref, host, head, seq)
+            asked |= {"do": "init", "time_us": self._engine.clock.now_us()}
             if is_dry:
                 return self.status() | await self._ask(asked | {"do": "count"})
             answer = await self._ask(asked)
@@ -240,7 +242,7 @@ class SharedLog:
             self._check_free()
             await self._check_server(url)
             head, seq = await self._packed()
-            asked = self._asked(url, ref or "", host, head) | {"do": "join"}
+            asked = await self._asked(url, ref or "", host, head, seq) | {"do": "join"}
             answer = await self._ask(asked)
             differing = answer["differs"]
             if differing and take is None and keep is None:
@@ -441,7 +443,7 @@ class SharedLog:
                 "url": asked["url"], "ref": answer["ref"], "host": answer["host"], "paused": False,
                 "exclude": asked["exclude"], "excluded": answer["excluded"], "taken": answer["taken"],
                 "through": seq, "earlier": answer.get("earlier"),
-                "held": [[path, seq] for path in held],
+                "held": [*asked["held"], *([path, seq] for path in held)],
             }
         )  # fmt: skip
         log.info("this host is %s in the log %s of %s", answer["host"], answer["ref"],
@@ -468,9 +470,13 @@ class SharedLog:
             self._engine.unshared = Unshared(stays)
         self._engine.unshared.stays_here = stays
 
-    def _asked(self, url: str, ref: str, host: str | None, head: str) -> dict[str, Any]:
-        """Return the frame of a request to the child, for a host that has not joined."""
+    async def _asked(self, url: str, ref: str, host: str | None, head: str, seq: int) -> dict[str, Any]:
+        """Return the frame of a request to the child, for a host that has not joined.
+
+        It holds the files that git ignores here: an earlier exchange may have recorded them as found.
+        """
         assert self._keys is not None, "not configured"
+        ignored = await self._queue.run(self._engine.ignored_files)
         host = host or self._keys.host or socket.gethostname().partition(".")[0] or "host"
         return {
             "url": url,
@@ -479,6 +485,7 @@ class SharedLog:
             "exclude": list(self._keys.exclude),
             "excluded": [self._excluded.texts],
             "head": head,
+            "held": [[path, seq] for path in ignored],
         }
 
     def _place_now(self) -> dict[str, Any]:
@@ -720,7 +727,8 @@ class SharedLog:
         if not since or now < self._held_look_at:
             return
         self._held_look_at = now + self._held_pause
-        free = set(await self._queue.run(partial(self._engine.free_for_arrivals, since)))
+        alone = frozenset(self._answer.get("held_alone", ()))
+        free = set(await self._queue.run(partial(self._engine.free_for_arrivals, since, alone)))
         if not free:
             return
         log.info("exchanged again: %s", listed(sorted(free)))

@@ -606,6 +606,15 @@ class Index:
         row = self._one("select * from touch where path = ? and seq = ?", (path.raw, seq))
         return None if row is None else touch_in(row)
 
+    def found_files(self) -> list[WorkspacePath]:
+        """Return the files that were found in the workspace and that no request has written since."""
+        rows = self._all(
+            "select touch.path from tx join touch using (seq) where tx.kind in ('baseline', 'outside')"
+            " and touch.after is not null and not exists"
+            " (select 1 from touch later where later.path = touch.path and later.seq > touch.seq)", (),
+        )  # fmt: skip
+        return [WorkspacePath.parse(os.fsdecode(row[0])) for row in rows]
+
     def kind_of(self, seq: int) -> Kind | None:
         row = self._one("select kind from tx where seq = ?", (seq,))
         return None if row is None else cast("Kind", row[0])
