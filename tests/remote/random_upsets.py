@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from random_host import Host
 
-OURS = ("internal_error", "broken")  # codes of errors that no request may have
+OURS = ("internal_error", "broken")  # names of errors that no request may have
 TRIES = 200  # of a step, beside hosts that push meanwhile and a git that fails
 AWAY_SECONDS_MAX = 0.3
 NAME_LENGTH_MAX = 255
@@ -180,7 +180,7 @@ def attempt(request: Callable[[], object]) -> None:
 
 def check_code(error: EditdError) -> None:
     """Check that a refusal is the fault of no host."""
-    assert error.code not in OURS, error
+    assert error.name not in OURS, error
 
 
 def is_possible(path: str) -> bool:
