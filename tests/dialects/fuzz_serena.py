@@ -117,7 +117,16 @@ def _replaced(text: str, pattern: str, repl: str, mode: str, *, is_many: bool) -
         return "no_match", ""
     if mode == "literal":  # matches that overlap count
         count = len(re.findall(f"(?={pattern})", text))
+    else:
+        count += _has_overlap(expression, text)
     return ("ok", with_plain_line_ends(result)) if count == 1 or is_many else ("ambiguous", "")
+
+
+def _has_overlap(expression: re.Pattern[str], text: str) -> bool:
+    """Return whether a match begins within the last one and ends after it."""
+    *_, last = expression.finditer(text)
+    inner = (expression.match(text, at) for at in range(last.start() + 1, last.end()))
+    return any(match is not None and match.end() > last.end() for match in inner)
 
 
 def _text(random: Random) -> str:

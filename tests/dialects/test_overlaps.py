@@ -31,6 +31,11 @@ CALLS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "replace_content",
         {"relative_path": "a.txt", "needle": OLD, "repl": NEW, "mode": "literal"},
     ),
+    "serena_regex": (
+        "serena",
+        "replace_content",
+        {"relative_path": "a.txt", "needle": "foo\\nfoo\\n", "repl": NEW, "mode": "regex"},
+    ),
     "codex": ("codex", "apply_patch", {"input": PATCH}),
     "wcgw": (
         "wcgw",

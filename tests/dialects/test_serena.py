@@ -106,6 +106,22 @@ def test_all_literal_places_are_taken_from_the_left_with_a_warning_of_one_that_o
     assert report.warnings == ("overlap: the needle is also at line 2, overlapping the place at line 1.",)
 
 
+def test_a_warning_names_a_match_of_an_expression_that_overlaps_the_last() -> None:
+    place = on({"a.txt": "x\nx\nx\n"})
+    given = args(r"x\nx", "y", "regex", allow_multiple_occurrences=True)
+    (report,) = place.call("serena", "replace_content", given).reports.values()
+    assert place.text("a.txt") == "y\nx\n"
+    assert report.warnings == ("overlap: the needle is also at line 2, overlapping the place at line 1.",)
+
+
+@pytest.mark.parametrize(
+    ("needle", "expected"),
+    [("a+", "x  b c d\n"), ("a.*d", "x\n"), (r"\s*b c", "aax d\n"), (r"a+\s*b", "x c d\n")],
+)
+def test_a_later_beginning_within_a_match_is_no_second_place(needle: str, expected: str) -> None:
+    check("aa  b c d\n", expected, needle, "x", "regex")
+
+
 def test_an_edit_that_changes_nothing_is_made() -> None:
     check("a\n", "a\n", "a", "a")
 

@@ -28,6 +28,14 @@ CASES = {
     "composed": ("cafe\u0301 = 1\n", "caf\xe9 = 1", ["unicode form"]),
     "no-break space": ("let a\xa0= 1;\n", "let a = 1;", ["invisible character"]),
     "zero width": ("user\u200bname = 1\n", "username = 1", ["invisible character"]),
+    "zero width, short": ("a\u200bb\n", "ab", ["invisible character"]),
+    "zero width in the sent text": ("ab\n", "a\u200bb", ["invisible character"]),
+    "en dash": ("pages 3\u20135\n", "pages 3-5", ["dashes"]),
+    "em dash": ("it \u2014 is\n", "it - is", ["dashes"]),
+    "minus sign, alone": ("\u2212\n", "-", ["dashes"]),
+    "en dash in the sent text": ("a - b\n", "a \u2013 b", ["dashes"]),
+    "curly quotes": ("say \u201chi\u201d\n", 'say "hi"', ["quotes"]),
+    "curly quotes and a dash": ("\u2018a\u2019 \u2013 b\n", "'a' - b", ["quotes", "dashes"]),
     "part of a line": ("call(one, two)\nend\n", "call(one,\n", ["part of a line"]),
     "no final newline": ("first\nlast line", "last line\n", ["line ends"]),
     "spaces": ("let a  = 1;\n", "let a = 1;", ["whitespace"]),
@@ -49,6 +57,8 @@ def test_a_refusal_names_the_cause(name: str) -> None:
         ("no-break space", "20", "c2 a0"),
         ("entities", "26 6c 74 3b", "3c"),
         ("spaces", "", "20"),
+        ("en dash", "2d", "e2 80 93"),
+        ("zero width, short", "", "e2 80 8b"),
     ],
 )
 def test_the_differing_bytes_are_data(name: str, sent: str, there: str) -> None:

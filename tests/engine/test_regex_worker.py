@@ -27,6 +27,20 @@ def test_a_match_of_several_lines_is_looked_into_if_asked() -> None:
     assert [m.has_inner for m in search(Search("python", "a.*?b", "a a b", looks_inside=True))] == [False]
 
 
+def test_a_match_that_overlaps_the_last_is_its_twin() -> None:
+    def twins(pattern: str, text: str) -> list[int | None]:
+        return [match.twin for match in search(Search("python", pattern, text, looks_inside=True))]
+
+    assert twins("aa", "aaa") == [1]
+    assert twins("aa", "aaaaa") == [None, 3]
+    assert twins(r"\w+\n\w+", "ab\ncd\nef") == [3]
+    assert twins("(?<=x)aa", "xaaa") == [None]
+    assert twins(r"\w+", "abc") == [None]
+    assert twins("a*", "aa") == [None, None]
+    assert twins("aa", "aa") == [None]
+    assert search(Search("python", "aa", "aaa"))[0].twin is None, "it is not asked for"
+
+
 @pytest.mark.parametrize(
     ("pattern", "position"),
     [("a(", 1), ("*", 0), ("(?<=a+)", None), ("a{99999999999}", None), ("(?:" * 9000 + ")" * 9000, None)],
@@ -70,5 +84,5 @@ def test_the_process_is_ready_when_it_says_so_and_ends_with_its_input() -> None:
     assert done.stdout.startswith(ready)
     body = done.stdout[len(ready) :]
     first = process.unpack_frame(body[4:][: int.from_bytes(body[:4], "big")])
-    assert first == {"matches": [[1, 2, [], "bb", False]]}
+    assert first == {"matches": [[1, 2, [], "bb", False, None]]}
     assert done.stderr == b""

@@ -284,6 +284,8 @@ EMPTY_FILE_HINT = "The file is empty: use `write` to fill it."
 _HINTS = {
     "escapes": 'Send line ends and quotes as they are, not as `\\n` or `\\"`, and each backslash once.',
     "entities": "Send `<`, `>` and `&` as the file has them, not as `&lt;` for `<` or the reverse.",
+    "quotes": "A text has straight quotes where the other has typographic ones: `difference` has the bytes.",
+    "dashes": "A text has a hyphen where the other has a longer dash: `difference` has the bytes.",
     "unicode form": "Its letters with accents are other characters than yours: `difference` has the bytes.",
     "invisible character": "One of the two has a character that is not seen: `difference` has the bytes.",
     "part of a line": "Your last line ends where the line of the file goes on: take the whole line.",

@@ -53,7 +53,8 @@ class Search(Struct, frozen=True):
     template: str | None = None
     """ecmascript: a replacement as in `String.prototype.replace`, expanded for each match."""
     looks_inside: bool = False
-    """python: whether to set `has_inner`, for a match of several lines that contains another match."""
+    """python: whether to set `has_inner`, for a match of several lines that contains another match, and
+    `twin` of the last match."""
     is_multiline: bool = False
     """ecmascript: whether `^` and `$` match at each line, the flag m."""
     skipped: int = 0
@@ -68,6 +69,7 @@ class Match(Struct, frozen=True):
     groups: tuple[str | None, ...] = ()  # from group 1 on; None for a group outside the match
     expansion: str = ""  # of the template, for this match
     has_inner: bool = False  # see `Search.looks_inside`
+    twin: int | None = None  # the start of a match that begins within this one, and ends after it
 
 
 class NeedsSearch(Exception):
@@ -398,10 +400,19 @@ def _with_plain_quotes(text: str) -> str:
     return text
 
 
+def _with_plain_dashes(text: str) -> str:
+    return text if text.isascii() else _DASH.sub("-", text)
+
+
+def _without_invisible(text: str) -> str:
+    return text if text.isascii() else _INVISIBLE.sub("", _NO_BREAK.sub(" ", text))
+
+
 def _fold(text: str) -> str:
+    """Return a text with the same lines, for a search that ignores what an eye may not see."""
     plain = _with_plain_quotes(text)
-    starts = range(0, len(plain), _PIECE_OF_WORK)
-    return "".join(plain[start : start + _PIECE_OF_WORK].lower() for start in starts)
+    pieces = (plain[start : start + _PIECE_OF_WORK] for start in range(0, len(plain), _PIECE_OF_WORK))
+    return "".join(_without_invisible(_with_plain_dashes(piece)).lower() for piece in pieces)
 
 
 _BLINDNESS: Mapping[str, Callable[[str], str]] = {
@@ -410,11 +421,11 @@ _BLINDNESS: Mapping[str, Callable[[str], str]] = {
     "indentation": lambda text: re.sub(r"(?m)^[^\S\n]+", "", text),
     "case": str.casefold,
     "quotes": _with_plain_quotes,
+    "dashes": _with_plain_dashes,
     "unicode form": lambda text: text if text.isascii() else unicodedata.normalize("NFC", text),
-    "invisible character": lambda text: (
-        text if text.isascii() else _INVISIBLE.sub("", _NO_BREAK.sub(" ", text))
-    ),
+    "invisible character": _without_invisible,
 }
+_DASH: re.Pattern[str] = re.compile("[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
 _INVISIBLE: re.Pattern[str] = re.compile("[\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _NO_BREAK: re.Pattern[str] = re.compile("[\xa0\u2000-\u200a\u202f\u3000]")
 

@@ -2,7 +2,7 @@
 
 `python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.process`). It sends
 `{ready}` after its imports. `request_of` makes a request. The answer is
-`{matches: [[start, end, groups, expansion, has_inner]]}` …, the last frame with `done`, or
+`{matches: [[start, end, groups, expansion, has_inner, twin]]}` …, the last frame with `done`, or
 `{refused, message, hint, data}`.
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
@@ -335,6 +335,7 @@ MEMORY_BYTES_MAX = 1024 * 1024 * 1024
 """Address space. A search of the largest file, 64 MiB, takes up to half of it for copies of the text: the
 frame, Python's text, and the engine's text. The rest is for the state of the match."""
 PART = 1000  # matches in one frame: the daemon serves other clients between frames
+INNER_MAX = 1000  # matches within one, among them `_with_twin` looks for one that ends after it
 
 _KINDS: dict[str, type[Refused]] = {kind.code: kind for kind in (InvalidRegex, Timeout, TooLarge)}
 
@@ -354,7 +355,8 @@ def search(wanted: Search, seconds: float = SECONDS) -> tuple[Match, ...]:
         if wanted.language == "approximate":
             spans = approximate_matches(wanted.text, wanted.pattern)
             return tuple(Match(span.start, span.end) for span in spans)
-        return tuple(_python(wanted))
+        matches = tuple(_python(wanted))
+        return _with_twin(wanted, matches) if wanted.looks_inside and matches else matches
     except MemoryError:
         raise too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
 
@@ -483,7 +485,7 @@ def answers(request: Frame) -> Iterator[Frame]:
 
 
 def _row(match: Match) -> tuple[object, ...]:
-    return match.start, match.end, match.groups, match.expansion, match.has_inner
+    return match.start, match.end, match.groups, match.expansion, match.has_inner, match.twin
 
 
 def _python(wanted: Search) -> Iterator[Match]:
@@ -503,6 +505,20 @@ def _inside(match: re.Match[str]) -> bool:
     """Return whether the pattern also matches in a multi-line match without its first character."""
     text = match.group()
     return "\n" in text and match.re.search(text[1:]) is not None
+
+
+def _with_twin(wanted: Search, matches: tuple[Match, ...]) -> tuple[Match, ...]:
+    """Return the matches, with the start of one that overlaps the last, so that the last is not unique."""
+    last, pattern = matches[-1], _compiled(wanted)
+    position = last.start + 1
+    for _ in range(INNER_MAX):
+        inner = pattern.search(wanted.text, position)
+        if inner is None or inner.start() >= last.end:
+            break
+        if inner.end() > last.end:
+            return *matches[:-1], replace(last, twin=inner.start())
+        position = inner.start() + 1
+    return matches
 
 
 def _compiled(wanted: Search) -> re.Pattern[str]:

@@ -150,10 +150,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def overlap_warnings(text: str, last: Span, argument: str) -> list[str]:
     """Return a warning if the last match of `argument` has an overlapping twin, which was not replaced."""
     twin = overlapping(text, last)
-    if twin is None:
-        return []
-    line, twin_line = lines_of(text, [last.start, twin.start])
-    return [f"overlap: {argument} is also at line {twin_line}, overlapping the place at line {line}."]
+    return [] if twin is None else [overlap_warning(text, last.start, twin.start, argument)]
+
+
+def overlap_warning(text: str, last: int, twin: int, argument: str) -> str:
+    """Return the warning of a match at `last` and one that overlaps it at `twin`."""
+    line, twin_line = lines_of(text, [last, twin])
+    return f"overlap: {argument} is also at line {twin_line}, overlapping the place at line {line}."
 
 
 def argument(kind: str | list[str], description: str, **more: Any) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 It follows the original's version of December 2025, with the rules of all dialects. The core is
 `replacements_of`: matches and a template in, replacements out.
 
-A match of several lines that contains a later match is refused: it may begin too early. Literal matches
-are taken from the left, and a warning reports one that overlaps the last.
+A match of several lines that contains a later match is refused: it may begin too early. A match that begins
+within another one and ends after it counts as a second place. If all are replaced, they are taken from the
+left, and a warning reports one that overlaps the last.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from editd.tools.api import (
     ToolDefinition,
     argument,
     kind_of,
+    overlap_warning,
     overlap_warnings,
     refuse_half_characters,
     text_of,
@@ -84,13 +86,21 @@ def replace_content(args: Mapping[str, Any], api: ToolApi) -> str:
     starts = [match.start for match in matches]
     if call.is_literal and not call.is_multiple:
         starts = [span.start for span in with_twin(page.text, places_of(page.text, needle))]
+    elif (twin := matches[-1].twin) is not None:
+        starts.append(twin)
     if len(starts) > 1 and not call.is_multiple:
         raise _several(page, starts)
     refuse_half_characters(call.repl, "repl")
-    last = Span(matches[-1].start, matches[-1].end)
-    warnings = overlap_warnings(page.text, last, "the needle") if call.is_literal else ()
+    warnings = _warnings(page, matches[-1], is_literal=call.is_literal)
     api.edit(page, replacements, warnings)
     return "OK"
+
+
+def _warnings(page: ToolText, last: Match, *, is_literal: bool) -> Sequence[str]:
+    """Return a warning if a match that was not replaced overlaps the last one."""
+    if is_literal:
+        return overlap_warnings(page.text, Span(last.start, last.end), "the needle")
+    return () if last.twin is None else [overlap_warning(page.text, last.start, last.twin, "the needle")]
 
 
 def literal_matches(text: str, needle: str) -> list[Match]:
