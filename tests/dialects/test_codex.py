@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.edits import replace as line_search
 from editd.edits.replace import replace
-from editd.errors import Ambiguous, MalformedEdit, NoMatch
+from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 from editd.tools.api import ToolText
 from editd.tools.codex import TOOL, place
 from editd.tools.codex_patch import CodexHunk, CodexSection, parse
@@ -460,3 +461,20 @@ def test_a_file_of_a_megabyte_is_patched_in_well_under_a_tenth_of_a_second() -> 
         return perf_counter() - start
 
     assert min(took() for _ in range(5)) < 0.15  # 50 ms, three times over since other tests share the cores
+
+
+def test_a_long_text_at_many_places_is_refused_and_holds_nobody_up() -> None:
+    """The attack: 20,000 of 1,200,000 equal lines kept the edits of all others waiting for minutes."""
+    with pytest.raises(TooLarge) as refusal:
+        place("same\n" * 100_000, hunks_of("@@", *[" same"] * 20_000, "+x"))
+    assert "has only once" in refusal.value.hint
+
+
+def test_many_hunks_in_a_large_file_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: 30,000 hunks in a file of 6 MB took a minute. All of them search the rest of the file."""
+    text = "".join(f"line {number}\n" for number in range(1000))
+    hunks = hunks_of(*(line for number in range(0, 1000, 10) for line in ("@@", f"-line {number}", "+x")))
+    assert len(place(text, hunks)[0]) == 100
+    monkeypatch.setattr(line_search, "MATCH_WORK_MAX", len(text) * 20)
+    with pytest.raises(TooLarge, match="there are many texts to find in it"):
+        place(text, hunks)

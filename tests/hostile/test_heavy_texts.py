@@ -8,10 +8,12 @@ without a clock. Here a clock shows that no place was forgotten.
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from editd.wire.messages import Tool
 from editd_client import errors
 from status_canary import QUIET, check_answered
 from workplace import workplace, write
@@ -116,6 +118,30 @@ def test_no_request_on_such_a_text_holds_the_status_of_others_up(
         check_answered(
             place, "an edit of a held file", lambda: ask(client, "apply", edits=edits, dry_run=True)
         )
+
+
+def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Workplace) -> None:
+    lines = [f"line {number} has some text\n" for number in range(150_000)]
+    hunk = "".join(f"-{line}" for line in lines) + "+x\n"
+    head = "*** Begin Patch\n*** Update File: "
+    many = "@@\n" + " a\n" * 20_000 + "+x\n"
+    calls = {
+        "a Gemini CLI text of millions of tokens": Tool(
+            dialect="gemini",
+            tool="replace",
+            args={"file_path": "a", "instruction": "x", "old_string": "a(b)" * 1_500_000, "new_string": "x"},
+        ),
+        "a Codex patch of a whole file": codex(f"{head}a\n@@\n{hunk}*** End Patch\n"),
+        "a Codex patch of equal lines": codex(f"{head}b\n{many}*** End Patch\n"),
+    }
+    with place.start() as client:
+        client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0), force=True)])
+        for name, call in calls.items():
+            check_answered(place, name, partial(ask, client, "apply", edits=[call], dry_run=True))
+
+
+def codex(patch: str) -> Tool:
+    return Tool(dialect="codex", tool="apply_patch", args={"input": patch})
 
 
 def proposed(client: Client, text: str) -> int:

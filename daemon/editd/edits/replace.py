@@ -27,7 +27,7 @@ from editd.edits.search import (
     with_plain_line_ends,
     with_twin,
 )
-from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch
+from editd.errors import Ambiguous, CountMismatch, InvalidParams, NoMatch, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,23 +63,48 @@ def listed(lines: Sequence[int]) -> str:
     return ", ".join(map(str, lines[:_LINES_SHOWN_MAX])) + more
 
 
+MATCH_WORK_MAX = 2_000_000_000  # characters that one matcher compares: some 2 s
+_MATCH_COST = 20  # comparing a character of a match takes so many times as long as passing one
+
+
 class LineMatcher:
-    """The lines of a text in a normal form, joined so that `str.find` finds consecutive lines."""
+    """The lines of a text in a normal form, joined so that `str.find` finds consecutive lines.
+
+    Many searches in a large text, or many long matches, would hold up the edits of all others. So the work
+    of all searches together has a limit, counted without a clock.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.starts = offsets(lines)
         self._joined = "\n".join(["", *lines, ""])
+        self._work_left = MATCH_WORK_MAX
 
     def places(self, wanted: Sequence[str], start: int = 0) -> Iterator[int]:
-        """Yield each index of the lines `wanted` from `start` on, overlapping places included."""
+        """Yield each index of the lines `wanted` from `start` on, overlapping places included.
+
+        Raises TooLarge.
+        """
         if not wanted or start > len(self.lines):
             return
         goal = "\n".join(["", *wanted, ""])
-        found = self._joined.find(goal, self.starts[start])
-        while found >= 0:
-            yield bisect_left(self.starts, found)
-            found = self._joined.find(goal, found + 1)
+        match = self._find(goal, self.starts[start])
+        while match >= 0:
+            yield bisect_left(self.starts, match)
+            match = self._find(goal, match + 1)
+
+    def _find(self, goal: str, start: int) -> int:
+        match = self._joined.find(goal, start)
+        passed = (len(self._joined) if match < 0 else match) - start
+        self._work_left -= passed + _MATCH_COST * len(goal)
+        if self._work_left < 0:
+            raise TooLarge(
+                "The file takes too long to search: it is large, and there are many texts to find in it, "
+                "or one long text is at many places.",
+                hint="Send fewer changes in one call, or add context that the file has only once.",
+                data={"limit": MATCH_WORK_MAX},
+            )
+        return match
 
 
 def offsets(lines: Sequence[str]) -> list[int]:
