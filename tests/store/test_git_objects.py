@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
@@ -174,3 +175,33 @@ def test_an_object_waits_until_the_last_transaction_that_needs_it_is_packed() ->
     assert (pending.get(needed), pending.bytes) == (b"needed", 6)
     pending.release(2)
     assert (pending.get(needed), pending.bytes) == (None, 0)
+
+
+class FailingOrder(deque[tuple[int, Oid, int]]):
+    """The order of the held objects, without memory for one more."""
+
+    is_late = False  # whether the object is in the order when it fails
+
+    def append(self, value: tuple[int, Oid, int]) -> None:
+        if self.is_late:
+            super().append(value)
+        raise MemoryError
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_object_whose_holding_fails_is_as_before_once_it_is_dropped(
+    *, is_late: bool, is_known: bool
+) -> None:
+    pending, oid = PendingObjects(), object_id("blob", b"text")
+    if is_known:
+        pending.hold(1, [(oid, b"text")])
+    before = pending.bytes, pending.get(oid)
+    pending._order = FailingOrder(pending._order)
+    pending._order.is_late = is_late
+    with pytest.raises(MemoryError):
+        pending.hold(2, [(oid, b"text")])
+    pending.drop(2)
+    assert (pending.bytes, pending.get(oid)) == before
+    pending.release(1)
+    assert (pending.bytes, pending.get(oid)) == (0, None)

@@ -77,17 +77,19 @@ class PendingObjects:
     def hold(self, seq: int, objects: Iterable[tuple[Oid, bytes]]) -> None:
         """Keep objects until transaction `seq` is packed."""
         for oid, content in objects:
-            known = self._pending.get(oid)
-            if known is None:
-                self.bytes += len(content)
+            known, size = self._pending.get(oid), len(content)
+            self._order.append((seq, oid, _NO_SEQ if known is None else known[0]))  # first: `drop` follows it
             self._pending[oid] = (seq, content)
-            self._order.append((seq, oid, _NO_SEQ if known is None else known[0]))
+            if known is None:
+                self.bytes += size
 
     def drop(self, seq: int) -> None:
         """Drop the objects that only transactions from `seq` on need, which are reverted."""
         while self._order and self._order[-1][0] >= seq:
             _, oid, before = self._order.pop()
-            _, content = self._pending[oid]
+            held, content = self._pending.get(oid, (_NO_SEQ, b""))
+            if held < seq:
+                continue  # an exception came before it was held
             if before > self._released:
                 self._pending[oid] = (before, content)
             else:
