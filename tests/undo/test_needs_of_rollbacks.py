@@ -13,11 +13,11 @@ import pytest
 
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction
-from editd.errors import NothingToUndo, Refused
+from editd.errors import NothingToUndo
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
-from harness import Harness, answer, apply, path_of, write
+from harness import Harness, answer, apply, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ class History:
         return LINES if self.chance.random() < 0.2 else "".join(lines)
 
     def follow(self, session: str) -> bool:
-        """Do what a rollback needs, one by one and newest first; it is clean then. Return whether it needs any."""
+        """Undo what a rollback needs, newest first; it is clean then. Return whether it needs any."""
         shown = answer(self.engine, undo(BySession(session), "owner", dry_run=True))
         if not isinstance(shown, Outcome) or not shown.conflicts:
             return False
