@@ -224,3 +224,16 @@ def test_texts_that_no_host_could_use_are_made_printable_before_they_are_sent() 
     assert entries.flaw_of(replace(waiting, authorship=clean)) is None
     assert (clean.actor, clean.message) == ("a\N{REPLACEMENT CHARACTER}", "m\N{REPLACEMENT CHARACTER}")
     assert as_text(Authorship("me")) == Authorship("me")
+
+
+def test_work_is_judged_by_its_whole_commit_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    author = Authorship("ann", message="m" * 1000)
+    waiting = entries.Tentative(CommitId("ab" * 20), "laptop", "edit", author, 7, ())
+    settled = entries.SettledAside(CommitId("ab" * 20), "rejected", "laptop", author, 7)
+    assert entries.flaw_of(waiting) is None
+    assert entries.flaw_of(settled) is None
+    assert "1970" in str(entries.flaw_of(replace(settled, time_us=-1)))
+    assert "surrogate" in str(entries.flaw_of(replace(settled, authorship=Authorship("\ud800"))))
+    monkeypatch.setattr(entry_decoder, "ENTRY_BYTES_MAX", 1000)
+    assert "more than 1000 bytes" in str(entries.flaw_of(waiting))
+    assert "more than 1000 bytes" in str(entries.flaw_of(settled))

@@ -120,13 +120,15 @@ def test_a_held_file_that_the_log_lacks_is_not_deleted_when_git_ignores_it_no_mo
         with pytest.raises(EditdError):
             other.apply([replace("build.log", "not in it", "x")])  # so it is recorded as found
         exchange(one, other)
+        warned = other.apply([replace("build.log", "mine", "Mine")]).warnings
+        assert warned == ["Stays on this host, because it is held: build.log."]
         places[1].write({".git/info/exclude": ""})
         other.apply([write("b.txt", "b\n")])
         exchange(one, other)
         for _ in range(LOOKS):
             other.remote_now(timeout=10)
         exchange(one, other)
-        assert places[1].files()["build.log"] == b"mine alone\n"
+        assert places[1].files()["build.log"] == b"Mine alone\n"
         assert other.remote_status().held == ["build.log"]
         one.apply([write("build.log", "theirs\n")])
         until(lambda: other.remote_now(timeout=10).held == [], "it is held for ever")

@@ -120,7 +120,10 @@ def test_a_host_that_joined_before_the_rule_sends_nothing_of_it_from_then_on(tmp
             assert SECRET.encode() not in objects_of(server)
             configured.write_text(configured.read_text() + "[history]\nexclude = []\n")
             client.config_reload()
-            client.apply([write(".npmrc", f"{SECRET}: still\n"), write("a.txt", "again\n")])
+            again = client.apply([write(".npmrc", f"{SECRET}: still\n"), write("a.txt", "again\n")])
+            assert again.warnings == [
+                "Stays on this host, because `history.exclude` named it since this host joined: .npmrc."
+            ]
             exchange(client, other)
             assert places[1].files()["a.txt"] == b"again\n"
             assert SECRET.encode() not in objects_of(server), "a removed rule holds until the host leaves"

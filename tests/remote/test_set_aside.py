@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from editd.wire.messages import ReviewedFile
-from hosts import exchange, until
+from hosts import exchange, hosts, until
 from log_checker import log_of
 from workplace import replace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from editd.wire.messages import ProposalEntry, Transaction
     from editd_client.client import Client
     from hosts import Hosts
@@ -52,6 +56,23 @@ def states(three: Hosts, name: str) -> set[str]:
         client.proposal_list(state=["open", "landed", "rejected", "withdrawn", "moot"]) for client in three[1]
     ]
     return {one.state for answer in found for one in answer.proposals if one.message == name}
+
+
+@pytest.mark.parametrize("comment", ["a\0b", "\ud800", "a\n\nKind: baseline\n", "x" * 100_000])
+def test_a_decision_with_any_comment_is_sent_once(tmp_path: Path, comment: str) -> None:
+    with hosts(tmp_path, 2, {"a.txt": LINES}) as (_, (one, other), server):
+        one.remote_pause()
+        one.apply([replace("a.txt", "line 5", "five")])
+        other.apply([replace("a.txt", "line 5", "FIVE")])
+        exchange(other)
+        one.remote_resume()
+        exchange(one, other)
+        until(lambda: one.proposal_list().proposals != [], "it is not set aside")
+        one.proposal_reject(one.proposal_list().proposals[0].proposal, comment=comment)
+        until(lambda: other.proposal_list().proposals == [], "it is decided on one host alone")
+        exchange(one, other)
+        assert [entry.is_decision for entry in log_of(server)[1:]] == [False, False, True]
+        assert one.remote_status().unusable == []
 
 
 def test_a_rejection_on_any_host_is_that_of_all(three: Hosts) -> None:

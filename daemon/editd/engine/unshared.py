@@ -1,6 +1,7 @@
 """The files and transactions of this host that other hosts do not get, and the warnings about them.
 
-A file stays here because a glob names it, or because the history excludes it. A transaction is kept back
+A file stays here because a key of the configuration names it, or did so since this host joined, or because
+its path is held. A transaction is kept back
 because the server of the log refuses it, or because other hosts could not read it. The author of each gets
 a warning, once in each session.
 """
@@ -82,24 +83,27 @@ class UndoneInPart:
 
 
 class Unshared:
-    """The rule for files that stay on this host, and the transactions that are kept back now."""
+    """The rules for files that stay on this host, and the transactions that are kept back now."""
 
-    def __init__(self, stays_here: Callable[[WorkspacePath], bool]) -> None:
-        self.stays_here = stays_here
+    def __init__(self) -> None:
+        self.rules: Mapping[str, Callable[[WorkspacePath], bool]] = {}  # by the words of the warning
         self.kept_back: Mapping[int, KeptBack] = {}
         self._first = FirstWarnings()
 
     def staying(self, paths: Iterable[WorkspacePath]) -> list[str]:
         """Return the paths that stay here, as text and in order."""
-        return sorted(path.text for path in filter(self.stays_here, paths))
+        return sorted(path.text for path in paths if any(stays(path) for stays in self.rules.values()))
 
     def warnings(self, author: Authorship, paths: Iterable[WorkspacePath]) -> Iterator[str]:
         """Yield the warnings for the author of an edit of these paths that the author does not have yet."""
         touched = set(paths)
         is_new = self._first.is_new
-        staying = sorted(path for path in filter(self.stays_here, touched) if is_new(author, path.text))
-        if staying:
-            yield f"Stays on this host, because `remote.exclude` names it: {', '.join(map(str, staying))}."
+        named: set[WorkspacePath] = set()
+        for reason, stays_here in self.rules.items():
+            staying = sorted(path for path in filter(stays_here, touched - named))
+            named.update(staying)
+            if new := [path.text for path in staying if is_new(author, path.text)]:
+                yield f"Stays on this host, because {reason}: {', '.join(new)}."
         for seq, one in self.kept_back.items():
             is_own = (one.actor, one.session) == (author.actor, author.session)
             if not touched.isdisjoint(one.paths):

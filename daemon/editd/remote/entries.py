@@ -26,7 +26,6 @@ from editd.remote.entry_decoder import (
     VERSION,
     Outcome,
     Unusable,
-    check_message,
     decode_entry,
     decode_waiting,
 )
@@ -45,11 +44,12 @@ from editd.values.path import WorkspacePath, is_link_target
 from editd.values.transaction import Arrival, Authorship, CommitId, Part, Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from editd.remote.log_objects import LogObjects
     from editd.wire.messages import Kind
 
+_LAST_NUMBER = 10**14  # no log has as many entries
 _BEFORE, _AFTER = b"before/", b"after/"
 
 
@@ -114,9 +114,13 @@ def write_entry(
 ) -> Oid:
     """Write the entry of a transaction; one that is set aside keeps the tree. Return the commit."""
     parents = [parent] if is_applied else [parent, write_waiting(objects, waiting)]
-    message = _message(waiting, number, "applied" if is_applied else "aside")
+    return objects.put("commit", _entry_content(waiting, number, parents, tree))
+
+
+def _entry_content(waiting: Tentative, number: int, parents: Sequence[Oid], tree: Oid) -> bytes:
+    message = _message(waiting, number, "applied" if len(parents) == 1 else "aside")
     author = ident(waiting.authorship.actor)
-    return objects.put("commit", commit_content(tree, parents, author, EDITD, waiting.time_us, message))
+    return commit_content(tree, parents, author, EDITD, waiting.time_us, message)
 
 
 def write_baseline(objects: LogObjects, tree: Oid, host: str, time_us: int) -> Oid:
@@ -128,12 +132,16 @@ def write_baseline(objects: LogObjects, tree: Oid, host: str, time_us: int) -> O
 
 def write_settled(objects: LogObjects, settled: SettledAside, number: int, parent: Oid, tree: Oid) -> Oid:
     """Write the entry of a decision, which keeps the tree. Return the commit."""
+    return objects.put("commit", _settled_content(settled, number, parent, tree))
+
+
+def _settled_content(settled: SettledAside, number: int, parent: Oid, tree: Oid) -> bytes:
     arrival = Arrival(number, settled.host, settled.origin, settled.time_us)
     authorship = replace(settled.authorship, arrival=arrival)
     message = compose(number, "edit", authorship, settled.time_us, [], [])
     message += _outcome("decided") + f"Decides: {settled.about}\nDecision: {settled.state}\n"
     author = ident(settled.authorship.actor)
-    return objects.put("commit", commit_content(tree, [parent], author, EDITD, settled.time_us, message))
+    return commit_content(tree, [parent], author, EDITD, settled.time_us, message)
 
 
 def write_waiting(objects: LogObjects, waiting: Tentative, parent: Oid | None = None) -> Oid:
@@ -301,12 +309,21 @@ def _read_waiting(objects: LogObjects, content: bytes) -> Tentative:
     )  # fmt: skip
 
 
-def flaw_of(waiting: Tentative) -> str | None:
-    """Return the reason why no host could use an entry of this transaction; None without one."""
+def flaw_of(work: Tentative | SettledAside) -> str | None:
+    """Return the reason why no host could use an entry of this work; None without one.
+
+    The entry is written in its largest form, and read as other hosts read it.
+    """
     try:
-        check_message(_message(waiting, 1, "applied"))
+        if isinstance(work, SettledAside):
+            content = _settled_content(work, _LAST_NUMBER, EMPTY_TREE, EMPTY_TREE)
+        else:
+            content = _entry_content(work, _LAST_NUMBER, [EMPTY_TREE] * 2, EMPTY_TREE)
+        decode_entry(content, _LAST_NUMBER)
     except Unusable as error:
         return f"No host could use its entry: {error.reason}."
+    except UnicodeEncodeError:
+        return "No host could use its entry: it has a text with a surrogate."
     return None
 
 

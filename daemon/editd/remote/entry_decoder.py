@@ -162,14 +162,6 @@ def _as_text(text: str) -> str:
     return _UNTEXTUAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def check_message(message: str) -> None:
-    """Check the message of an entry that this host would send, as the others will. Raises Unusable."""
-    _fields_of(message, EMPTY, ())
-
-
-EMPTY = bytes(20)  # in place of a tree that is not made yet
-
-
 def _decoded(content: bytes) -> EntryFields:
     if len(content) > ENTRY_BYTES_MAX:
         raise Unusable(f"its commit has more than {ENTRY_BYTES_MAX} bytes")

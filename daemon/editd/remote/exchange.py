@@ -456,7 +456,9 @@ class Exchange:
 
     def _to_settle(self, known: Known) -> list[SettledAside]:
         """Return the decisions of this host that the log lacks."""
-        return [one for one in known.settled if one.about not in self._settled]
+        return self._selection.sendable_decisions(
+            one for one in known.settled if one.about not in self._settled
+        )
 
     def _has_work(self, known: Known) -> bool:
         """Return whether there is work to land: this host's, or work that another host leaves for long."""

@@ -14,6 +14,7 @@ import pygit2
 
 from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
+from editd.remote.entry_decoder import as_text
 from editd.remote.exchange import Exchange, Known, Place
 from editd.remote.log_reader import LogReader
 from editd.remote.membership import (
@@ -119,7 +120,7 @@ class Worker:
 
 def _known(asked: Frame, host: str) -> Known:
     settled = [
-        SettledAside(CommitId(about), state, host, Authorship(actor, session, message), time_us)
+        SettledAside(CommitId(about), state, host, as_text(Authorship(actor, session, message)), time_us)
         for about, state, actor, session, message, time_us in asked["settled"]
     ]
     return Known(frozenset(map(CommitId, asked["proposed"])), tuple(settled), asked["listed"])

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from editd.remote.entries import flaw_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from editd.remote.entries import Tentative
+    from editd.remote.entries import SettledAside, Tentative
     from editd.remote.waiting_list import WaitingList
     from editd.values.transaction import CommitId
 
@@ -59,6 +59,19 @@ class PushSelection:
         _, dependent = waiting.connected(change.path for one in kept for change in one.changes)
         left_out = set(dependent)
         return [one for one in waiting if one not in left_out]
+
+    def sendable_decisions(self, decisions: Iterable[SettledAside]) -> list[SettledAside]:
+        """Return the decisions that a host could use.
+
+        An entry that no host can use decides nothing, so its decision would be sent again and again.
+        """
+        usable: list[SettledAside] = []
+        for one in decisions:
+            if (flaw := flaw_of(one)) is None:
+                usable.append(one)
+            else:
+                self._flaws[one.origin] = flaw
+        return usable
 
     def send_again(self) -> None:
         """Have the next push send what the server has refused."""

@@ -119,6 +119,7 @@ class SharedLog:
         self._is_retry = False  # the next push is to send again what the server has refused
         self._in_the_way: tuple[list[str], int, int] = [], 0, 0  # paths of a refused arrival, head, how often
         self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
+        self._held: frozenset[str] = frozenset()  # paths that are kept out of the exchange
         self._is_reached = False  # the last round has read the server
         self._rounds = 0
         self._round_over = asyncio.Event()  # a new one for each round
@@ -332,6 +333,7 @@ class SharedLog:
                 raise _would_leave_behind(left)
             await self._stop()
             self._take_place(None)
+            self._held = frozenset()
             self._unseen.clear()
             self._undone_in_part, self._in_part = None, []
             self._answer = {"state": "behind", "error": None}
@@ -465,10 +467,18 @@ class SharedLog:
         if place is None:
             self._engine.unshared = None
             return
-        stays = staying_paths(place["exclude"], map(ExcludedPaths.of, place.get("excluded", ())))
         if self._engine.unshared is None:
-            self._engine.unshared = Unshared(stays)
-        self._engine.unshared.stays_here = stays
+            self._engine.unshared = Unshared()
+        rules = [ExcludedPaths.of(texts) for texts in place.get("excluded", ())]
+        self._engine.unshared.rules = {
+            "`remote.exclude` names it": staying_paths(place["exclude"], ()),
+            "`history.exclude` names it": self._is_excluded,
+            "`history.exclude` named it since this host joined": staying_paths((), rules),
+            "it is held": lambda path: path.text in self._held,
+        }
+
+    def _is_excluded(self, path: WorkspacePath) -> bool:
+        return self._excluded.covers(path)
 
     async def _asked(self, url: str, ref: str, host: str | None, head: str, seq: int) -> dict[str, Any]:
         """Return the frame of a request to the child, for a host that has not joined.
@@ -666,7 +676,7 @@ class SharedLog:
         steps = answer.pop("steps")
         if answer["state"] != self._answer["state"]:
             self._say_state(answer["state"], answer["error"])
-        self._answer = answer
+        self._answer, self._held = answer, frozenset(answer["held"])
         self._note_kept_back(answer["kept_back"])
         await self._queue.run(partial(self._note, answer))
         await self._arrive(steps, seq)
