@@ -46,8 +46,8 @@ note() {{
   for last; do case "$last" in --force-with-lease=*) expected=${{last##*:}};; esac; done
   commit=${{last%%:*}} ref=${{last#*:}}
   [ "$("$git" --git-dir {server} rev-parse "$ref")" = "$expected" ] || return
-  [ "$("$git" "$1" "$2" rev-list --count "$expected..$commit")" = 1 ] || return
-  "$git" "$1" "$2" cat-file commit "$commit" | sed -n "s/^Origin: //p" >> {refused}
+  [ "$("$git" --git-dir . rev-list --count "$expected..$commit")" = 1 ] || return
+  "$git" --git-dir . cat-file commit "$commit" | sed -n "s/^Origin: //p" >> {refused}
 }}
 [ -z "$words" ] || export LC_ALL=C.UTF-8 LANGUAGE=de
 drawn=$(od -An -N1 -tu1 /dev/urandom)

@@ -114,7 +114,7 @@ class Upsets:
         gone = self.server.with_name("lost.git")
         os.rename(self.server, gone)
         os.rename(self._backup, self.server)
-        shutil.rmtree(gone)
+        shutil.rmtree(gone, ignore_errors=True)  # a push may end there meanwhile
         self.is_restored = True
         self.notes.append("restored")
 
