@@ -20,7 +20,7 @@ KEPT = Path(__file__).parent / "kept_logs"
 NAMES = [
     "08c1ca6",
     "version1",
-]  # the second one is of the first version that names the version of its entries
+]  # the second one names the version of its entries
 
 
 def restored(folder: Path, name: str) -> Path:

@@ -1,10 +1,13 @@
-"""Make a log with an editd of any version, to be kept: `NAME.bundle` has its repository, `NAME.json` its content.
+"""Make a log with an editd of any version, to be kept.
 
     python tests/remote/kept_logs/make.py CHECKOUT NAME
 
+`NAME.bundle` has the repository of the log. `NAME.json` has its entries, the files of a host and its proposals.
+Three hosts write the log.
+
 `CHECKOUT` is a folder with a whole checkout of that version (`git worktree add /tmp/old 08c1ca6`). It runs with
-the Python of this command, which has no other editd installed. `08c1ca6` was made so on 2026-11-27, and `version1` by the commit that has this file.
-Three hosts write the log. The JSON has the entries as the log has them, the files of a host, and its proposals.
+the Python of this command, which has no other editd installed. `08c1ca6` was made so on 2026-11-27, and
+`version1` by the commit that has this file.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ def main(checkout: str, name: str) -> None:
 
 def make(folder: Path, bundle: Path) -> dict[str, object]:
     """Have three hosts write a log, store its repository in `bundle`, and return its content."""
-    from editd.wire.messages import Chmod, Delete, Move, Symlink  # noqa: PLC0415  # of the checkout
-    from hosts import exchange, hosts, until  # noqa: PLC0415
-    from log_checker import log_of  # noqa: PLC0415
-    from workplace import replace, write  # noqa: PLC0415
+    from editd.wire.messages import Chmod, Delete, Move, Symlink  # of the checkout
+    from hosts import exchange, hosts, until
+    from log_checker import log_of
+    from workplace import replace, write
 
     with hosts(folder, 3, FILES) as (places, clients, server):
         one, other, third = clients
