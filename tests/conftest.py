@@ -35,7 +35,8 @@ NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether
     "syncfs": NATIVE.syncfs is not None,
     "synced writes": NATIVE.synced_write_flag != 0,
 }
-MEMORY, MEMORY_BYTES_MIN = Path("/dev/shm"), 2 << 30
+MEMORY, MEMORY_BYTES_MIN = Path("/dev/shm"), 2 << 30  # where the short form keeps its folders
+DISK = "/var/tmp"  # where tests with `@pytest.mark.disk` keep theirs then
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +63,7 @@ def keep_in_memory() -> None:
     """Put the folders of tests in memory, unless TMPDIR names another place or memory lacks the room.
 
     The start of a daemon syncs 90 times, and all tests wait for one disk. SIGKILL loses nothing in memory
-    that it would keep on a disk. `on_disk` is for tests of what a disk alone does.
+    that it would keep on a disk. A test of what memory does not do has `@pytest.mark.disk`.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
@@ -103,6 +104,16 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def is_long(request: pytest.FixtureRequest) -> bool:
     """Was the long form asked for?"""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder for a test, on the disk if its mark says so."""
+    if request.node.get_closest_marker("disk") is None or not tmp_path.is_relative_to(MEMORY):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="editd-test-", dir=DISK) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Answer = ApplyResult | UndoResult
 
+pytestmark = pytest.mark.disk  # reuses the numbers of files at once
+
 IS_ROOT = os.geteuid() == 0
 ACCESS, DEFAULT, CAPABILITY = "system.posix_acl_access", "system.posix_acl_default", "security.capability"
 GROUP, NOBODY = 4321, 65534

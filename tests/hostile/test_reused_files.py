@@ -36,7 +36,7 @@ for name in names:
     open(name, "w").write(text + {ADDED!r})
 """
 
-pytestmark = pytest.mark.needs("exchange")
+pytestmark = [pytest.mark.disk, pytest.mark.needs("exchange")]
 
 
 @pytest.fixture

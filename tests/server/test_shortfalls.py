@@ -47,6 +47,7 @@ def weaker(client: Client) -> str:
     return "\n".join(client.status().weaker)
 
 
+@pytest.mark.disk
 def test_a_local_disk_falls_short_of_nothing(place: Workplace) -> None:
     if (reason := machine.missing()) is not None:
         pytest.skip(reason)
@@ -124,6 +125,7 @@ def test_a_shared_folder_that_is_mounted_while_nothing_happens_is_scanned_from_t
     place.stop()
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("name", ["workspace", "state"])
 def test_a_file_system_in_memory_is_said_to_be_not_durable(place: Workplace, name: str) -> None:
     if (reason := machine.missing()) is not None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from editd.values.content import Change
 
-pytestmark = pytest.mark.usefixtures("spared")
+pytestmark = [pytest.mark.disk, pytest.mark.usefixtures("spared")]
 A = WorkspacePath.parse("a")
 
 
