@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `pytest &` in a script: children would have it so
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("sample", max_examples=30, deadline=None)
+    settings.register_profile("sample", max_examples=10, deadline=None)
     settings.register_profile("long", max_examples=1000, deadline=None)
     settings.load_profile("long" if config.getoption("--long") else "sample")
     if not config.getoption("--long"):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import seeds
 from edit_messages import chmod, delete, move
 from editd.engine.commands import Undo
 from editd.engine.external_changes import sweep
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.engine.engine import Engine
 
-PAIRS, PAIRS_LONG = 60, 4000
+PAIRS, PAIRS_LONG = 24, 4000
 SMALL_SEGMENT_BYTES = 8192
 KILL, EIO, ENOSPC, SAVE = "kill", "EIO", "ENOSPC", "save"
 BOOT = b"another"  # a different boot from the preparation
@@ -304,7 +305,7 @@ def test_two_things_at_once_lose_nothing_and_leave_nothing_half_there(
     prepared: Path, tmp_path: Path, name: str, is_long: bool
 ) -> None:
     scenario = SCENARIOS[name]
-    seed = random.randrange(1 << 32)
+    seed = random.randrange(1 << 32) if is_long else seeds.seed()
     print(f"seed {seed}")
     chance = random.Random(seed)
     calls = run(copied(prepared, name, tmp_path / "place"), scenario, {}).calls

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
 
-EXAMPLES, EXAMPLES_LONG = 4, 1000
+EXAMPLES, EXAMPLES_LONG = 2, 1000
 STEPS = 40
 RESTARTS_MAX = 2  # in one example; a start takes as long as a hundred edits
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
 
-EXAMPLES, EXAMPLES_LONG = 5, 400
+EXAMPLES, EXAMPLES_LONG = 2, 400
 STEPS = 40
 RESTARTS_MAX = 2  # in one example; a start takes as long as a hundred decisions
 CHECKS_MAX = 1  # in one example; a daemon looks for work four times a second

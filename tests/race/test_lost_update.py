@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.disk  # reuses the numbers of files at once
 
-ROUNDS, ROUNDS_LONG = 1000, 10_000
+ROUNDS, ROUNDS_LONG = 400, 10_000
 PAUSE_SECONDS_MAX = 0.002  # between two versions, about as long as an edit takes: they meet in its middle
 ADOPTED_MIN = 20  # versions that were seen while they stood, or it was no race
 MAY_BE_SAID = {"io_error", "stale"}  # to an edit of a file that somebody never stops writing
