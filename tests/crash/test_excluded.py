@@ -19,6 +19,7 @@ from crash_checks import wait_until
 from editd_client.errors import Unreachable
 from injection import attached
 from kill_chain import KILL, Kept
+from seeds import seed
 from state_search import holders
 from workplace import write
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 BEFORE = "KEY=before\n"
 SECRET = f"KEY={secrets.token_hex(20)}\n"
 REPLY = "sendto"
+EVERY = 8  # the short form takes one of so many steps, by the seed, and the last one
 
 pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
 
@@ -52,7 +54,7 @@ def test_wherever_it_is_killed_the_edit_is_whole_or_not_there_and_can_be_undone(
     kept.keep()
     calls = recorded(place)
     steps = steps_of(calls)
-    chosen = steps if is_long else [step for at, step in enumerate(steps) if at % 4 == 0]
+    chosen = steps if is_long else [*steps[seed() % EVERY : -1 : EVERY], steps[-1]]
     outcomes = [killed_at(place, kept, call) for call in chosen]
     assert set(outcomes) == {True, False}, "neither before nor after was met"
     print(f"{len(chosen)} kills of {len(steps)} steps: {outcomes.count(True)} edits are whole")
@@ -90,6 +92,7 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
             edit(client)
             pytest.fail(f"not struck: {call}")
         assert process.wait(30) == -signal.SIGKILL
+    place.is_forked = True  # nothing strikes this daemon
     with place.start() as client:
         client.settle()
         files = place.files()
@@ -106,6 +109,7 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
         assert client.check().problems == []
         wait_until(partial(is_only_kept, place), f"the secret is in a record, after a kill at {call}")
     place.stop()
+    place.is_forked = False
     return is_whole
 
 
