@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from random import Random
 
-from editd.edits.approximate import JS_SPACES, approximate_matches, source_lines, units_of
+import pytest
+
+from editd.edits.approximate import (
+    JS_SPACES,
+    PIECE,
+    approximate_matches,
+    js_trim,
+    source_lines,
+    units_of,
+)
 
 
 def distance(first: str, second: str) -> int:
@@ -71,3 +80,10 @@ def test_a_line_begins_after_the_last_separator_in_it() -> None:
 
 def test_lengths_are_in_units_of_utf_16() -> None:
     assert [units_of(text) for text in ("abc", "é", "🙂", "\ud83d")] == [3, 1, 2, 1]
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+@pytest.mark.parametrize("middle", ["", "x", "x \ufeff y", "\x1cx"])
+def test_megabytes_of_spaces_are_trimmed_in_pieces_as_at_once(size: int, middle: str) -> None:
+    text = "\ufeff" + " " * size + middle + "\n" * size + "\u3000"
+    assert js_trim(text) == text.strip(JS_SPACES) == middle

@@ -124,6 +124,7 @@ def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Wor
     lines = [f"line {number} has some text\n" for number in range(150_000)]
     hunk = "".join(f"-{line}" for line in lines) + "+x\n"
     head = "*** Begin Patch\n*** Update File: "
+    ten = "@@\n" + " a\n" * 10 + "+x\n"
     many = "@@\n" + " a\n" * 20_000 + "+x\n"
     calls = {
         "a Gemini CLI text of millions of tokens": Tool(
@@ -131,8 +132,14 @@ def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Wor
             tool="replace",
             args={"file_path": "a", "instruction": "x", "old_string": "a(b)" * 1_500_000, "new_string": "x"},
         ),
+        "a Gemini CLI text of spaces": Tool(
+            dialect="gemini",
+            tool="replace",
+            args={"file_path": "a", "instruction": "x", "old_string": " " * 6_000_000, "new_string": "x"},
+        ),
         "a Codex patch of a whole file": codex(f"{head}a\n@@\n{hunk}*** End Patch\n"),
         "a Codex patch of equal lines": codex(f"{head}b\n{many}*** End Patch\n"),
+        "a Codex patch of ten equal lines": codex(f"{head}b\n{ten * 3_000}*** End Patch\n"),
     }
     with place.start() as client:
         client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0), force=True)])

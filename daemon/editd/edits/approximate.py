@@ -26,10 +26,31 @@ JS_SPACES = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-"""The white space of ECMAScript: of `\\s` and of `trim`."""
+"""The white space of ECMAScript: of `\\s` and of `trim` (ECMA-262, 22.1.3.32)."""
+PIECE = 1 << 19  # characters that one call looks at: Python holds its lock until the call ends
 SCORE_MAX = 0.1  # the weighted distance for each unit of the block
 SPACE_WEIGHT = 0.1
 _WITHOUT_SPACES = dict.fromkeys(map(ord, JS_SPACES))
+
+
+def js_trim(text: str) -> str:
+    """Trim as `String.prototype.trim` does, in pieces, so that megabytes of spaces hold no thread up."""
+    if len(text) <= PIECE:
+        return text.strip(JS_SPACES)
+    start, end = 0, len(text)
+    while start < end:
+        piece = text[start : min(start + PIECE, end)]
+        rest = len(piece.lstrip(JS_SPACES))
+        start += len(piece) - rest
+        if rest:
+            break
+    while start < end:
+        piece = text[max(start, end - PIECE) : end]
+        rest = len(piece.rstrip(JS_SPACES))
+        end -= len(piece) - rest
+        if rest:
+            break
+    return text[start:end]
 
 
 def source_lines(text: str) -> list[Span]:
@@ -62,7 +83,7 @@ def equal_windows(text: str, block: str, *, skipped: int, matches_max: int) -> l
 
     The next one begins at least `skipped` lines after the end of the last. Stops after `matches_max`.
     """
-    wanted = [line.strip(JS_SPACES) for line in block.split("\n")]
+    wanted = [js_trim(line) for line in block.split("\n")]
     if not all(line in text for line in set(wanted)):
         return []
     lines = source_lines(text)
@@ -82,7 +103,7 @@ class _LineIndex:
         self._starts: list[int] = []
         for line in lines:
             gap = "\r\n" if line.start != end else ""
-            part = gap + text[line.start : line.end].strip(JS_SPACES) + "\n"
+            part = gap + js_trim(text[line.start : line.end]) + "\n"
             self._starts.append(position + len(gap))
             parts.append(part)
             position, end = position + len(part), line.end

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
 #
 # The matcher of all tools that replace whole lines.
 
-JS_WHITE_SPACE = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""ECMAScript's WhiteSpace and LineTerminator, the set of `trim` and `\\s` (ECMA-262, 22.1.3.32)."""
-
-
-def js_trim(text: str) -> str:
-    """Trim as `String.prototype.trim` does."""
-    return text.strip(JS_WHITE_SPACE)
-
 
 def numbered(*ranges: tuple[int, int]) -> str:
     """Return ranges of lines, both ends included, in words: `line 3`, or `lines 3, 5-7`."""

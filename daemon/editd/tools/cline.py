@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace as with_fields
 
-from editd.edits.replace import LineMatcher, Replacement, js_trim, listed, no_match, numbered, replace
+from editd.edits.approximate import js_trim
+from editd.edits.replace import LineMatcher, Replacement, listed, no_match, numbered, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
 from editd.tools.api import Dialect, ToolDefinition, argument, text_of

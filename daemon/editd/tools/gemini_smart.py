@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from editd.edits.approximate import JS_SPACES
+from editd.edits.approximate import js_trim
 from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, listed, no_match
 from editd.edits.search import Span, lines_of
 from editd.errors import (
@@ -264,12 +264,12 @@ def _placeholders(text: str) -> set[str]:
 
 
 def _placeholder(line: str) -> str:
-    line = line.strip(JS_SPACES).removeprefix("//").strip(JS_SPACES)
+    line = js_trim(js_trim(line).removeprefix("//"))
     if line.startswith("(") and line.endswith(")"):
-        line = line[1:-1].strip(JS_SPACES)
+        line = js_trim(line[1:-1])
     words, _, rest = line.partition("...")
-    is_open = rest.strip(JS_SPACES).strip(".")
-    return "" if is_open else re.sub("[ \t\r\n]+", " ", words.lower().strip(JS_SPACES))
+    is_open = js_trim(rest).strip(".")
+    return "" if is_open else re.sub("[ \t\r\n]+", " ", js_trim(words.lower()))
 
 
 # ── Counts and warnings ────────────────────────────────────────────────────────────────────────

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.edits.approximate import JS_SPACES, source_lines, units_of
+from editd.edits.approximate import JS_SPACES, js_trim, source_lines, units_of
 from editd.edits.replace import Replacement
 from editd.edits.search import Search, Span, places_of, with_twin
+from editd.tools.api import has_half_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 FUZZY_UNITS_MIN = 10  # of an old_string that may be searched approximately
 FUZZY_WORK_MAX = 400_000_000  # lines of the file times the square of old_string's length, as in the original
 _INDENT = re.compile(r"[ \t]*")
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class StageCall(Struct, frozen=True):
@@ -83,7 +83,7 @@ def run_stages(
 
     `search` raises NeedsSearch for a search that has no result yet.
     """
-    if _HALF_CHARACTER.search(call.old):  # no file holds half of a character
+    if has_half_character(call.old):  # no file holds half of a character
         return None
     return (
         _exact(text, call)
@@ -104,7 +104,7 @@ def _exact(text: str, call: StageCall) -> StageResult | None:
 def _flexible(
     text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]
 ) -> StageResult | None:
-    if max((line.strip(JS_SPACES) for line in call.old.split("\n")), key=len) not in text:
+    if max((js_trim(line) for line in call.old.split("\n")), key=len) not in text:
         return None
     matches = kept = search(Search("lines", call.old, text))
     if not matches:
@@ -128,7 +128,7 @@ def _flexible(
 
 
 def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
-    if not call.old.strip(JS_SPACES):
+    if not js_trim(call.old):
         return None
     matches = search(Search("tokens", call.old, text))
     if not matches:
@@ -209,7 +209,7 @@ def _indented(text: str, start: int, new: str) -> str:
     target, reference = _indent_at(text, start), _indent_at(lines[0], 0)
     return "\n".join(
         ""
-        if not line.strip(JS_SPACES)
+        if not js_trim(line)
         else target + (line[len(reference) :] if line.startswith(reference) else line.lstrip(JS_SPACES))
         for line in lines
     )

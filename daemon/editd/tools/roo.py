@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from editd.edits.approximate import JS_SPACES
 from editd.edits.replace import (
-    JS_WHITE_SPACE,
     LINES_TOLD_MAX,
     Replacement,
     listed,
@@ -179,7 +179,7 @@ def _number(args: Mapping[str, Any], name: str) -> int | None:
     value = args.get(name, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value) or None if abs(value) < 10**_DIGITS_MAX else 10**_DIGITS_MAX
-    match = _NUMBER.match(value.lstrip(JS_WHITE_SPACE)) if isinstance(value, str) else None
+    match = _NUMBER.match(value.lstrip(JS_SPACES)) if isinstance(value, str) else None
     if match:
         return int(match.group()[: _DIGITS_MAX + 1])
     if value == "":
