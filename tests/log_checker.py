@@ -112,8 +112,8 @@ def _name_of(repository: pygit2.Repository) -> str:
 
 
 def _trailers(commit: pygit2.Commit) -> dict[str, str]:
-    block = commit.message.rstrip("\n").rpartition("\n\n")[2]
-    return dict(line.split(": ", 1) for line in block.split("\n"))
+    block = commit.raw_message.decode("utf-8", "replace").rstrip("\n").rpartition("\n\n")[2]
+    return dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
 
 
 def check_log(

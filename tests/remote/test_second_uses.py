@@ -63,6 +63,27 @@ def test_a_host_that_leaves_and_begins_another_log_has_landed_nothing_in_it(tmp_
         assert [entry.origin for entry in log_of(server)[1:]] == [one.show(made).transaction.id]
 
 
+def test_the_lines_of_a_host_that_leaves_and_joins_keep_their_authors(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, {"a.txt": "one\ntwo\nthree\n"}) as (_, (one, other), server):
+        one.session_open("first", actor="ann")
+        one.apply([replace("a.txt", "one\n", "ONE\n")])
+        exchange(one, other)
+        other.session_open("second", actor="bob")
+        other.read("a.txt")
+        other.apply([replace("a.txt", "three\n", "THREE\n")])
+        exchange(one, other)
+        before = [(line.actor, line.session, line.number) for line in one.blame("a.txt").lines]
+        assert [(actor, number) for actor, _, number in before][::2] == [("ann", 1), ("bob", 2)]
+        made = [(shown.actor, shown.session) for shown in other.log(limit=2).transactions]
+        other.remote_leave()
+        other.remote_join(str(server))
+        exchange(one, other)
+        assert [(line.actor, line.number) for line in other.blame("a.txt").lines] == [
+            (actor, number) for actor, _, number in before
+        ]
+        assert [(shown.actor, shown.session) for shown in other.log(limit=2).transactions] == made
+
+
 def test_a_dry_run_of_init_counts_only_the_files_that_it_would_send(tmp_path: Path) -> None:
     with hosts(tmp_path, 1, FILES) as (places, (one,), _):
         one.remote_leave()
