@@ -74,8 +74,8 @@ def test_wherever_it_is_killed_the_content_is_there_or_forgotten(place: Workplac
     first, last = renames
     # Between the two files of an old pack: its index is gone, and the rest of it has the content.
     half = next(at for at, call in enumerate(tried) if "unlink" in call.name and '.pack"' in call.text)
-    if not is_long:  # as the record is written, while contents are removed, at the end
-        chosen = (first, half, (first + last) // 2, last)
+    if not is_long:  # as the record is written, behind it, while contents are removed, at the end
+        chosen = (first, first + 4, half, (first + last) // 2, last)
         tried = [tried[at] for at in chosen]
     outcomes: list[bool] = [_look(place, version, secret)]
     for call in tried:

@@ -121,7 +121,7 @@ class Verdict:
 def judge(mutant: Mutant, seconds: float = TEST_SECONDS) -> Verdict:
     """Make the mistake in a copy of the project, and run the tests that should notice for up to `seconds`."""
     with mistaken_copy(mutant) as (copy, file, environment):
-        argv = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
+        argv = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]  # its options have `-q`
         argv += [f"--basetemp={copy / 'tmp'}", *(["--long"] if mutant.long else []), *mutant.tests]
         began = time.monotonic()
         try:
