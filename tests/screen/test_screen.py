@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import re
 import stat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -46,6 +47,19 @@ sizes = pytest.mark.parametrize("size", SIZES, ids=["80x24", "140x40", "59x24"])
 
 
 # ── proposals ──
+
+
+@pytest.mark.parametrize("size", [*SIZES, (34, 12)])
+def test_the_timeline_never_cuts_the_end_of_a_path(
+    place: Workplace, author: Client, size: tuple[int, int]
+) -> None:
+    author.apply([write("src/a/long/path/through/many/folders/to/cart.py", fresh(), force=True)])
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2")
+        await seen.until(lambda: re.search(r"…\S*/cart\.py\b", seen.text))
+
+    on_screen(place, size, steps)
 
 
 @sizes

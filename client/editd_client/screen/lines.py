@@ -72,6 +72,24 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
     return " " * (width - size) + text if right else text + " " * (width - size)
 
 
+def cut_in_middle(name: str, width: int) -> str:
+    """Return a name that is exactly so wide, cut in the middle: names of sessions differ at their end."""
+    if cell_len(name) <= width:
+        return fitted(name, width)
+    tail = max(1, (width - 1) // 2)
+    return fitted(fitted(name, width - tail - 1).rstrip("…") + "…" + name[-tail:], width)
+
+
+def cut_path(path: str, width: int) -> str:
+    """Return a path that is exactly so wide: the end, `…/name`, if that fits, otherwise cut in the middle."""
+    if cell_len(path) <= width or cell_len(path.rpartition("/")[2]) > width - 2:
+        return cut_in_middle(path, width)
+    tail = path[-(width - 1) :]
+    while cell_len(tail) > width - 1:
+        tail = tail[1:]
+    return fitted(f"…{tail}", width)
+
+
 def right_aligned(left: Line, right: Line, width: int) -> Line:
     """Return a line with `right` at its end; `left` is cut if both do not fit."""
     room = width - right.width

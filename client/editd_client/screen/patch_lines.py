@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from editd_client.review import proposals
 from editd_client.review.choices import SIGNS
 from editd_client.review.patch import parts_of, rows_of
-from editd_client.screen.lines import Line, Look, TextSpan, plain, right_aligned, wrapped
+from editd_client.screen.lines import Line, Look, TextSpan, cut_path, plain, right_aligned, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -276,7 +276,7 @@ def transaction_lines(drawing: TransactionDrawing, form: DiffForm) -> Iterator[P
     hunks = shown.hunks if isinstance(shown.hunks, list) else []
     is_folded = sum(hunk.diff.count("\n") for hunk in hunks) > LINES_MAX
     for file in shown.transaction.files:
-        yield PatchLine(_file_title(file), None, file.path, is_title=True)
+        yield PatchLine(_file_title(file, form.width), None, file.path, is_title=True)
         own = [hunk for hunk in hunks if hunk.path == file.path]
         if is_folded and file.path != drawing.open_path:
             number = sum(hunk.diff.count("\n") for hunk in own)
@@ -321,13 +321,14 @@ def _undo_hunk_lines(hunk: Hunk, drawing: TransactionDrawing, form: DiffForm) ->
         yield PatchLine(text, key, hunk.path)
 
 
-def _file_title(file: Change) -> Line:
+def _file_title(file: Change, width: int) -> Line:
     source = f"{plain(file.from_)} → " if isinstance(file.from_, str) else ""
     undone = f"  undone by {file.undone_by}" if isinstance(file.undone_by, int) else ""
+    room = max(8, width - 3 - len(undone))
     return Line(
         (
             TextSpan(f" {LETTERS[file.change]} ", "title"),
-            TextSpan(f"{source}{plain(file.path)}", "title"),
+            TextSpan(cut_path(f"{source}{plain(file.path)}", room).rstrip(), "title"),
             TextSpan(undone, "warning"),
         )
     )

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len
-
 from editd_client.review import proposals
-from editd_client.screen.lines import Line, Look, TextSpan, cut, fitted, plain, right_aligned
+from editd_client.screen.lines import (
+    Line,
+    Look,
+    TextSpan,
+    cut,
+    cut_in_middle,
+    cut_path,
+    fitted,
+    plain,
+    right_aligned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +35,6 @@ TIME_COLUMNS_MIN = 60
 NAMED_COLUMNS_MIN = 40  # for the author
 COUNTED_COLUMNS_MIN = 44  # beside a diff, where the counts are short
 CURSOR = "▌"
-SUBJECT_COLUMNS_MIN = 12
 
 
 class Drawing(NamedTuple):
@@ -52,7 +59,7 @@ def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
     if width >= TIME_COLUMNS_MIN:
         spans.append(TextSpan(f"{_age(entry.created, drawing.clock):>4}  ", "dim"))
     if width >= NAMED_COLUMNS_MIN:
-        spans.append(TextSpan(_middle(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
+        spans.append(TextSpan(cut_in_middle(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
     if width >= FULL_COLUMNS_MIN:
         number = len(entry.paths)
         spans.append(TextSpan(fitted(f"{number} file{'s' * (number != 1)}", 8)))
@@ -76,7 +83,7 @@ def _proposal_state(entry: ProposalEntry, drawing: Drawing) -> Line:
         _cursor(drawing),
         TextSpan(f"P{entry.proposal:<4}", "title"),
         TextSpan(f"{_age(entry.created, drawing.clock):>4} ", "dim"),
-        TextSpan(_middle(plain(proposals.author(entry)), 9)),
+        TextSpan(cut_in_middle(plain(proposals.author(entry)), 9)),
         *_counts(entry.lines.added, entry.lines.deleted),
         TextSpan(short, "bad") if conflicts else _fit(entry),
     )
@@ -112,20 +119,21 @@ def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) ->
     elif width >= NAMED_COLUMNS_MIN:
         spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time)[:5]} ", "dim"))
     if width >= NAMED_COLUMNS_MIN:
-        spans.append(TextSpan(_middle("" if row.kind == "outside" else plain(row.who), 9) + " "))
+        spans.append(TextSpan(cut_in_middle("" if row.kind == "outside" else plain(row.who), 9) + " "))
     end = list(_timeline_end(row))
     files, subject = plain(row.files), plain(row.subject)
     if row.undoes and not subject:
         subject = f"of {', '.join(map(str, row.undoes[:3]))}" + (" …" if len(row.undoes) > 3 else "")
     if width >= FULL_COLUMNS_MIN:
         room = width - sum(len(span.text) for span in spans) - 12 - sum(len(one.text) for one in end)
-        spans.append(TextSpan(fitted(_short(files, room // 2 - 1), max(8, room // 2 - 1)) + " ", look))
+        spans.append(TextSpan(cut_path(files, max(8, room // 2 - 1)) + " ", look))
         spans += _counts(row.added, row.deleted)
         spans.append(TextSpan(subject, look))
     else:
-        spans.append(TextSpan(subject or files, look))
         if COUNTED_COLUMNS_MIN <= width < TIME_COLUMNS_MIN and row.added is not None:
             end[:0] = [TextSpan(f" +{row.added}", "added"), TextSpan(f" -{row.deleted}", "removed")]
+        room = width - sum(len(span.text) for span in (*spans, *end)) - 1
+        spans.append(TextSpan(subject or cut_path(files, max(8, room)), look))
     return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
 
 
@@ -153,7 +161,7 @@ def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     width = drawing.width
     sign, what, look = activity(row)
     what = f"{what} {drawing.clock.age(row.since)}".rstrip()
-    spans = [_cursor(drawing), TextSpan(_middle(plain(row.name), 12 if width >= 40 else 11) + " ")]
+    spans = [_cursor(drawing), TextSpan(cut_in_middle(plain(row.name), 12 if width >= 40 else 11) + " ")]
     if drawing.has_second:
         return Line(tuple(cut((*spans, TextSpan(f"{sign} {what}", look)), width)))
     if width < FULL_COLUMNS_MIN:
@@ -227,18 +235,3 @@ def _timeline_end(row: TimelineRow) -> Iterator[TextSpan]:
     if row.commit is not None:
         yield TextSpan(f" {row.commit[:7]}", "dim")
     yield TextSpan(" ")
-
-
-def _middle(name: str, width: int) -> str:
-    """Return a name that is exactly so wide, cut in the middle: names of sessions differ at their end."""
-    if cell_len(name) <= width:
-        return fitted(name, width)
-    tail = max(1, (width - 1) // 2)
-    return fitted(fitted(name, width - tail - 1).rstrip("…") + "…" + name[-tail:], width)
-
-
-def _short(path: str, width: int) -> str:
-    """Return a path that keeps its name: `…/name` if it is too long."""
-    if len(path) <= width or width < SUBJECT_COLUMNS_MIN:
-        return path
-    return "…" + path[-(width - 1) :]
