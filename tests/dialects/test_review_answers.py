@@ -131,7 +131,7 @@ def test_a_call_whose_text_the_reviewer_changed_says_so_as_the_original_does(
     decide = approve_own(reviewer, a="one\nII\nthree\n")
     (said,) = answered(author, reviewer, [call_of(place, dialect)], decide).answers or [None]
     if dialect == "gemini":
-        assert said == f"{own} User modified the `new_string` content to be: one\nII\nthree\n"
+        assert said == f"{own} User modified the `new_string` content to be: one\nII\nthree\n."
     elif dialect == "roo":
         told = json.loads(said or "")
         assert (told["path"], told["operation"], told["user_edits"]) == ("a.txt", "modified", DIFF)
@@ -210,7 +210,7 @@ def test_each_call_is_told_of_its_own_file(place: Workplace, author: Client, rev
     assert roo is not None
     assert "user_edits" not in roo
     assert gemini is not None
-    assert gemini.endswith("User modified the `new_string` content to be: one\nzwei\nthree\n")
+    assert gemini.endswith("User modified the `new_string` content to be: one\nzwei\nthree\n.")
 
 
 def test_a_long_text_is_told_by_its_difference(place: Workplace, author: Client, reviewer: Client) -> None:
@@ -220,7 +220,7 @@ def test_a_long_text_is_told_by_its_difference(place: Workplace, author: Client,
     decide = approve_own(reviewer, a="one\nII\nthree\n" + long)
     (said,) = answered(author, reviewer, [call_of(place, "gemini")], decide).answers or [None]
     assert said is not None
-    assert said.endswith("-2\n+II\n three\n line 0\n line 1\n")
+    assert said.endswith("-2\n+II\n three\n line 0\n line 1\n.")
     assert len(said) < review_answers.TEXT_CHARACTERS_MAX
 
 

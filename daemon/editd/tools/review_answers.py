@@ -31,7 +31,7 @@ def changed(dialect: str, answer: str, path: str, text: str, diff: str) -> str:
     match dialect:
         case "gemini":
             said = text if len(text) <= TEXT_CHARACTERS_MAX else diff
-            return f"{answer} User modified the `new_string` content to be: {said}"
+            return f"{answer} User modified the `new_string` content to be: {said}."
         case "roo":
             return json.dumps(
                 {"path": path, "operation": "modified", "user_edits": diff, "notice": _ROO_NOTICE},
