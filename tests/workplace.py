@@ -97,6 +97,16 @@ class Workplace:
         assert said == "ready", f"{said!r}\n{self.log()}"
         return self.client()
 
+    @contextlib.contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """Stop the daemon meanwhile, so that it sees only the result, however slow the machine is."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def make_portable(self) -> None:
         """Have the daemon use nothing beyond POSIX. The fork server has chosen its system already."""
         self.variables["EDITD_SYSTEM"] = "portable"

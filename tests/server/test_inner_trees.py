@@ -5,11 +5,9 @@ Through the real daemon, the real command, the hook of an agent, and real git.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,17 +78,6 @@ def hook(place: Workplace, event: str, folder: str, path: str, **more: Any) -> s
     done = place.editctl("hook", "claude", folder=folder, stdin=json.dumps(payload | more))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
-
-
-@contextlib.contextmanager
-def unnoticed(place: Workplace) -> Iterator[None]:
-    """Stop the daemon meanwhile, so that it sees only the result, however slow the machine is."""
-    assert place.process is not None
-    place.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        place.process.send_signal(signal.SIGCONT)
 
 
 def newest(client: Client, path: str) -> Any:
@@ -328,7 +315,7 @@ def test_a_recorded_folder_that_becomes_a_worktree_keeps_its_history(place: Work
     place.write({"wt/old.txt": "old\n"})
     with settled(place) as client:
         head = client.status().head
-        with unnoticed(place):
+        with place.unnoticed():
             shutil.rmtree(place.root / "wt")
             place.git("worktree", "add", "-q", "wt", "-b", "side")
         client.settle()
@@ -341,7 +328,7 @@ def test_a_recorded_folder_that_becomes_a_worktree_keeps_its_history(place: Work
 def test_an_undo_over_the_border_is_refused_whole(place: Workplace) -> None:
     with settled(place) as client:
         client.apply([write("wt/b.txt", "ours\n"), write("c.txt", "ours\n")])
-        with unnoticed(place):
+        with place.unnoticed():
             shutil.rmtree(place.root / "wt")
             place.git("worktree", "add", "-q", "wt", "-b", "side")
         assert "linked worktree" in refusal(client.undo).message
