@@ -351,6 +351,22 @@ def test_an_agent_at_the_top_edits_in_a_worktree_by_the_worktree_s_daemon(place:
         assert client.log(path="wt").transactions == []
 
 
+def test_an_edit_in_a_worktree_without_a_daemon_says_that_it_is_not_recorded(place: Workplace) -> None:
+    place.git("worktree", "add", "-q", "w t", "-b", "side")
+    root = os.path.realpath(place.root / "w t")
+    payload = {
+        "session_id": "0123456789abcdef", "hook_event_name": "PostToolUse", "cwd": str(place.root),
+        "tool_name": "Write", "tool_input": {"file_path": f"{root}/a.txt"}, "tool_use_id": "1",
+    }  # fmt: skip
+    with settled(place) as client:
+        place.write({"w t/a.txt": "7\n"})
+        done = place.editctl("hook", "claude", stdin=json.dumps(payload))
+        assert done.returncode == 0
+        assert f"not recorded, because no daemon runs for {root}. " in done.stderr
+        assert f"`editctl -C '{root}' start`" in done.stderr
+        assert any("linked worktree" in line for line in client.status().uncovered)
+
+
 # ── A workspace inside another one ──
 
 

@@ -130,6 +130,8 @@ def _answer_of_each(event: Event, home: str | None, *, is_strict: bool) -> dict[
             answer = _ask(root, event, *request)
         except (OSError, ValueError, RefusedError) as error:
             failure = failure or error
+            if event.moment == AFTER and root != home:
+                _warn_of_no_daemon(root, error)
             continue
         if answer is not None:
             _take_back(asked, event)
@@ -141,6 +143,17 @@ def _answer_of_each(event: Event, home: str | None, *, is_strict: bool) -> dict[
         hint = "editd: run a command that goes on in the background as `editctl exec -- COMMAND`, "
         sys.stderr.write(hint + "so that its later changes are yours.\n")
     return None
+
+
+def _warn_of_no_daemon(root: str, error: Exception) -> None:
+    """Print that an edit in another workspace, such as a linked worktree, is not recorded."""
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        import shlex
+
+        sys.stderr.write(
+            f"editd: this edit is not recorded, because no daemon runs for {root}. "
+            f"Start one with `editctl -C {shlex.quote(root)} start`.\n"
+        )
 
 
 def _ask(root: str, event: Event, method: str, params: dict[str, Any]) -> dict[str, object] | None:
