@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.engine.commands import OPEN_MAX, OpenItem, OpenItems, Reader, reader_of
+from editd.engine.commands import OpenItem, OpenItems, Reader, reader_of
 from editd.engine.external_changes import OUTSIDE, AttributedChanges
-from editd.errors import InvalidParams, Refused, TooLarge
+from editd.engine.shares import COMMANDS
+from editd.errors import InvalidParams, Refused
 from editd.store.session_store import StoredSpan
 from editd.values.path import WorkspacePath, folders_of
 from editd.values.transaction import Attribution, Authorship
@@ -130,11 +131,10 @@ class ExecSpans(OpenItems[ExecSpan]):
             self.open[span.name] = span
 
     def add(self, span: ExecSpan) -> ExecSpan:
-        """Open a span, or return the open one with its key. Raises TooLarge or InvalidParams."""
+        """Open a span, or return the open one with its key. Raises Overloaded or InvalidParams."""
         if span.key is not None and (known := self.with_key(span.key)) is not None:
             return self.verified(known, span.reader)
-        if len(self.open) >= OPEN_MAX:
-            raise TooLarge(f"{OPEN_MAX} commands are running.", hint="End some of them first.")
+        COMMANDS.check([other.reader for other in self.open.values()], span.reader)
         if span.key is not None and self._store is not None:
             self._store.put_span(_stored(span))
         self.open[span.name] = span

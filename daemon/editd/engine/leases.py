@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.engine.shares import LEASE_REQUESTS, LEASES
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
 from editd.store.session_store import Lease, exclude_each_other
 from editd.store.transaction_record import rfc3339
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEASES_MAX = 1000
 PATHS_MAX = 64  # globs of one lease, each compared with other sessions' globs
 TTL_SECONDS_MAX = 86400.0
 
@@ -75,8 +75,9 @@ class Leases:
         is_of_name: bool = False,
         now_us: int = 0,
     ) -> LeaseRequest:
-        """Queue a request. `grant_waiting` calls `ended` when the paths are free."""
+        """Queue a request. `grant_waiting` calls `ended` when the paths are free. Raises Overloaded."""
         _check(paths, ttl)
+        LEASE_REQUESTS.check([request.session for request in self._waiting], session)
         wait = LeaseRequest(session, paths, ttl, ended, is_of_name, now_us)
         self._waiting.append(wait)
         return wait
@@ -217,8 +218,7 @@ class Leases:
     def _grant(
         self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int, *, is_of_name: bool
     ) -> Lease:
-        if len(self.held) >= LEASES_MAX:
-            raise Overloaded(f"{LEASES_MAX} leases are held.", hint="Release some of them first.")
+        LEASES.check([lease.session for lease in self.held.values()], session)
         token = self._registry.last_token + 1
         ends_us = now_us + int(ttl * 1_000_000)
         lease = Lease(secrets.token_hex(8), session, token, paths, ends_us, is_of_name)

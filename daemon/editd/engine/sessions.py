@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from editd.engine.agents import AgentRegistry
 from editd.engine.commands import reader_of
+from editd.engine.shares import SESSIONS
 from editd.errors import InvalidParams, Overloaded, PermissionDenied, Refused, UnknownSession
 from editd.store.session_store import Session
 from editd.values.transaction import Base, ReadMark, merged_ranges
@@ -202,7 +203,7 @@ class ReadVersions:
 
 log = logging.getLogger(__name__)
 
-SESSIONS_MAX = 1000
+PAUSES_MAX = 1000
 TTL_SECONDS = 7 * 86400.0  # the default
 TTL_SECONDS_MAX = 366 * 86400.0
 KEPT_AT_ONCE = 5000  # read marks written at once, which takes about 15 ms
@@ -213,6 +214,7 @@ class OpenSession(Struct):
 
     session: Session
     used_us: int
+    opener: int | None = None  # the connection that opened it; None for a session of an earlier daemon
     connections: set[int] = field(default_factory=set)
 
 
@@ -255,16 +257,19 @@ class Sessions:
         is_draft: bool = False,
         kind: SessionKind = "person",
         after: int = 0,
+        connection: int | None = None,
     ) -> tuple[Session, str]:
-        """Open a session, durably. Return it and its token, which is not stored and cannot be shown again."""
+        """Open a session, durably. Return it and its token, which is not stored and cannot be shown again.
+
+        Each session counts for the connection that opened it. Raises Overloaded, InvalidParams or IoError.
+        """
         if name in self._open:
             raise InvalidParams(
                 f"A session {name!r} is open already.",
                 hint="Attach to it with `hello` and its token, or end it with `session.close`.",
                 data={"session": name},
             )
-        if len(self._open) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open.", hint="Close some of them first.")
+        SESSIONS.check([opened.opener for opened in self._open.values()], connection)
         seconds = TTL_SECONDS if ttl is None else ttl
         if not 0 < seconds <= TTL_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, above 0 and at most a year.")
@@ -275,15 +280,15 @@ class Sessions:
             after=after,
         )  # fmt: skip
         self._registry.put_session(session)
-        self._open[name] = OpenSession(session, now_us)
+        self._open[name] = OpenSession(session, now_us, connection)
         self._forget(name)  # read versions of an earlier session of this name
         self._seen.keep(reader_of(name), ())
         return session, token
 
     def pause(self, pause: Pause) -> None:
         """Pause a session, which need not be open; durable on return. Raises Overloaded or IoError."""
-        if len(self.paused) >= SESSIONS_MAX and pause.session not in self.paused:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are paused.", hint="Resume some of them first.")
+        if len(self.paused) >= PAUSES_MAX and pause.session not in self.paused:
+            raise Overloaded(f"{PAUSES_MAX} sessions are paused.", hint="Resume some of them first.")
         self._registry.put_pause(pause)
         self.paused[pause.session] = pause
 

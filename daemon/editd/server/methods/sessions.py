@@ -181,6 +181,7 @@ class SessionMethods:
             is_draft=params.batch == "draft",
             kind=params.kind,
             after=self._gate.head,
+            connection=caller.number,
         )
         self._sessions.join(session.name, caller.number)
         caller.session = session.name
