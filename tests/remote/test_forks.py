@@ -154,6 +154,7 @@ def test_a_repair_goes_back_behind_the_join_of_a_host(tmp_path: Path) -> None:
         exchange(one)
         third.remote_join(str(server))
         third.apply([replace("a.txt", "line 9\n", "9\n", guard="text")], message="after the join")
+        third.apply([replace("a.txt", "1\nline 2", "uno\nline 2", guard="text")], message="depends")
         exchange(third)
         one.remote_leave()
         other.apply([replace("b.txt", "line 1\n", "1\n")], message="on the restored log")
@@ -163,9 +164,30 @@ def test_a_repair_goes_back_behind_the_join_of_a_host(tmp_path: Path) -> None:
         third.remote_repair()
         exchange(other, third)
         until(lambda: places[1].files() == places[2].files(), "they differ for good")
-        assert places[2].files()["a.txt"].decode() == LINES.replace("line 1", "1").replace("line 9", "9")
+        assert places[2].files()["a.txt"].decode() == LINES.replace("line 1", "uno").replace("line 9", "9")
         assert places[2].files()["b.txt"].decode() == LINES.replace("line 1", "1")
         assert sorted(entry.commit.message.partition("\n")[0] for entry in log_of(server)[1:]) == [
-            "after the join", "lost", "on the restored log"
+            "after the join", "depends", "lost", "on the restored log"
         ]  # fmt: skip
         assert [client.check().problems for client in (other, third)] == [[], []]
+
+
+def test_work_that_does_not_merge_after_a_repair_is_set_aside_and_its_history_says_so(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        other.remote_pause()
+        mine = one.apply([replace("a.txt", "line 5\n", "five\n")], message="mine").transaction
+        exchange(one)
+        other.apply([replace("a.txt", "line 5\n", "FIVE\n")], message="on the restored log")
+        restore_behind(server, 0, other, one)
+        one.remote_resume()
+        until(lambda: one.remote_status().state == "forked", "it does not notice")
+        one.remote_repair()
+        exchange(one, other)
+        until(lambda: places[0].files() == places[1].files(), "they differ for good")
+        assert places[0].files()["a.txt"].decode() == LINES.replace("line 5", "FIVE")
+        assert mine is not None
+        assert one.show(mine.seq).transaction.undone_by is not None
+        for client in (one, other):
+            until(lambda client=client: client.proposal_list().proposals != [], "it is no proposal")  # type: ignore[misc]
+            assert [shown.message for shown in client.proposal_list().proposals] == ["mine"]
+        assert [client.check().problems for client in (one, other)] == [[], []]

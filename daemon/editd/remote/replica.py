@@ -271,11 +271,14 @@ class Replica:
                 self._leave_behind(path, entry)
 
     def merge_all(self) -> None:
-        """Merge all that wait into the tree of the log."""
+        """Merge all that wait into the tree of the log, as far as they merge.
+
+        After a repair, the log may lack entries that a waiting transaction depends on, until they land again.
+        A transaction is set aside when it lands, and by a transaction of this host's history.
+        """
         self._marked.clear()
         self.files = MergedTree(self._objects, self.taken.tree)
-        for one in self.files.merge_each(one for one in self.waiting if not one.is_aside):
-            one.is_aside = True
+        self.files.merge_each(one for one in self.waiting if not one.is_aside)
 
     # ── the log ──
 
