@@ -105,9 +105,9 @@ class Fuzzer:
 def test_no_mutated_entry_stops_a_host(tmp_path: Path, is_long: bool) -> None:
     seed = random.SystemRandom().getrandbits(32)
     print(f"seed {seed}")
-    with hosts(tmp_path, 2, FILES) as three:
-        begin(three)
-        places, clients, server = three
+    with hosts(tmp_path, 2, FILES) as two:
+        begin(two)
+        places, clients, server = two
         fuzzer = Fuzzer(HostileLog(server), server, random.Random(seed))
         for batch in range(BATCHES_LONG if is_long else BATCHES):
             fuzzer.push(BATCH)
@@ -125,9 +125,9 @@ def test_no_mutated_entry_stops_a_host(tmp_path: Path, is_long: bool) -> None:
             check_well(place, client)
 
 
-def begin(three: Hosts) -> None:
+def begin(two: Hosts) -> None:
     """Give the log an entry of each kind."""
-    _, (one, other), _ = three
+    _, (one, other), _ = two
     made = one.apply([replace("a.txt", "line 1\n", "1\n")], message="an edit").transaction
     exchange(one, other)
     assert made is not None

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.messages import Symlink
+from hostile_log import HostileLog
 from hosts import exchange, hosts, name_host, until
 from log_checker import log_of
-from hostile_log import HostileLog
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:

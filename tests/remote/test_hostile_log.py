@@ -201,6 +201,22 @@ def test_a_transaction_is_not_twice_in_a_log(tmp_path: Path) -> None:
         assert [place.files()["a.txt"] for place in places] == [b"once\n"] * 2
 
 
+@pytest.mark.parametrize(
+    "lines", ["Undoes: 1\n", "Undoes: 1\nUndoes: 2\n", "Undoes: 1 b.txt\nUndoes: 2 b.txt\n"]
+)
+def test_a_transaction_that_an_entry_undoes_twice_is_in_the_history_once(tmp_path: Path, lines: str) -> None:
+    with hosts(tmp_path, 2, FILES) as (_, (one, other), server):
+        made = one.apply([write("b.txt", "before\n")]).transaction
+        assert made is not None
+        exchange(one, other)
+        log = HostileLog(server)
+        changes = {b"b.txt": (b"100644", log.object("blob", b"b\n"))}
+        log.add(changes, f"Kind: undo\n{lines}" + f"Undone: {made.id}\n" * 2)
+        exchange(one, other)
+        assert [client.log(limit=1).transactions[0].undoes for client in (one, other)] == [[1], [2]]
+        assert [client.check().problems for client in (one, other)] == [[], []]
+
+
 def test_the_umask_holds_for_what_arrives(tmp_path: Path) -> None:
     with hosts(tmp_path, 1, FILES) as (places, (one,), server):
         log = HostileLog(server)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from log_checker import check_chain, log_of
 from workplace import replace
 
 if TYPE_CHECKING:
+    from editd_client.client import Client
     from log_checker import Entry
 
 KEPT = Path(__file__).parent / "kept_logs"
@@ -43,6 +45,10 @@ def shown(change: Any) -> set[str]:
     return {change.path} if source is None else {change.path, source}
 
 
+def has_proposals(client: Client) -> bool:
+    return client.proposal_list().proposals != []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kept_log_is_joined_and_shown_and_goes_on(tmp_path: Path, name: str) -> None:
     kept, server = json.loads((KEPT / f"{name}.json").read_text()), restored(tmp_path, name)
@@ -59,7 +65,7 @@ def test_a_kept_log_is_joined_and_shown_and_goes_on(tmp_path: Path, name: str) -
             assert (state.state, state.number, state.version) == ("current", len(entries) - 1, 1)
             assert (state.unusable, state.newer) == ([], [])
             assert {line.number for line in client.blame("a.txt").lines} == {0, 1, 6, 9}
-            until(lambda client=client: client.proposal_list().proposals != [], "it has no proposal")
+            until(partial(has_proposals, client), "it has no proposal")
             assert [one.message for one in client.proposal_list().proposals] == kept["proposals"]
         one.apply([replace("b.txt", "line 1\n", "1\n")])
         exchange(one, other)

@@ -10,14 +10,18 @@ import pytest
 from random_hosts import play
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from random_hosts import Run
+
 TRANSACTIONS, LONG_TRANSACTIONS = 40, 400
+DISTURBED_SHARE = 0.2  # of the requests: with crafted entries, restored servers, and hosts that leave
 
 
 def test_three_hosts_agree_and_lose_nothing(tmp_path: Path) -> None:
     seed = random.SystemRandom().getrandbits(32)
-    play(tmp_path, seed, 3, lambda run: len(run.acknowledged) >= TRANSACTIONS)
+    play(tmp_path, seed, 3, has(TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
 
 
 @pytest.mark.long
@@ -25,4 +29,9 @@ def test_three_hosts_agree_and_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [3, 5])
 def test_many_hosts_agree_and_lose_nothing(tmp_path: Path, number: int) -> None:
     seed = random.SystemRandom().getrandbits(32)
-    play(tmp_path, seed, number, lambda run: len(run.acknowledged) >= LONG_TRANSACTIONS)
+    play(tmp_path, seed, number, has(LONG_TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
+
+
+def has(transactions: int) -> Callable[[Run], bool]:
+    """Return a predicate: whether a run has so many acknowledged transactions."""
+    return lambda run: len(run.acknowledged) >= transactions

@@ -87,7 +87,7 @@ def _landed(
             "attribution": None if evidence is None else [evidence.is_by_path, list(evidence.candidates)],
             "message": message.authorship.message,
             "kind": message.kind, "origin": arrival.origin,
-            "undoes": [seq for seq in undone if seq is not None],
+            "undoes": list(dict.fromkeys(seq for seq in undone if seq is not None)),  # two may be one here
             "shared": list(arrival.shared),
             "parts": _parts(step, undone, shared),
             "changes": change_frames(objects, step.changes),
@@ -101,11 +101,11 @@ def _parts(
     """Return the parts that an entry undoes. Of a transaction in part in the log, no other file is undone."""
     parts: list[list[object]] = [
         [undone[part.seq - 1], part.path.text, list(part.hunks)]
-        for part in step.entry.message.parts
+        for part in dict.fromkeys(step.entry.message.parts)
         if part.seq <= len(undone) and undone[part.seq - 1] is not None
     ]
     in_part = {seq for seq, *_ in parts}
-    for origin, seq in zip(step.entry.undone, undone, strict=True):
+    for origin, seq in dict.fromkeys(zip(step.entry.undone, undone, strict=True)):
         if seq is not None and seq not in in_part:
             parts += [[seq, path, []] for path in shared(origin)]
     return parts

@@ -33,14 +33,14 @@ def main(checkout: str, name: str) -> None:
 
 def make(folder: Path, bundle: Path) -> dict[str, object]:
     """Have three hosts write a log, store its repository in `bundle`, and return its content."""
-    from editd.wire.messages import Chmod, Delete, Move, Symlink  # of the checkout
+    from editd.wire.messages import Chmod, Delete, Move, Replace, Symlink, Write  # of the checkout
     from hosts import exchange, hosts, until
     from log_checker import log_of
     from workplace import replace, write
 
     with hosts(folder, 3, FILES) as (places, clients, server):
         one, other, third = clients
-        edits = [replace("a.txt", "line 1\n", "1\n"), write("new.txt", "new\n")]
+        edits: list[Write | Replace] = [replace("a.txt", "line 1\n", "1\n"), write("new.txt", "new\n")]
         made = one.apply(edits, message="Two\n\nlines")
         exchange(*clients)
         assert made.transaction is not None
@@ -64,7 +64,7 @@ def make(folder: Path, bundle: Path) -> dict[str, object]:
             other.apply([edit], message=f"aside {number}")
             other.remote_resume()
             exchange(*clients)
-            until(lambda number=number: len(one.proposal_list().proposals) == 1, "it is not set aside")
+            until(lambda: len(one.proposal_list().proposals) == 1, "it is not set aside")
             if number == 1:
                 one.proposal_reject(one.proposal_list().proposals[0].proposal, comment="not this one")
                 until(lambda: other.proposal_list().proposals == [], "it is not decided")
