@@ -18,7 +18,7 @@ PIDFD_OPEN, PIDFD_GETFD = 434, 438
 REACH = (
     _NUMBERS
     + """
-import ctypes, json, os, resource, socket, sys
+import ctypes, fcntl, json, os, resource, socket, sys
 port, outside = int(sys.argv[1]), sys.argv[2]
 def attempt(call):
     try:
@@ -68,7 +68,11 @@ def share():
         lambda: call("msgget", 1, 0), lambda: call("semctl", -1, 0, 0), lambda: call("semop", -1, 0, 0),
         lambda: call("semget", 1, 0, 0), lambda: call("syscall", KEYCTL, 0, -4, 0),
     )})
+def lease():
+    descriptor = os.open(os.path.join(outside, "leased"), os.O_RDONLY)
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 print(json.dumps({
+    "lease": attempt(lease),
     "own limits": sorted({*set_limits(0), *set_limits(os.getpid())}),
     "limits": set_limits_of_others(),
     "memory": read_memory(),
@@ -91,5 +95,5 @@ def others_of(answers: dict[str, Any], *, is_confined: bool) -> dict[str, Any]:
     """Return the expected answers about other processes. The system decides what a free command may do."""
     held = {name: ["PermissionError"] for name in ("limits", "memory", "shared")}
     if is_confined and has_filter():
-        return held
-    return {name: answers[name] for name in held} | {"limits": ["done"]}
+        return held | {"lease": "PermissionError"}
+    return {name: answers[name] for name in held} | {"limits": ["done"], "lease": "done"}

@@ -133,6 +133,7 @@ def test_a_check_writes_and_connects_only_as_its_keys_say(
     """The attack: proposed code, which nobody has approved, changes files of the user or sends them away."""
     folder = tmp_path / "of the user"
     folder.mkdir()
+    (folder / "leased").touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         command = json.dumps([sys.executable, "-I", "-c", REACH, port, str(folder)])
@@ -172,6 +173,7 @@ def test_a_check_in_a_copy_is_confined_as_well(tmp_path: Path) -> None:
     root, scratch, folder = tmp_path / "root", tmp_path / "scratch", tmp_path / "folder"
     for made in (root, scratch / "tmp", folder):
         made.mkdir(parents=True)
+    (folder / "leased").touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         command = [sys.executable, "-I", "-c", REACH, port, str(folder)]
@@ -191,7 +193,7 @@ def test_a_check_in_a_copy_is_confined_as_well(tmp_path: Path) -> None:
         "signal": SIGNAL,
     }  # fmt: skip
     assert (answers, answer["unheld"]) == (expected, [])
-    assert list(folder.iterdir()) == list(root.iterdir()) == []
+    assert (os.listdir(folder), os.listdir(root)) == (["leased"], [])
 
 
 def test_a_check_is_for_its_paths_and_its_subscribers_hear_of_it(place: Workplace, author: Client) -> None:

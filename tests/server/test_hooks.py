@@ -474,6 +474,7 @@ def test_a_hook_writes_and_connects_only_as_its_keys_say(
 ) -> None:
     """The attack: a formatter that runs an agent's text changes files of the user, or sends them away."""
     keys = {key: [str(tmp_path)] if value == ["OUTSIDE"] else value for key, value in keys.items()}
+    (tmp_path / "leased").touch()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         hooks.configure(hook("reach", REACH, port, str(tmp_path), **keys))

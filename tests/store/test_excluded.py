@@ -25,6 +25,7 @@ from editd.store.excluded import (
 )
 from editd.store.git_objects import oid_of
 from editd.system.files import replace_file
+from editd.system.filesystem import ignore_lease_signal, take_lease
 from editd.values.content import Version, version_of
 from editd.values.excluded_paths import ExcludedPaths
 
@@ -82,6 +83,19 @@ def test_a_clock_that_is_set_back_keeps_no_content_for_longer_than_the_time(stat
     contents.keep({ONE: (".env", b"one")}, 10 * DAY_US, 1)
     assert contents.drop_old(10 * DAY_US - SECOND_US, DAY_US, 1) == 0
     assert contents.drop_old(9 * DAY_US, DAY_US, 1) == 1
+
+
+@pytest.mark.needs("leases")
+def test_a_lease_of_another_program_on_the_record_delays_no_edit(state: Path) -> None:
+    """The attack: a program leases the record, and an open that waits for the lease lasts 45 seconds."""
+    store, record = str(state / "store.git"), state / "store.git/excluded"
+    append_excluded(store, {ONE: "a"})
+    ignore_lease_signal()
+    with record.open("rb") as file:
+        assert take_lease(file.fileno())
+        append_excluded(store, {TWO: ".env"})
+        assert os.fstat(file.fileno()).st_nlink == 0
+    assert read_excluded(store) == {ONE: "a", TWO: ".env"}
 
 
 def test_a_torn_last_line_is_dropped_and_a_wrong_line_before_it_is_damage(state: Path) -> None:

@@ -606,6 +606,21 @@ def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path, monkeypatch:
     assert len(list(tmp_path.glob("*.segment"))) == SPARES_MAX + 1, "those kept, and the one in use"
 
 
+@pytest.mark.needs("leases")
+def test_a_spare_with_the_lease_of_another_program_is_replaced_at_once(
+    journal: Journal, tmp_path: Path
+) -> None:
+    """The attack: a program leases the spare segments, and each open that waits lasts 45 seconds."""
+    filesystem.ignore_lease_signal()
+    spare = journal.make_spare()
+    journal.add_spare(spare)
+    with open(spare, "rb") as leased:
+        assert filesystem.take_lease(leased.fileno())
+        journal.append([record(1)])
+        assert os.fstat(leased.fileno()).st_nlink == 0
+    assert (seqs(tmp_path), os.path.exists(spare)) == ([1], False)
+
+
 def test_a_segment_that_could_not_be_filled_is_removed(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ HOLDS_SIGNALS = pytest.mark.skipif(
 HAS_FILTER = pytest.mark.skipif(not confinement.has_filter(), reason="this system has no seccomp filter")
 
 ATTACK = """
-import json, os, socket, sys
+import fcntl, json, os, socket, sys
 inside, outside = sys.argv[1], sys.argv[2]
 
 def attempt(call):
@@ -51,6 +51,9 @@ def program():
     script = "exec 2>/dev/null; : > " + outside + "/kept"
     if os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", script]):
         raise PermissionError(13, "refused")
+
+def lease(descriptor):
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 def attack(*_, **__):
     calls = {
@@ -67,6 +70,7 @@ def attack(*_, **__):
         "fifo": lambda: os.mkfifo(outside + "/fifo"),
         "read": lambda: open(outside + "/kept").read(),
         "list": lambda: os.listdir(outside),
+        "lease": lambda: lease(os.open(outside + "/leased", os.O_RDONLY)),
         "internet": lambda: socket.socket(socket.AF_INET).close(),
         "unix": lambda: socket.socket(socket.AF_UNIX).close(),
         "program": program,
@@ -90,6 +94,7 @@ def attacked(tmp_path: Path, script: str) -> dict[str, int]:
         folder.mkdir()
     (inside / "old").write_text("old")
     (outside / "kept").write_text("kept")
+    (outside / "leased").write_text("leased")
     argv = [sys.executable, "-c", ATTACK + script, str(inside), str(outside)]
     done = subprocess.run(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -99,13 +104,13 @@ def attacked(tmp_path: Path, script: str) -> dict[str, int]:
     answers: dict[str, int] = json.loads(done.stderr)
     if all(answers[name] for name in OUTSIDE):
         assert (outside / "kept").read_text() == "kept"
-        assert os.listdir(outside) == ["kept"]
+        assert sorted(os.listdir(outside)) == ["kept", "leased"]
     return answers
 
 
 def test_without_a_confinement_each_attack_works(tmp_path: Path) -> None:
     answers = attacked(tmp_path, "attack()")
-    free = ("write inside", "write", "create", "list", "unix", "signal")
+    free = ("write inside", "write", "create", "list", "lease", "unix", "signal")
     assert [name for name in free if answers[name]] == []
 
 
@@ -115,7 +120,7 @@ def test_a_confined_process_and_its_children_write_only_where_they_may(tmp_path:
     script = "from editd.system.confinement import confine\nassert confine([inside]) == []\nattack()"
     answers = attacked(tmp_path, script)
     assert {answers[name] for name in OUTSIDE} <= {errno.EACCES, errno.EXDEV}
-    assert {answers[name] for name in ("internet", "unix")} == {errno.EACCES}
+    assert {answers[name] for name in ("lease", "internet", "unix")} == {errno.EACCES}
     assert [answers[name] for name in ("write inside", "read", "list", "null")] == [0, 0, 0, 0]
 
 
@@ -206,6 +211,9 @@ CALLS = {  # of x86_64, and whether the filter for the families lets them pass
     (MACHINE, 71, 0, 0): False,  # msgctl(2)
     (MACHINE, 241, 0, 0): False,  # mq_unlink(2)
     (MACHINE, 250, 0, 0): False,  # keyctl(2)
+    (MACHINE, 72, 3, 1): True,  # fcntl(2): F_GETFD, F_SETLEASE
+    (MACHINE, 72, 3, 1024): False,
+    (MACHINE, 72, 3, 1 << 32 | 1024): False,
 }
 
 

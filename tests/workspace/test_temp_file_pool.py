@@ -7,11 +7,12 @@ import mmap
 import os
 import struct
 import subprocess
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system.filesystem import Disk
+from editd.system.filesystem import Disk, ignore_lease_signal, take_lease
 from editd.system.overlay_lock import lock_overlay
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.replaced_files import (
@@ -108,6 +109,18 @@ def test_a_used_spare_is_for_its_own_path_only(spared: Spared) -> None:
         spared.replace(old, new, "b")
         assert inode(spared.root / "b") != first
     assert first in spared.spares
+
+
+@pytest.mark.needs("leases")
+def test_spares_with_the_lease_of_another_program_are_dropped_and_the_edit_goes_on(spared: Spared) -> None:
+    """The attack: a program leases all of `replaced/`, and each edit of any client fails."""
+    ignore_lease_signal()
+    with ExitStack() as stack:
+        leased = [stack.enter_context(path.open("rb")) for path in spared.kept.iterdir()]
+        assert [take_lease(file.fileno()) for file in leased] == [True] * BATCH
+        spared.replace(OLD, NEW)
+        assert [os.fstat(file.fileno()).st_nlink for file in leased] == [0] * BATCH
+        assert held(spared.root) == {"a": NEW}
 
 
 def test_while_an_overlay_is_open_no_replaced_file_is_reused(spared: Spared) -> None:

@@ -28,7 +28,7 @@ from msgspec import Struct
 from editd.store.checked_lines import checked_line, damaged, read_lines, whole_lines_of
 from editd.store.forgotten import read_forgotten, whole_lines
 from editd.store.git_objects import oid_of
-from editd.system.files import replace_file, sync_path
+from editd.system.files import replace_file, replace_file_durably, sync_path
 from editd.system.filesystem import write_at
 from editd.values.content import Version, version_of
 from editd.values.excluded_paths import ExcludedPaths
@@ -233,7 +233,13 @@ def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = 
     lines = b"".join(_line(version, path) for version, path in paths.items())
     path = os.path.join(store, EXCLUDED)
     is_new = not os.path.exists(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except BlockingIOError:  # another program's lease, whose end no client waits for: a copy takes the path
+        with open(path, "rb") as file:
+            replace_file_durably(path, file.read(at))
+        descriptor = os.open(path, flags, 0o600)
     try:
         os.ftruncate(descriptor, at)  # a torn line of an append that was cut off
         write_at(descriptor, lines, at)

@@ -292,28 +292,54 @@ class Journal:
     def _turn(self, length: int) -> None:
         """Switch to a new segment with room for `length` bytes."""
         size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
-        source = self._spares.pop() if size == SEGMENT_BYTES and self._spares else self._make(size)
+        spare = self._open_spare() if size == SEGMENT_BYTES else None
+        source, descriptor = spare if spare is not None else self._create(size)
+        try:
+            position = self._begin(source, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor, self._size, self.position = descriptor, size, position
+
+    def _begin(self, source: str, descriptor: int) -> JournalPosition:
+        """Close the current segment, and make an open file the next one. Return the place of its frames."""
         self._let_go()
         before = PreviousEnd(self.position.segment, self.position.offset)
         number, self._next = self._next, self._next + 1
         target = segment_path(self.folder, number)
         os.rename(source, target)  # before the header: a crash in between leaves an empty segment
         sync_path(self.folder)
-        descriptor = os.open(target, os.O_RDWR | os.O_CLOEXEC)
         try:
             head = _HEADER.pack(_HEADER_MAGIC, VERSION, number, 0)[:-4]
             head += struct.pack("<I", zlib.crc32(head))
             write_at(descriptor, head.ljust(BEFORE_AT, b"\0") + before.packed(), 0)
             flush(descriptor)
-            position = JournalPosition(number, _aligned(_HEADER.size))
         except BaseException:
-            os.close(descriptor)
             os.unlink(target)
             raise
-        self._descriptor, self._size, self.position = descriptor, size, position
+        return JournalPosition(number, _aligned(_HEADER.size))
+
+    def _open_spare(self) -> tuple[str, int] | None:
+        """Take a spare, and open it; None without one. Remove a spare with a lease of another program.
+
+        An open that waits for the end of the lease would hold all clients up.
+        """
+        while self._spares:
+            path = self._spares.pop()
+            try:
+                return path, os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            except BlockingIOError:
+                os.unlink(path)
+        return None
 
     def _make(self, size: int) -> str:
         """Create a file of `size` zeros, synced, under a temporary name; return its path."""
+        path, descriptor = self._create(size)
+        os.close(descriptor)
+        return path
+
+    def _create(self, size: int) -> tuple[str, int]:
+        """Create a file as `_make` does. Return its path and its open descriptor."""
         path = os.path.join(self.folder, f"{next(self._made):016x}.new")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -322,11 +348,10 @@ class Journal:
                 write_at(descriptor, chunk[: size - offset], offset)
             os.fsync(descriptor)
         except OSError:
+            os.close(descriptor)
             os.unlink(path)
             raise
-        finally:
-            os.close(descriptor)
-        return path
+        return path, descriptor
 
 
 def segments(folder: str) -> list[int]:

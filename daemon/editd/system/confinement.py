@@ -7,7 +7,7 @@ Landlock (landlock(7), Linux 5.13) holds reads and writes. It leaves changes of 
 attributes alone, and before Linux 6.2 truncate(2). From Linux 6.12 on it holds signals to processes outside.
 A filter of seccomp(2) (`call_filter`) holds the network: no socket can be made, or only sockets of the
 internet. Landlock has no rule for a connection to a path, and no namespace holds the sockets of a virtual
-machine (vsock). The filter also holds the limits and priorities of other processes, and System V IPC.
+machine (vsock). The filter also holds leases, the limits and priorities of other processes, and System V IPC.
 
 A kernel or a sandbox may lack either. Then `missing` names the loss, and the rest is in force.
 """
@@ -105,9 +105,9 @@ def confine(
 
     Without `network` it makes no socket. With it, it makes sockets of the internet and of netlink, and with
     `unix_sockets` Unix sockets. It signals only processes that have the same confinement, sets limits and
-    priorities of itself alone, and shares no memory, queue or key with other programs. Missing paths are
-    left out. Without `readable`, reading stays free. Raises OSError if a part that this system has cannot be
-    put in force.
+    priorities of itself alone, takes no lease on a file, and shares no memory, queue or key with other
+    programs. Missing paths are left out. Without `readable`, reading stays free. Raises OSError if a part
+    that this system has cannot be put in force.
     """
     lost: list[str] = []
     _give_up_new_privileges()

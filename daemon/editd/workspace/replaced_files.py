@@ -355,13 +355,15 @@ class TempFilePool:
         """
         if device != self._device or folder in self._foreign:
             return None
-        names = self._names_for(path)
-        if not names:
-            return self._make_now(name)
-        spare = self._pop(names, path)
-        if spare != name:
-            self.folder.move(spare, self.folder, name)
-        return self.folder.open_to_write(name)
+        while names := self._names_for(path):
+            spare = self._pop(names, path)
+            if spare != name:
+                self.folder.move(spare, self.folder, name)
+            try:
+                return self.folder.open_to_write(name)
+            except BlockingIOError:  # another program's lease: its holder may keep the file
+                self.folder.remove(name)
+        return self._make_now(name)
 
     def _make_now(self, name: bytes) -> int | None:
         """Create one more spare, because a request has more files than the pool; None if none fits."""
