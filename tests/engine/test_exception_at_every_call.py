@@ -185,7 +185,8 @@ def a_landing(engine: Engine, run: int) -> Action:
     proposed = answer(engine, proposing(write("a", f"proposed {run}\n"), write(f"new/{run}", "new\n")))
     assert isinstance(proposed, Outcome)
     assert proposed.proposal is not None
-    request = replace(land(), proposal=ProposalNumber(proposed.proposal))
+    number = ProposalNumber(proposed.proposal)
+    request = replace(land(token=reviews.view(engine, number).token), proposal=number)
     return lambda: engine.run_batch([request])
 
 
@@ -236,6 +237,7 @@ def struck_run(place: Harness, engine: Engine, path: Callable[[Engine, int], Act
     except (Struck, Broken):
         results = []
     recorded = [one for one in results if isinstance(one, Outcome) and one.transaction is not None]
+    assert strike.where or recorded, f"without an exception, it records nothing: {results}"
     if engine.broken is not None:
         return True
     assert history.head >= head + len(recorded), "an answer without a transaction"

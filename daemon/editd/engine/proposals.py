@@ -292,14 +292,15 @@ class Proposals(Grants):
             changed_us=landing.decision.time_us,
             landed=proposal.landed if seq is None else (*proposal.landed, seq),
         )
+        was_behind, self._is_behind = self._is_behind, True  # also after an exception that is no IoError
         try:
             self.store.decide(after, replace(landing.decision, seq=seq), landing.verdicts)
         except IoError as refusal:
             if seq is None:
                 raise
             log.error("the verdicts on proposal %s could not be stored: %s", proposal.number, refusal)
-            self._is_behind = True
         else:
+            self._is_behind = was_behind
             self._changed(after, "landed")
 
     def reject(
