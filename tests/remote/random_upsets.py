@@ -27,8 +27,8 @@ TRIES = 200  # of a step, beside hosts that push meanwhile and a git that fails
 AWAY_SECONDS_MAX = 0.3
 NAME_LENGTH_MAX = 255
 KILL_SECONDS_MAX = 0.5
-# Files that git's checks or a file system might refuse: name, mode, kind and content. A submodule is not among
-# them, because the next entry of a host drops it, and the checker takes that for a change of a file.
+# Files that git's checks or a file system might refuse: name, mode, kind and content. A submodule is not
+# among them, because the next entry of a host drops it, and the checker takes that for a change of a file.
 ODD_FILES = [
     (b".gitattributes", b"100644", "blob", b"* " + b"x" * 3000 + b"\n"),
     (b".gitmodules", b"100644", "blob", b'[submodule "x"]\n\tupdate = !touch x\n\tpath = x\n\turl = x\n'),
