@@ -365,5 +365,5 @@ if __name__ == "__main__":
     subprocess.Popen = _Popen  # type: ignore[misc]
     gc.collect()
     gc.freeze()
-    gc.unfreeze = lambda: None  # type: ignore[assignment]  # a collection would copy each page of what is shared
+    gc.unfreeze = lambda: None  # a collection would copy each page of what is shared
     _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3])).serve()

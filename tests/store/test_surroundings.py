@@ -147,6 +147,7 @@ def test_a_value_in_the_index_that_is_not_the_historys_is_found(prepared: Prepar
             assert str(index) in problems[0]
 
 
+@pytest.mark.disk
 def test_an_index_that_is_lost_while_the_daemon_runs_is_said_by_status(place: Workplace) -> None:
     with place.start() as client:
         client.apply([write("a", "one\n")])
