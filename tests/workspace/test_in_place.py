@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,19 @@ def test_a_named_file_keeps_its_inode_whatever_its_length_and_mode(
         assert held(root) == {"named": after, "other": after}
         assert (root / "named").stat().st_ino == inode
     assert (root / "other").stat().st_ino != inode
+
+
+def test_a_new_content_has_no_privileges_also_if_the_daemon_runs_as_root(
+    root: Path, files: WorkspaceWriter
+) -> None:
+    """The attack: an edit gives a setuid program another content. The kernel lets root keep the bit."""
+    (root / "named").chmod(0o6755)
+    before, after = FileState(OLD.content, EXECUTABLE), FileState(NEW.content, EXECUTABLE)
+    changes = [change("named", before, after)]
+    staging = files.stage(changes, files.token(changes))
+    commit_and_publish(files, staging)
+    files.finish(staging)
+    assert stat.S_IMODE((root / "named").stat().st_mode) == 0o755
 
 
 def test_a_file_that_another_program_has_changed_is_not_overwritten(

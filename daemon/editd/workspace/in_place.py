@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from editd.errors import InUse
 from editd.system.filesystem import read_whole, write_whole
+from editd.values.content import without_privileges
 from editd.workspace.temp_files import permissions_for
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _write(descriptor: int, state: FileState) -> None:
     write_whole(descriptor, state.content)
     os.ftruncate(descriptor, len(state.content))
     status = os.fstat(descriptor)
-    permissions = permissions_for(status.st_mode, executable=state.is_executable)
+    kept = without_privileges(status.st_mode)  # as the kernel does it, but for root
+    permissions = permissions_for(kept, executable=state.is_executable)
     if permissions != stat.S_IMODE(status.st_mode):
         os.fchmod(descriptor, permissions)
