@@ -135,6 +135,10 @@ def test_a_repository_with_a_workspace_in_it_is_no_server(machine: Path) -> None
     assert "has the workspace" in refusal_of(f"{machine}/server.git", machine)
 
 
+def test_a_folder_with_a_workspace_in_it_is_refused_also_without_a_repository(machine: Path) -> None:
+    assert "has the workspace" in refusal_of(str(machine), machine)
+
+
 @pytest.mark.skipif(not os.path.isdir(NATIVE.proc), reason="without /proc")
 def test_a_path_into_another_process_is_refused(machine: Path) -> None:
     (machine / "link").symlink_to(f"/proc/{os.getpid()}/root")

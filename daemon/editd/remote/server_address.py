@@ -123,7 +123,7 @@ class ServerAddress(Struct, frozen=True):
         for root in workspaces_in(histories):
             if is_within(folder, root):
                 raise _refusal(self.url, f"is inside the workspace {root}, and clients can edit its hooks")
-            if _kind(os.path.join(folder, "HEAD")) is not None and is_within(root, folder):
+            if is_within(root, folder):
                 raise _refusal(self.url, f"has the workspace {root} in it, and clients can edit that")
 
 
