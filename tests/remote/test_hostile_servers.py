@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,7 @@ from hosts import bare_repository, exchange, hosts, name_host
 from workplace import workplace, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from workplace import Workplace
 
@@ -117,8 +117,9 @@ def test_a_host_whose_server_becomes_a_link_into_the_workspace_exchanges_nothing
         exchange(client)
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to], ids=["symlink", "hard link"])
 def test_hooks_of_the_users_own_server_run_and_those_of_others_do_not(
-    place: Workplace, tmp_path: Path
+    place: Workplace, tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
     server, bait = bare_repository(tmp_path / "server.git"), Bait(tmp_path / "bait")
     hook = server / "hooks/post-receive"
@@ -128,7 +129,7 @@ def test_hooks_of_the_users_own_server_run_and_those_of_others_do_not(
         client.remote_init(str(server))
         assert bait.sprung() == ["own-hook"]
         client.apply([write("hook.sh", f"#!/bin/sh\n{bait.trap('edited-hook')}\n", mode="100755")])
-        (server / "hooks/post-update").symlink_to(place.root / "hook.sh")
+        link(server / "hooks/post-update", place.root / "hook.sh")
         exchange(client)
         assert bait.sprung() == [], "one of the hooks is a file of the workspace"
         (server / "hooks/post-update").unlink()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import stat
 import subprocess
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -135,7 +136,13 @@ class Transport:
         return os.stat(real_path(path)).st_uid == os.geteuid() and not self._is_in_workspace(path)
 
     def _is_in_workspace(self, path: str) -> bool:
+        """Return whether clients may write the file: it, or another name of it, may be in a workspace."""
         real = real_path(path)
+        with contextlib.suppress(FileNotFoundError):  # a configuration may include a missing file
+            status = os.stat(real)
+            has_other_name = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+            if has_other_name and status.st_uid == os.geteuid():
+                return True
         return any(is_within(real, root) for root in workspaces_in(self._histories))
 
     def _run(self, verb: str, *arguments: str) -> str:
