@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from editd.config.placeholders import filled, problem_of, problem_of_check
+from editd.config.placeholders import filled, problem_of, problem_of_check, problem_of_name
 
 NAME = "$(echo run >&2); `echo run >&2`.txt"
 
@@ -56,7 +56,18 @@ NAME = "$(echo run >&2); `echo run >&2`.txt"
         (["xargs", "-I", "{path}", "true"], "{path} must not be the program"),
         (["xargs", "awk", "{path}"], "{path} must not be the text of a program"),
         (["mytool", "{file}"], "{file} must follow `--`, because editd does not know the program mytool"),
-        (["deno", "run", "{file}"], "{file} must follow `--`"),
+        (["deno", "run", "--", "{file}"], "{file} must not be an argument of deno"),
+        (["go", "run", "--", "{file}"], "{file} must not be an argument of go"),
+        (["tclsh8.6", "--", "{file}"], "{file} must not be an argument of tclsh8.6"),
+        (["java", "--", "{file}"], "{file} must not be an argument of java"),
+        (["node20", "{file}"], "{file} must not be the text of a program"),
+        (["bash", "+O", "extglob", "{file}"], "{file} must not be the text of a program"),
+        (["lua", "-e", "x=1", "{file}"], "{file} must not be the text of a program"),
+        (["eslint", "-c", "{file}"], "{file} must not be the value of -c"),
+        (["prettier", "--plugin", "{path}"], "{path} must not be the value of --plugin"),
+        (["pylint", "--load-plugins", "{path}"], "{path} must not be the value of --load-plugins"),
+        (["rubocop", "-r", "{file}"], "{file} must not be the value of -r"),
+        (["sort", "--compress-program", "{path}"], "{path} must not be the value of --compress-program"),
         (["env", "PS4={path}", "sh", "-x"], "{path} must not be the value of PS4"),
         (["env", "PROMPT_COMMAND={path}", "x"], "{path} must not be the value of PROMPT_COMMAND"),
         (["env", "LD_PRELOAD={file}", "cat"], "{file} must not be the value of LD_PRELOAD"),
@@ -120,3 +131,13 @@ def test_a_name_full_of_commands_stays_a_name_in_a_real_shell(command: list[str]
     argv = filled(command, {"{path}": [NAME]})
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (NAME, "")
+
+
+@pytest.mark.parametrize("name", ["touch x|", "a/touch x| ", "|touch x", "<x", ">x", "a\nb", "a\x1b"])
+def test_a_name_that_a_program_could_run_is_a_problem(name: str) -> None:
+    assert "could run as code" in problem_of_name(name)
+
+
+@pytest.mark.parametrize("name", ["a|b.txt", "-c.txt", "é <x> y.py", "src/a b.py", NAME])
+def test_other_names_are_no_problem(name: str) -> None:
+    assert problem_of_name(name) == ""

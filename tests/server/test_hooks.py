@@ -431,6 +431,19 @@ def test_no_file_of_the_workspace_is_run_nor_taken_for_an_option(hooks: Desk) ->
         hooks.configure(hook("here", "", command=["./run.txt"]))
 
 
+@pytest.mark.parametrize(
+    "command", [["perl", "-pe", "1"], ["sh", "-c", 'exec perl -pe 1 "$1"', "sh"]], ids=str
+)
+def test_no_hook_runs_on_a_name_that_perl_would_run(hooks: Desk, tmp_path: Path, command: list[str]) -> None:
+    """The attack: perl runs the name of a file that ends with `|`."""
+    keys = {"name": "perl", "glob": ["**"], "command": [*command, "{file}"], "kind": "check"}
+    hooks.configure("[[hook]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
+    name = f"x;cd {'..;cd ' * 12}..;cd {os.fsdecode(tmp_path)[1:].replace('/', ';cd ')};touch ran|"
+    error = hooks.refused(write(name, "x\n"))
+    assert "could run as code" in error.message
+    assert not (tmp_path / "ran").exists()
+
+
 def test_the_name_of_a_file_is_never_a_part_of_a_hooks_command(hooks: Desk) -> None:
     """The attack: a client chooses a name with a command in it, and a shell runs the name."""
     made = hooks.place.folder / "run"

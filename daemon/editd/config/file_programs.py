@@ -36,13 +36,22 @@ FILE_VERBS = frozenset((
 
 RUNNERS = frozenset(
     """
-    at batch busybox chroot crontab doas docker ed emacs entr env eval ex exec expect find firejail flock
-    gdb git gmake hg kubectl lldb ltrace make nice ninja nohup npm npx nsenter nvim parallel pkexec pnpm
+    Rscript R guile ipython java julia octave osascript pwsh tclsh ts-node tsx wish
+    at batch busybox chroot crontab deno doas docker ed emacs entr env eval ex exec expect find firejail flock
+    gdb git gmake go hg kubectl lldb ltrace make nice ninja nohup npm npx nsenter nvim parallel pkexec pnpm
     podman rsh runuser screen script setpriv setsid socat ssh start-stop-daemon stdbuf strace su sudo
     systemd-run time timeout tmux unshare uv uvx vi view vim watch xargs yarn
     """.split()  # noqa: SIM905
 )
 """Programs that run their arguments, also behind `--`. A file name is never an argument of theirs."""
+
+
+LOADERS = re.compile(
+    r"--?[a-z-]*(plugin|config|rcfile|require|import|load|rules-?dir|program|settings)[a-z-]*"
+)
+"""Options of any program whose value is code, or a configuration that may name code."""
+LOADER_PAIRS = frozenset((("eslint", "-c"), ("rubocop", "-r"), ("jq", "-L"), ("jq", "-f")))
+"""Short options of programs that mean the same."""
 
 
 class Interpreter(Struct, frozen=True):
@@ -67,7 +76,7 @@ class Interpreter(Struct, frozen=True):
             begin += 1
             if begin == len(before):
                 return False
-        if before[begin].startswith("-"):
+        if before[begin].startswith(("-", "+")):
             return False
         if begin and before[begin - 1] == "-m" and before[begin] not in MODULES:
             return False
@@ -97,8 +106,8 @@ INTERPRETERS = (
     Interpreter(r"(python|pypy)[\d.]*", r"-[IEsSBbuOqv]*c|-m", r"-[IEsSBbuOqv]+", ends_options=True),
     Interpreter(r"perl[\d.]*", r"-[anplwi]*[eE]", r"-[anplwi]+", r"-w?c"),
     Interpreter(r"ruby[\d.]*", r"-[anplwi]*e", r"-[anplwi]+", r"-w?c"),
-    Interpreter(r"lua[\d.]*|luajit", r"-e", r"-[EvW]"),
-    Interpreter(r"node|nodejs|bun", r"-[ep]|--eval|--print", r"--no-warnings", r"--check|-c"),
+    Interpreter(r"lua[\d.]*|luajit", r"(?!)", r"-[EvW]"),
+    Interpreter(r"node[\d.]*|nodejs|bun", r"-[ep]|--eval|--print", r"--no-warnings", r"--check|-c"),
     Interpreter(r"php[\d.]*", r"-r", r"-n", r"-l"),
     Interpreter(r"sed", r"-[nErsz]*[ef]|--expression|--file", r"-[nErszi]+|--quiet|--in-place"),
     Interpreter(r"[gmn]?awk", r"-f|--file", r"-F.+"),

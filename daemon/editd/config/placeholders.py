@@ -8,7 +8,10 @@ closed: what it does not allow is refused. A placeholder is
 - an argument after the text or the script of a known interpreter;
 - an argument after `--` of any other program, unless that program is known to run its arguments.
 
-It is never the program itself, and never a part of an argument.
+It is never the program itself, never a part of an argument, and never the value of an option that names code.
+
+Some programs also run a name that they open: perl starts a command for `<>` if a name ends with `|`. So a
+hook with a placeholder does not run on a file with such a name (`problem_of_name`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from editd.config.file_programs import FILE_PROGRAMS, FILE_VERBS, INTERPRETERS, RUNNERS
+from editd.config.file_programs import (
+    FILE_PROGRAMS,
+    FILE_VERBS,
+    INTERPRETERS,
+    LOADER_PAIRS,
+    LOADERS,
+    RUNNERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +39,9 @@ LAUNCHERS = frozenset(
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 DATA_VARIABLES = re.compile(r"NAME|FILE|FILE_?NAME|EDITD_[A-Z0-9_]+")
 """No program takes code from these, as bash does from `PS4` and git from `GIT_PAGER`."""
+
+UNSAFE_NAMES = re.compile(r"[\x00-\x1f\x7f]|^\s*[|<>+&]|[|<>&]\s*$")
+"""Names of files that perl and others run, redirect or split when they open them."""
 
 
 def problem_of(command: Sequence[str]) -> str:
@@ -64,6 +77,15 @@ def problem_of_check(command: Sequence[str]) -> str:
     """Return the problem with the command of a check of proposals, which has no placeholders."""
     name = next((name for argument in command for name in PLACEHOLDERS if name in argument), None)
     return f"a check has no {name}: it runs in the workspace as the proposal would leave it" if name else ""
+
+
+def problem_of_name(path: str) -> str:
+    """Return the problem with the name of a file as an argument of any program, or an empty text."""
+    if UNSAFE_NAMES.search(path):
+        return (
+            f"the name {path!r} could run as code: it has a control character, or `|`, `<` or `>` at an end"
+        )
+    return ""
 
 
 def is_on_files(command: Sequence[str]) -> bool:
@@ -117,9 +139,13 @@ def _problem_of_argument(command: Sequence[str], at: int, program: int) -> str:
         if interpreter.is_data(before):
             return ""
         return "must not be the text of a program: pass it as an argument after the text or the script"
-    if name in RUNNERS:
+    if before and (LOADERS.fullmatch(before[-1]) or (name, before[-1]) in LOADER_PAIRS):
+        return f"must not be the value of {before[-1]}, from which a program takes code"
+    if (name, *before[:1]) in FILE_VERBS:
+        return ""
+    if name in RUNNERS or name.rstrip("0123456789.") in RUNNERS:
         return f"must not be an argument of {name}, which runs programs"
-    if name in FILE_PROGRAMS or (name, *before[:1]) in FILE_VERBS or "--" in before:
+    if name in FILE_PROGRAMS or "--" in before:
         return ""
     return f"must follow `--`, because editd does not know the program {name}: {_BY_SHELL}"
 

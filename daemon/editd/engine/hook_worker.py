@@ -117,6 +117,9 @@ class HookProcess:
         for start in range(0, len(files), size):
             some = files[start : start + size]
             before = [file.content for file in some]
+            if problem := _problem_of_names(command, some):
+                yield self._failed(hook, HookRun(None), some, problem)
+                continue
             try:
                 os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
                 ran = self._on_files(hook, some) if has_files else self._on_input(hook, some[0])
@@ -280,6 +283,13 @@ class HookProcess:
         if self._reach is not None:
             self._reach.enter([self._folder], self._unheld)
         die_with_parent()
+
+
+def _problem_of_names(command: Sequence[str], files: Sequence[HookFile]) -> str:
+    """Return the problem with a name that the command would get, or an empty text."""
+    if not any(name in argument for argument in command for name in placeholders.PLACEHOLDERS):
+        return ""
+    return next((problem for file in files if (problem := placeholders.problem_of_name(file.path))), "")
 
 
 def _argument(path: str) -> str:
