@@ -5,19 +5,21 @@ from __future__ import annotations
 import errno
 import itertools
 import random
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.engine.leased_paths import WILDCARDS_MAX
 from editd.engine.leases import Leases
-from editd.errors import InvalidParams, IoError, Leased, Refused
+from editd.errors import InvalidParams, IoError, Leased, Overloaded, Refused
 from editd.store.session_store import Lease, Session, SessionStore
 from editd.values.glob import Bounds, Glob
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SECOND = 1_000_000
@@ -233,3 +235,56 @@ def test_a_lease_that_is_over_and_not_swept_yet_is_in_nobodys_way(registry: Sess
     path = WorkspacePath("a")
     assert [lease.session for lease in leases.over(path, SECOND - 1)] == ["r"]
     assert leases.over(path, SECOND + 1) == []
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return the number of functions that `work` calls, which no other load changes."""
+    events: list[str] = []
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        events.append(event)
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return sum(event in ("call", "c_call") for event in events)
+
+
+def test_the_work_for_a_lease_does_not_grow_with_the_leases_that_are_held(
+    registry: SessionStore, tmp_path: Path
+) -> None:
+    """The attack: each lease was compared with each other, 0.2 s of all clients' time for each request."""
+    leases = Leases(registry)
+
+    def acquire(number: int) -> int:
+        paths = globs(*(f"{number}/{'long' * 20}/{place}" for place in range(64)))
+        return calls_of(lambda: leases.acquire(f"s{number}", paths, 1000, 0, is_of_name=True))
+
+    _, second, *_, last = [acquire(number) for number in range(100)]
+    assert last < second + 100
+    kept: list[Leases] = []
+    registry.close(is_clean=True)
+    start = calls_of(lambda: kept.append(Leases(SessionStore(str(tmp_path), 0))))
+    assert len(kept[0]) == 100
+    assert start < 100 * 64 * 40, "a start compares no lease with another"
+
+
+def test_the_globs_of_all_leases_and_of_all_waiting_requests_are_limited(registry: SessionStore) -> None:
+    leases = Leases(registry)
+    taken = 0
+    while taken + 50 <= WILDCARDS_MAX:
+        held = leases.acquire("r", globs(*(f"{taken + place}/*" for place in range(50))), 10, 0)
+        leases.wait("s", globs(*(f"{taken + place}/*" for place in range(50))), 10, lambda _ended: None)
+        taken += 50
+    for refused in (
+        lambda: leases.acquire("r", globs("more/*"), 10, 0),
+        lambda: leases.wait("s", globs("more/*"), 10, lambda _ended: None),
+    ):
+        with pytest.raises(Overloaded, match="with wildcards") as refusal:
+            refused()
+        assert "Lease a folder" in refusal.value.hint
+    leases.acquire("r", globs("more/", "more/deep/**"), 10, 0)
+    leases.release(held.id)
+    leases.acquire("r", globs("more/*"), 10, 0)

@@ -27,6 +27,8 @@ from editd.server.subscriptions import (
     Subscription,
     SubscriptionState,
 )
+from editd.values.glob import parse_all
+from editd.values.path import WorkspacePath
 from editd.wire.codec import LIMITS
 from editd.wire.connection import Connection
 from editd_client.errors import EditdError
@@ -583,5 +585,53 @@ def test_a_transaction_that_a_subscriber_has_read_from_the_index_is_not_sent_aga
     """It went live amid a round that began while it was catching up."""
     reader = _Reader()
     subscription = Subscription(1, cast("Connected", reader), None, None, EventFormat(), 7, state)
-    subscription.take([OutgoingEvent("transaction", {"seq": seq}, seq=seq) for seq in (6, 7, 8)], 8)
+    assert (
+        list(subscription.take([OutgoingEvent("transaction", {"seq": seq}, seq=seq) for seq in (6, 7, 8)], 8))
+        == []
+    )
     assert [json.loads(line)["params"]["seq"] for line in reader.sent.splitlines()] == heard
+
+
+def test_paths_are_compared_with_globs_in_slices_and_literal_ones_at_once() -> None:
+    """The attack: 60 globs of each of 32 subscriptions were compared in one turn of the loop."""
+    reader = _Reader()
+    globs = parse_all(
+        [*(f"**/*a{number}" for number in range(20)), *(f"b/{number}" for number in range(900))], "It"
+    )
+    subscription = Subscription(
+        1, cast("Connected", reader), None, globs, EventFormat(), 0, SubscriptionState.LIVE
+    )
+    paths = [WorkspacePath(f"c/{number}") for number in range(50)]
+    event = OutgoingEvent("transaction", {"seq": 1}, paths, 1)
+    assert list(subscription.take([event], 1)) == [21] * 50
+    assert (reader.sent, subscription.cursor) == (b"", 1)
+    event = OutgoingEvent("transaction", {"seq": 2}, [*paths, WorkspacePath("b/7/below")], 2)
+    assert sum(subscription.take([event], 2)) == 21 * 51
+    assert b'"seq":2' in reader.sent
+
+
+def test_a_subscription_that_ends_or_lags_between_two_slices_gets_nothing() -> None:
+    for is_over, state in ((True, SubscriptionState.LIVE), (False, SubscriptionState.BEHIND)):
+        reader = _Reader()
+        globs = parse_all(["a*"], "It")
+        subscription = Subscription(
+            1, cast("Connected", reader), None, globs, EventFormat(), 0, SubscriptionState.LIVE
+        )
+        work = subscription.take([OutgoingEvent("transaction", {"seq": 1}, [WorkspacePath("ab")], 1)], 1)
+        next(work)
+        subscription.is_over, subscription.state = is_over, state
+        assert list(work) == []
+        assert reader.sent == b""
+
+
+def test_the_globs_of_all_subscriptions_of_a_connection_are_limited_together(shared: Workplace) -> None:
+    with Ear(shared) as ear:
+        for number in range(4):
+            ear.ask("subscribe", paths=["**/" + "*a" * 100 + f"{number}/{place}" for place in range(18)])
+        ear.send("subscribe", {"paths": ["**/" + "*a" * 100 + f"/{place}" for place in range(18)]})
+        refusal = ear.next()["error"]
+        assert refusal["data"]["name"] == "invalid_params"
+        assert "of a connection together" in refusal["message"]
+        ear.ask("unsubscribe", subscription=1)
+        ear.ask("subscribe", paths=["**/" + "*a" * 100 + f"/{place}" for place in range(18)])
+        ear.ask("subscribe")

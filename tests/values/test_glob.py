@@ -230,3 +230,24 @@ def test_globs_made_to_be_hard_are_taken_to_meet_once_the_meter_has_run_out(one:
     assert not could_both_match(Glob.parse("src/*"), Glob.parse("docs/*"), meter), (
         "what they begin with tells"
     )
+
+
+def test_a_set_of_globs_has_the_paths_that_any_of_them_matches() -> None:
+    texts = ["a", "b/", "c/**", "d/*", "**/e", "a/b/c/", "x/y"]
+    every = [
+        WorkspacePath("/".join(names))
+        for n in (1, 2, 3, 4)
+        for names in itertools.product("abcdexy", repeat=n)
+    ]
+    for chosen in (texts, texts[:3], texts[3:5], []):
+        globs = parse_all(chosen, "A test")
+        parsed = [Glob.parse(text).pattern for text in chosen]
+        for path in every:
+            assert is_among(path, globs) == any(one.fullmatch(path.text) is not None for one in parsed)
+
+
+def test_a_literal_glob_is_compared_by_its_text_and_never_compiled() -> None:
+    globs = parse_all(["a/b", "c/", "d/**"], "A test")
+    assert is_among(WorkspacePath("a/b/c"), globs)
+    assert not is_among(WorkspacePath("c"), globs)
+    assert not {"names", "pattern"} & {name for glob in globs for name in vars(glob)}

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.engine.leased_paths import LeasedPaths
 from editd.engine.shares import LEASE_REQUESTS, LEASES
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
-from editd.store.session_store import Lease, exclude_each_other
+from editd.store.session_store import Lease
 from editd.store.transaction_record import rfc3339
 from editd.values.glob import Meter
 
@@ -53,16 +54,36 @@ class Leases:
         open_sessions = {session.name for session in registry.sessions}
         kept = [lease for lease in registry.leases if lease.is_of_name or lease.session in open_sessions]
         self._registry = registry
-        self.held = {lease.id: lease for lease in kept}
+        self.held: dict[str, Lease] = {}
         """All leases, by their ids."""
+        self._leased = LeasedPaths[Lease]()
         self._waiting: list[LeaseRequest] = []
+        self._requested = LeasedPaths[LeaseRequest]()
+        self._may_grant = False  # a lease or a request ended, or a request came, since the last grants
+        for lease in kept:
+            self._keep(lease)
+
+    def _keep(self, lease: Lease) -> None:
+        if lease.id in self.held:
+            self._leased.drop(self.held[lease.id])
+        self.held[lease.id] = lease
+        self._leased.add(lease)
+
+    def _forget(self, name: str) -> None:
+        self._leased.drop(self.held.pop(name))
+        self._may_grant = True
+
+    def _forget_request(self, wait: LeaseRequest) -> None:
+        self._waiting.remove(wait)
+        self._requested.drop(wait)
+        self._may_grant = True
 
     def acquire(
         self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int, *, is_of_name: bool = False
     ) -> Lease:
         """Grant a lease, durable on return. Raises Leased if another session holds or awaits a path."""
         _check(paths, ttl)
-        self._refuse_if_taken(session, paths, self._waiting, Meter())
+        self._refuse_if_taken(session, paths, self._requested, Meter())
         return self._grant(session, paths, ttl, now_us, is_of_name=is_of_name)
 
     def wait(
@@ -78,15 +99,18 @@ class Leases:
         """Queue a request. `grant_waiting` calls `ended` when the paths are free. Raises Overloaded."""
         _check(paths, ttl)
         LEASE_REQUESTS.check([request.session for request in self._waiting], session)
+        self._requested.check_room(paths, "The waiting requests for leases")
         wait = LeaseRequest(session, paths, ttl, ended, is_of_name, now_us)
         self._waiting.append(wait)
+        self._requested.add(wait)
+        self._may_grant = True
         return wait
 
     def withdraw(self, wait: LeaseRequest) -> bool:
         """Remove a request from the queue. Return whether it was still there."""
         if wait not in self._waiting:
             return False
-        self._waiting.remove(wait)
+        self._forget_request(wait)
         return True
 
     def waiting_of(self, session: str) -> LeaseRequest | None:
@@ -95,14 +119,7 @@ class Leases:
 
     def holders(self, wait: LeaseRequest) -> list[str]:
         """Return the sessions with a lease in the way of a request."""
-        meter = Meter()
-        return sorted(
-            {
-                lease.session
-                for lease in self.held.values()
-                if lease.session != wait.session and exclude_each_other(lease.paths, wait.paths, meter)
-            }
-        )
+        return sorted({lease.session for lease in self._leased.excluding(wait.session, wait.paths, Meter())})
 
     def grant_waiting(self, now_us: int) -> list[Lease]:
         """Grant queued requests whose paths are free, in order. Return the granted leases.
@@ -110,20 +127,23 @@ class Leases:
         If a free lease cannot be saved, fail the request: nothing would wake it when the disk recovers.
         """
         granted: list[Lease] = []
+        if not self._may_grant:
+            return granted
+        self._may_grant = False
         meter = Meter()
-        earlier: list[LeaseRequest] = []
+        earlier = LeasedPaths[LeaseRequest]()
         for wait in tuple(self._waiting):
             try:
                 self._refuse_if_taken(wait.session, wait.paths, earlier, meter)
                 lease = self._grant(wait.session, wait.paths, wait.ttl, now_us, is_of_name=wait.is_of_name)
             except (Leased, Overloaded):
-                earlier.append(wait)
+                earlier.add(wait)
                 continue
             except IoError as refusal:
-                self._waiting.remove(wait)
+                self._forget_request(wait)
                 wait.ended(refusal)
                 continue
-            self._waiting.remove(wait)
+            self._forget_request(wait)
             wait.ended(lease)
             granted.append(lease)
         return granted
@@ -134,14 +154,14 @@ class Leases:
         _check(lease.paths, ttl)
         renewed = replace(lease, expires_us=now_us + int(ttl * 1_000_000))
         self._registry.put_lease(renewed)
-        self.held[name] = renewed
+        self._keep(renewed)
         return renewed
 
     def release(self, name: str) -> Lease:
         """End a lease and return it. Raises InvalidParams if it has ended."""
         lease = self.get(name)
         self._registry.drop_lease(name)
-        del self.held[name]
+        self._forget(name)
         return lease
 
     def expire(self, now_us: int) -> list[Lease]:
@@ -150,7 +170,8 @@ class Leases:
 
     def end_session(self, session: str) -> list[Lease]:
         """End the leases of a session, which are returned, and its queued requests."""
-        self._waiting = [wait for wait in self._waiting if wait.session != session]
+        for wait in [wait for wait in self._waiting if wait.session == session]:
+            self._forget_request(wait)
         return self._end(lease for lease in self if lease.session == session)
 
     def _end(self, ended: Iterable[Lease]) -> list[Lease]:
@@ -160,7 +181,7 @@ class Leases:
         """
         leases = list(ended)
         for lease in leases:
-            del self.held[lease.id]
+            self._forget(lease.id)
         try:
             for lease in leases:
                 self._registry.drop_lease(lease.id)
@@ -181,11 +202,7 @@ class Leases:
 
     def over(self, path: WorkspacePath, now_us: int, *, is_made: bool = False) -> list[Lease]:
         """Return the leases that cover `path`. With `is_made`, include leases of paths below a new file."""
-        return [
-            lease
-            for lease in self
-            if lease.expires_us > now_us and (lease.covers(path) or (is_made and lease.is_barred_by(path)))
-        ]
+        return [lease for lease in self._leased.over(path, is_made=is_made) if lease.expires_us > now_us]
 
     def next_end_us(self) -> int | None:
         """Return the time when the next lease expires, or None."""
@@ -202,28 +219,27 @@ class Leases:
         return len(self.held)
 
     def _refuse_if_taken(
-        self, session: str, paths: tuple[Glob, ...], earlier: Iterable[LeaseRequest], meter: Meter
+        self, session: str, paths: tuple[Glob, ...], earlier: LeasedPaths[LeaseRequest], meter: Meter
     ) -> None:
-        for lease in self.held.values():
-            if lease.session != session and exclude_each_other(lease.paths, paths, meter):
-                raise leased(lease, "A requested path is leased")
-        for wait in earlier:
-            if wait.session != session and exclude_each_other(wait.paths, paths, meter):
-                raise Leased(
-                    f"The session {wait.session!r} already waits for these paths.",
-                    hint="Join the queue: `lease.acquire` with `wait`.",
-                    data={"waiting": wait.session, "paths": [glob.text for glob in wait.paths]},
-                )
+        for lease in self._leased.excluding(session, paths, meter):
+            raise leased(lease, "A requested path is leased")
+        for wait in earlier.excluding(session, paths, meter):
+            raise Leased(
+                f"The session {wait.session!r} already waits for these paths.",
+                hint="Join the queue: `lease.acquire` with `wait`.",
+                data={"waiting": wait.session, "paths": [glob.text for glob in wait.paths]},
+            )
 
     def _grant(
         self, session: str, paths: tuple[Glob, ...], ttl: float, now_us: int, *, is_of_name: bool
     ) -> Lease:
         LEASES.check([lease.session for lease in self.held.values()], session)
+        self._leased.check_room(paths, "The leases")
         token = self._registry.last_token + 1
         ends_us = now_us + int(ttl * 1_000_000)
         lease = Lease(secrets.token_hex(8), session, token, paths, ends_us, is_of_name)
         self._registry.put_lease(lease)
-        self.held[lease.id] = lease
+        self._keep(lease)
         return lease
 
 

@@ -24,7 +24,7 @@ from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
 from editd.values.content import NO_FALLBACK, FileState, Text, encoded, line_end_of, lines_between, version_of
-from editd.values.glob import Bounds, Glob, check_count, parse_all
+from editd.values.glob import Bounds, Glob, GlobSet, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
 from editd.wire import messages
@@ -107,7 +107,7 @@ def known_path(text: str) -> WorkspacePath:
     return WorkspacePath(text)
 
 
-def globs(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
+def globs(texts: Sequence[str], what: str) -> GlobSet:
     """Parse the globs of `what`. Raises InvalidParams, also for too many of them."""
     return parse_all(texts, what)
 

@@ -10,7 +10,8 @@
     BEHIND        LIVE          it reads again: one `resync` in place of all that it missed
 
 Events go out in rounds, a few subscribers in each turn of the loop. So an edit does not wait until all
-subscribers have the previous one. Each event is encoded once for each form in use.
+subscribers have the previous one. A turn compares a limited number of paths with globs: a subscriber with
+many globs takes several turns. Each event is encoded once for each form in use.
 
 Never waits for a subscriber, and keeps no event for one beyond its round.
 """
@@ -32,12 +33,12 @@ from editd.wire import messages
 from editd.wire.codec import LIMITS, encode_msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from editd.server.connection import ClientState, SocketConnection
     from editd.server.engine_queue import EngineQueue
     from editd.store.history import History
-    from editd.values.glob import Glob
+    from editd.values.glob import GlobSet
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
     from editd.wire.connection import Connection
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_SUBSCRIBERS = 16  # served in one turn of the loop: some 0.2 ms, most of it the kernel's
+ROUND_COMPARISONS = 800  # of paths with globs in one turn of the loop, some 2 ms; a subscriber counts as 50
 PIECE_BYTES = 64 * 1024  # sent in one go, before the next check whether they are read
 CATCH_UP_TRANSACTIONS = 64  # read from the index in one turn of the loop, some 2 ms
 
@@ -99,32 +101,42 @@ class Subscription(Struct, eq=False):
     number: int
     listener: SocketConnection
     events: frozenset[str] | None
-    globs: tuple[Glob, ...] | None
+    globs: GlobSet | None
     form: EventFormat
     cursor: int
     state: SubscriptionState
     is_over: bool = False
     has_missed: bool = False
+    is_comparing: bool = False  # in several turns, the paths of earlier transactions
     alike: Alike = ("", 0, b"")
 
     def __post_init__(self) -> None:
         form = hashlib.sha256(repr(self.form).encode("utf-8", "surrogateescape")).digest()
         self.alike = (self.listener.connection.encoding, self.number, form)
 
-    def take(self, told: Iterable[OutgoingEvent], newest: int) -> None:
-        """Send the wanted events; `newest` is the newest transaction."""
-        if self.is_over or self.state is SubscriptionState.BEHIND:
+    def take(self, told: Iterable[OutgoingEvent], newest: int) -> Iterator[int]:
+        """Send the wanted events; `newest` is the newest transaction.
+
+        Yield the number of comparisons in each slice. The state may change between two slices.
+        """
+        if not self._takes_events():
             return
-        if not self._say([one for one in told if self._is_news(one)]):
+        wanted = yield from self.choose(told)
+        if not self._takes_events():
+            return
+        if not self._say([one for one in wanted if self._is_news(one)]):
             self.has_missed = True
             if self.state is SubscriptionState.LIVE:
                 self.state = SubscriptionState.BEHIND
         elif self.state is SubscriptionState.LIVE:
             self.cursor = max(self.cursor, newest)
 
-    def read_on(self, told: Sequence[OutgoingEvent]) -> bool:
-        """Send events read from the index, and advance the cursor; return whether all were sent."""
-        if not self._say([one for one in told if self._wants(one)]):
+    def read_on(self, told: Sequence[OutgoingEvent], wanted: Iterable[OutgoingEvent]) -> bool:
+        """Send the wanted events of those read from the index; return whether all were sent.
+
+        Advance the cursor over all of them.
+        """
+        if not self._say(wanted):
             return False
         self.cursor = max([self.cursor, *(one.seq for one in told if one.seq is not None)])
         return True
@@ -151,17 +163,31 @@ class Subscription(Struct, eq=False):
         self.state, self.cursor, self.has_missed = SubscriptionState.LIVE, head, False
         self.listener.send(missed.bytes_for(self))
 
-    def _is_news(self, told: OutgoingEvent) -> bool:
-        if told.seq is not None and (self.state is SubscriptionState.CATCHING_UP or told.seq <= self.cursor):
-            return False  # the index has it, or had it already
-        return self._wants(told)
+    def _takes_events(self) -> bool:
+        return not self.is_over and self.state is not SubscriptionState.BEHIND
 
-    def _wants(self, told: OutgoingEvent) -> bool:
-        if self.events is not None and told.event not in self.events:
-            return False
-        if self.globs is None or (told.seq is None and not told.paths):
-            return True
-        return any(glob.matches(path) for path in told.paths for glob in self.globs)
+    def _is_news(self, told: OutgoingEvent) -> bool:
+        """Return whether no catching up sends the event, or has sent it."""
+        return told.seq is None or (
+            self.state is not SubscriptionState.CATCHING_UP and told.seq > self.cursor
+        )
+
+    def choose(self, told: Iterable[OutgoingEvent]) -> Generator[int, None, list[OutgoingEvent]]:
+        """Return the events that the subscriber wants. Yield the number of comparisons in each slice."""
+        wanted: list[OutgoingEvent] = []
+        for one in told:
+            if self.events is not None and one.event not in self.events:
+                continue
+            is_wanted = self.globs is None or (one.seq is None and not one.paths)
+            if not is_wanted and self.globs is not None:
+                for path in one.paths:
+                    yield self.globs.comparisons
+                    if self.globs.has(path):
+                        is_wanted = True
+                        break
+            if is_wanted:
+                wanted.append(one)
+        return wanted
 
 
 class Subscriptions:
@@ -174,7 +200,7 @@ class Subscriptions:
         self.by_client: dict[int, dict[int, Subscription]] = {}  # empty without subscribers
         self._waiting: deque[Transaction | OutgoingEvent] = deque()
         self._is_called = False
-        self._round: Iterator[Subscription] = iter(())
+        self._round: Iterator[int] = iter(())
         self._told: list[OutgoingEvent] = []
         self._newest = 0  # transaction of any round
 
@@ -204,29 +230,26 @@ class Subscriptions:
             self._loop.call_soon_threadsafe(self._go_on)
 
     def _go_on(self) -> None:
-        self._tell_some(ROUND_SUBSCRIBERS)
+        self._tell_some(ROUND_COMPARISONS)
         self._is_called = False  # first: the engine's thread may have more to say at any moment
         if self._waiting or self._told:
             self._is_called = True
             self._loop.call_soon(self._go_on)
 
-    def _tell_some(self, subscribers: int | None) -> None:
+    def _tell_some(self, comparisons: int | None) -> None:
         """Continue the round, or begin the next one with all events since; None for a whole round."""
         if not self._told:
             self._begin_round()
-        for count, subscription in enumerate(self._round, 1):
-            subscription.take(self._told, self._newest)
-            if count == subscribers:
-                return
-        self._told = []
+        if _advance(self._round, comparisons):
+            self._told = []
 
     def _begin_round(self) -> None:
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
         everybody = list(self._everybody())
         if everybody:
             self._told = [_told(what) for what in waiting]
-        self._round = iter(everybody)
         self._newest = max((int(what.seq) for what in waiting if what.seq is not None), default=self._newest)
+        self._round = _served(everybody, self._told, self._newest)
 
     def _everybody(self) -> Iterator[Subscription]:
         for theirs in self.by_client.values():
@@ -249,6 +272,8 @@ class Subscriptions:
                 f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
                 hint="`unsubscribe`, or leave out the filters: one subscription may get all events.",
             )
+        texts = [glob.text for other in theirs.values() for glob in other.globs or ()]
+        convert.globs([*texts, *(params.paths or ())], "The subscriptions of a connection together")
         subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
         self.by_client.setdefault(caller.number, {})[subscription.number] = subscription
         caller.listener.on_reading_again = lambda: self._reads_again(caller.number)
@@ -308,20 +333,54 @@ class Subscriptions:
         """Read on in the index while the connection reads. The caller has the engine."""
         if subscription.is_over or subscription.state is not SubscriptionState.CATCHING_UP:
             return
-        if not subscription.listener.is_reading:
-            return  # `_reads_again` comes back to it
+        if not subscription.listener.is_reading or subscription.is_comparing:
+            return  # `_reads_again` or the comparison comes back to it
         try:
             found = self._history.index.following(subscription.cursor, CATCH_UP_TRANSACTIONS)
         except Refused as refusal:
             log.error("earlier transactions could not be sent to a subscriber: %s", refusal.text())
             subscription.resync(self._newest)
             return
-        if not subscription.read_on([_told(transaction) for transaction in found]):
-            return
-        if len(found) < CATCH_UP_TRANSACTIONS:
+        if not found:
             subscription.go_live()
-        else:
-            self._loop.call_soon(self._catch_up_soon, subscription)
+            return
+        told = [_told(transaction) for transaction in found]
+        subscription.is_comparing = True
+        self._compare_some(subscription, self._read_on(subscription, told))
+
+    def _compare_some(self, subscription: Subscription, work: Iterator[int]) -> None:
+        """Compare some of the paths with the globs in this turn of the loop, and go on in the next one."""
+        if subscription.is_over:
+            return
+        if not _advance(work, ROUND_COMPARISONS):
+            self._loop.call_soon(self._compare_some, subscription, work)
+
+    def _read_on(self, subscription: Subscription, told: Sequence[OutgoingEvent]) -> Iterator[int]:
+        wanted = yield from subscription.choose(told)
+        subscription.is_comparing = False
+        if not subscription.listener.is_reading:
+            return  # `_reads_again` comes back to it
+        if not subscription.read_on(told, wanted):
+            return
+        self._loop.call_soon(self._catch_up_soon, subscription)
+
+
+def _served(everybody: Iterable[Subscription], told: Sequence[OutgoingEvent], newest: int) -> Iterator[int]:
+    """Send the events to all subscribers. Yield the number of comparisons in each slice."""
+    for subscription in everybody:
+        yield ROUND_COMPARISONS // ROUND_SUBSCRIBERS
+        yield from subscription.take(told, newest)
+
+
+def _advance(work: Iterator[int], comparisons: int | None) -> bool:
+    """Do so much of the work, or all for None. Return whether it is at its end."""
+    left = comparisons
+    for count in work:
+        if left is not None:
+            left -= count
+            if left < 0:
+                return False
+    return True
 
 
 def _brief(transaction: messages.Transaction) -> messages.BriefTransaction:

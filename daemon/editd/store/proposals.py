@@ -37,7 +37,7 @@ from editd.store.proposal_seals import (
 from editd.system.files import boot_name
 from editd.system.process import Process, ProcessKey  # noqa: TC001  # for msgspec, at run time
 from editd.values.content import FileState, Version, version_of
-from editd.values.glob import Glob
+from editd.values.glob import known_globs
 from editd.values.grant import Grant
 from editd.values.path import WorkspacePath
 from editd.values.proposal import (
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import GitMode
+    from editd.values.glob import Glob
     from editd.values.proposal import ProposalKind, ProposalState
 
 log = logging.getLogger(__name__)
@@ -748,7 +749,7 @@ def _grant_row(grant: Grant) -> bytes:
 def _grant(number: int, written: bytes) -> Grant:
     kept = sqlite.decoded(written, _Grant)
     return Grant(
-        number, kept.session, tuple(map(Glob.parse, kept.paths)), kept.expires_us, kept.uses, kept.lines,
+        number, kept.session, known_globs(kept.paths), kept.expires_us, kept.uses, kept.lines,
         kept.actor, kept.by_session, kept.via,
     )  # fmt: skip
 
@@ -758,4 +759,4 @@ def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
 
 
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
-    return None if texts is None else tuple(map(Glob.parse, texts))
+    return None if texts is None else known_globs(texts)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.values.content import Version
-from editd.values.glob import Bounds, Glob, Meter, could_both_match, is_among
+from editd.values.glob import Bounds, is_among, known_globs
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Base, Published, ReadMark
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from editd.values.glob import Glob
     from editd.wire.messages import OnStale, SessionKind, Unread
 
 
@@ -82,15 +83,6 @@ class Lease(Struct, frozen=True):
     def is_barred_by(self, path: WorkspacePath) -> bool:
         """Return whether a file at `path`, itself not leased, takes the place of a leased folder."""
         return any(glob.is_barred_by(path) for glob in self.paths)
-
-
-def exclude_each_other(first: Iterable[Glob], second: Iterable[Glob], meter: Meter) -> bool:
-    """Return whether a glob of `first` and one of `second` can match the same path.
-
-    If the meter runs out, the answer is yes: a request is then refused or waits, and no lease is violated.
-    """
-    others = tuple(second)
-    return any(could_both_match(one, other, meter) for one in first for other in others)
 
 
 SESSIONS_FILE = "sessions.db"
@@ -303,7 +295,7 @@ def _session(name: str, written: bytes) -> Session:
 
 def _lease(name: str, written: bytes) -> Lease:
     kept = sqlite.decoded(written, _Lease)
-    paths = tuple(map(Glob.parse, kept.paths))
+    paths = known_globs(kept.paths)
     return Lease(name, kept.session, kept.token, paths, kept.expires_us, kept.is_of_name)
 
 
@@ -312,7 +304,7 @@ def _texts(globs: tuple[Glob, ...] | None) -> list[str] | None:
 
 
 def _globs(texts: list[str] | None) -> tuple[Glob, ...] | None:
-    return None if texts is None else tuple(map(Glob.parse, texts))
+    return None if texts is None else known_globs(texts)
 
 
 # Read marks on disk: the versions that each opened session has seen, for the next daemon; and the brackets

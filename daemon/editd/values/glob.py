@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ PLAIN_CHARACTERS_MAX = 4095  # a path without wildcards is as long as paths are
 GLOBS_MAX = 1000  # of a scope, a subscription or a filter; with the next two, parsing takes 0.15 s at most
 ALL_CHARACTERS_MAX = 16_000  # of them together
 ALL_CLASSES_MAX = 25  # of them together: `re` takes 2 ms for a class that is wide enough
+CHARACTERS_A_STATE = 20  # of an automaton that are made in the time that one state takes
 STATES_MAX = 10_000  # visited to compare globs for one request: some 0.3 s
 
 Span = tuple[int, int]  # of code points, both ends included
@@ -55,19 +57,20 @@ Piece = Characters | Star
 Name = tuple[Piece, ...] | None  # None is `**`
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Glob:
-    """One glob. Only `parse` makes one."""
+    """One glob. Only `parse` and `known` make one.
+
+    Its names and its expression are made when they are first needed. A literal glob needs neither, because
+    its text is compared: a daemon with thousands of leased files starts as fast as one without.
+    """
 
     text: str
-    names: tuple[Name, ...] = field(repr=False, compare=False)
-    is_plain: bool = field(repr=False, compare=False)  # its last name has no wildcard
-    is_below: bool = field(repr=False, compare=False)  # it ends in `/`: all below the folder, not itself
     stem: str = field(repr=False, compare=False)  # the beginning of every path that it matches
-    folder: str = field(
-        repr=False, compare=False
-    )  # the folder above every path that it matches; "" is the root
-    pattern: re.Pattern[str] = field(repr=False, compare=False)
+    is_below: bool = field(repr=False, compare=False)  # it ends in `/`: all below the folder, not itself
+    literal: str | None = field(repr=False, compare=False)
+    """The path that it matches with all below, or all below only. None for a glob with other wildcards."""
+    is_inside: bool = field(repr=False, compare=False)  # a literal one matches only the paths below
 
     @classmethod
     def parse(cls, text: str) -> Glob:
@@ -77,21 +80,79 @@ class Glob:
             raise _refused(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
         if text.startswith("!"):
             raise _refused(text, "begins with `!`; a glob can only include paths, not exclude them")
-        bare = key_of(text).removeprefix("/")
-        is_below = bare.endswith("/")
-        parts = bare.removesuffix("/").split("/")
+        parts = _bare(text).removesuffix("/").split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in text:
             raise _refused(text, "has an empty name, a `.` or a `..` in it")
-        names = tuple(_without_repetition(_name(part, text) for part in parts))
-        is_plain = _is_plain(names[-1])
-        expression = _expression(names, is_plain=is_plain, is_below=is_below)
-        stem = bare.removesuffix("/") if not has_wildcards else _WILDCARD.split(bare, 1)[0]
-        pattern = re.compile(expression, re.DOTALL)
+        glob = cls.known(text)
+        if glob.literal is None:
+            assert glob.names, "a text without names was refused"  # this refuses a class that is not closed
+        return glob
+
+    @classmethod
+    def known(cls, text: str) -> Glob:
+        """Return the glob of a text that `parse` has accepted before."""
+        bare = _bare(text)
+        folder = bare.removesuffix("/**") if bare.endswith("/**") else bare.removesuffix("/")
+        literal = folder if _WILDCARD.search(folder) is None else None
+        stem = _WILDCARD.split(bare, maxsplit=1)[0].removesuffix("/" if bare.endswith("/") else "")
         made = _FoldedGlob if is_folding() else cls
-        return made(text, names, is_plain, is_below, stem, _folder(names, is_below=is_below), pattern)
+        return made(text, stem, bare.endswith("/"), literal, bare.endswith(("/", "/**")))
+
+    @cached_property
+    def names(self) -> tuple[Name, ...]:
+        parts = _bare(self.text).removesuffix("/").split("/")
+        return tuple(_without_repetition(_name(part, self.text) for part in parts))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether its last name has no wildcard."""
+        return _is_plain(self.names[-1])
+
+    @cached_property
+    def folder(self) -> str:
+        """The folder above every path that it matches; "" is the root."""
+        if self.literal is not None:
+            return self.literal if self.is_inside else self.literal.rpartition("/")[0]
+        return _folder(self.names, is_below=self.is_below)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        expression = _expression(self.names, is_plain=self.is_plain, is_below=self.is_below)
+        return re.compile(expression, re.DOTALL)
 
     def matches(self, path: WorkspacePath) -> bool:
-        return self.pattern.fullmatch(path.text) is not None
+        return self.matches_key(path.text)
+
+    def matches_key(self, key: str) -> bool:
+        """Return whether the glob matches the path with this key."""
+        if self.literal is None:
+            return key.startswith(self.stem) and self.pattern.fullmatch(key) is not None
+        if len(key) == len(self.literal):
+            return not self.is_inside and key == self.literal
+        return key.startswith(self.literal) and key[len(self.literal)] == "/"
+
+    def may_match_within(self, path: str) -> bool:
+        """Return whether the glob may match `path` or a path below it. It never answers no in error."""
+        last = len(self.names)
+        places = {0}
+        for part in path.split("/"):
+            places = self._with_optional(places)
+            if last in places and (self.is_plain or self.is_below or self.names[-1] is None):
+                return True  # all below the parts before
+            places -= {last}
+            stay = {place for place in places if self.names[place] is None}
+            places = stay | {place + 1 for place in places - stay if self._of_names[place].fullmatch(part)}
+        return bool(places)
+
+    def _with_optional(self, places: set[int]) -> set[int]:
+        """Return the places in the names, with the next ones behind each `**`, which may be no folder."""
+        return places | {
+            place + 1 for place in places if place < len(self.names) and self.names[place] is None
+        }
+
+    @cached_property
+    def _of_names(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile("" if name is None else _name_expression(name)) for name in self.names)
 
     def is_barred_by(self, path: WorkspacePath) -> bool:
         """Return whether a file at `path` would leave no room for any path that the glob matches."""
@@ -104,20 +165,59 @@ class Glob:
 class _FoldedGlob(Glob):
     """A glob of keys, which matches every spelling of a path."""
 
-    __slots__ = ()
-
     def matches(self, path: WorkspacePath) -> bool:
-        return self.pattern.fullmatch(key_of(path.text)) is not None
+        return self.matches_key(key_of(path.text))
 
     def is_barred_by(self, path: WorkspacePath) -> bool:
         key = key_of(path.text)
         return self.folder == key or self.folder.startswith(f"{key}/")
 
 
-def parse_all(texts: Sequence[str], what: str) -> tuple[Glob, ...]:
+class GlobSet(tuple[Glob, ...]):
+    """Several globs. A path is compared with all literal ones at once, and with each of the others."""
+
+    @cached_property
+    def _literals(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The paths that match with all below, and the folders that match only below."""
+        literal = [(glob.literal, glob.is_inside) for glob in self if glob.literal is not None]
+        whole = frozenset(text for text, is_inside in literal if not is_inside)
+        return whole, whole | frozenset(text for text, is_inside in literal if is_inside)
+
+    @cached_property
+    def _others(self) -> tuple[Glob, ...]:
+        return tuple(glob for glob in self if glob.literal is None)
+
+    @property
+    def comparisons(self) -> int:
+        """The number of comparisons with one path that no glob matches."""
+        return 1 + len(self._others)
+
+    def has(self, path: WorkspacePath) -> bool:
+        """Return whether any of the globs matches this path."""
+        key = key_of(path.text)
+        whole, folders = self._literals
+        if folders and (key in whole or any(folder in folders for folder in folders_of_key(key))):
+            return True
+        return any(glob.matches_key(key) for glob in self._others)
+
+
+def folders_of_key(key: str) -> Iterator[str]:
+    """Yield the folders above a path, the innermost first."""
+    end = key.rfind("/")
+    while end > 0:
+        yield key[:end]
+        end = key.rfind("/", 0, end)
+
+
+def parse_all(texts: Sequence[str], what: str) -> GlobSet:
     """Parse the globs of `what`. Raises InvalidParams, also for too many of them."""
     check_count(texts, what)
-    return tuple(map(Glob.parse, texts))
+    return GlobSet(map(Glob.parse, texts))
+
+
+def known_globs(texts: Iterable[str]) -> GlobSet:
+    """Return the globs of texts that `parse_all` has accepted before."""
+    return GlobSet(map(Glob.known, texts))
 
 
 def check_count(texts: Sequence[str], what: str) -> None:
@@ -137,6 +237,8 @@ def check_count(texts: Sequence[str], what: str) -> None:
 
 def is_among(path: WorkspacePath, globs: Iterable[Glob]) -> bool:
     """Return whether any of the globs matches this path."""
+    if isinstance(globs, GlobSet):
+        return globs.has(path)
     return any(glob.matches(path) for glob in globs)
 
 
@@ -154,6 +256,13 @@ def could_both_match(first: Glob, second: Glob, meter: Meter) -> bool:
     """Return whether any path can match both globs. If the meter runs out, the answer is yes."""
     if not first.stem.startswith(second.stem) and not second.stem.startswith(first.stem):
         return False
+    if first.literal is not None and second.literal is not None:
+        return _is_at_or_above(first.literal, second.literal) or _is_at_or_above(
+            second.literal, first.literal
+        )
+    for glob, other in ((first, second), (second, first)):
+        if glob.literal is not None and not other.may_match_within(glob.literal):
+            return False
     try:
         return common_path(first, second, meter) is not None
     except Exhausted:
@@ -165,6 +274,7 @@ def common_path(first: Glob, second: Glob, meter: Meter) -> str | None:
 
     Raises Exhausted.
     """
+    _charge(meter, (first, second))
     one, two = _automaton(first), _automaton(second)
     came: dict[_State, tuple[_State, str] | None] = {(0, 0, _BEGIN): None}
     waiting: deque[_State] = deque(came)
@@ -193,6 +303,9 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
     """
     if inner in outer:
         return None
+    if inner.literal is not None and any(_reaches(glob, inner.literal) for glob in outer):
+        return None
+    _charge(meter, (inner, *outer))
     one, others = _automaton(inner), [_automaton(glob) for glob in outer]
     begin = (0, frozenset((place, 0) for place in range(len(others))), _BEGIN)
     came: dict[_Within, tuple[_Within, str] | None] = {begin: None}
@@ -220,7 +333,27 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
     return None
 
 
+def _charge(meter: Meter, globs: Iterable[Glob]) -> None:
+    """Count the work of making the automata. Raises Exhausted."""
+    if meter.states <= 0:
+        raise Exhausted
+    meter.states -= sum(len(glob.text) for glob in globs) // CHARACTERS_A_STATE
+
+
+def _reaches(glob: Glob, path: str) -> bool:
+    """Return whether a literal glob matches all below a path, and the path itself."""
+    return glob.literal is not None and not glob.is_inside and _is_at_or_above(glob.literal, path)
+
+
+def _is_at_or_above(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
 # ── parsing ──
+
+
+def _bare(text: str) -> str:
+    return key_of(text).removeprefix("/")
 
 
 def _name(part: str, text: str) -> Name:

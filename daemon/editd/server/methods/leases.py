@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.store.session_store import Lease
-    from editd.values.content import Change, Entry
     from editd.values.glob import Glob
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Transaction
@@ -75,10 +74,13 @@ class LeaseMethods:
         if transaction.kind not in ("outside", "exec") or not len(self._leases):
             return
         now_us = self._clock.now_us()
-        for lease in self._leases:
-            paths = [touch.path for touch in transaction.touches if _is_violated(lease, touch)]
-            if paths and lease.expires_us > now_us and lease.session != transaction.authorship.session:
-                self._loop.call_soon_threadsafe(self._tell_violated, lease, paths, int(transaction.seq))
+        violated: dict[str, tuple[Lease, list[WorkspacePath]]] = {}
+        for touch in transaction.touches:
+            for lease in self._leases.over(touch.path, now_us, is_made=touch.after is not None):
+                if lease.session != transaction.authorship.session:
+                    violated.setdefault(lease.id, (lease, []))[1].append(touch.path)
+        for lease, paths in violated.values():
+            self._loop.call_soon_threadsafe(self._tell_violated, lease, paths, int(transaction.seq))
 
     # ── the methods ──
 
@@ -244,7 +246,3 @@ class LeaseMethods:
             "expires": rfc3339(lease.expires_us),
         }
         self._subscriptions.tell("lease", body | (more or {}), paths)
-
-
-def _is_violated(lease: Lease, touch: Change[Entry]) -> bool:
-    return lease.covers(touch.path) or (touch.after is not None and lease.is_barred_by(touch.path))
