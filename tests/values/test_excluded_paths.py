@@ -36,6 +36,14 @@ def test_examples_and_what_is_below_tests_are_kept(path: str) -> None:
     assert not DEFAULT.covers(WorkspacePath.parse(path))
 
 
+@pytest.mark.parametrize("glob", ["**/cl\u00e9.key", "**/cle\u0301.key", "**/CL\u00c9.KEY"])
+def test_a_rule_covers_a_name_in_both_unicode_forms_and_any_letter_case(glob: str) -> None:
+    rule = ExcludedPaths([glob])
+    for name in ("cl\u00e9.key", "cle\u0301.key", "CL\u00c9.key", "a/CLE\u0301.KEY"):
+        assert rule.covers(WorkspacePath.parse(name))
+    assert not rule.covers(WorkspacePath.parse("cle.key"))
+
+
 def test_an_empty_rule_excludes_nothing() -> None:
     assert not ExcludedPaths().covers(WorkspacePath.parse(".env"))
 

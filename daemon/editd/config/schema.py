@@ -281,9 +281,10 @@ class HistoryKeys(ConfigSection, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Globs of files whose contents the history does not keep, in any letter case. It names each "
-                "change of such a file, without the content. Both contents of an edit can be undone for "
-                "`exclude_keep`. They reach no proposal and no other host (docs/security.md)."
+                "Globs of files whose contents the history does not keep, in any letter case and Unicode "
+                "form. It names each change of such a file, without the content. Both contents of an edit "
+                "can be undone for `exclude_keep`. They reach no proposal and no other host "
+                "(docs/security.md)."
             ),
             examples=[["**/.env", "secrets/"]],
             extra=GLOBS,

@@ -1,8 +1,8 @@
 """The rule for paths whose contents the history does not keep: globs, and exceptions from them.
 
-The rule is `[history] exclude` without `exclude_except`. Letter case is ignored in it on every file system,
-because a secret in `.ENV` is as secret. A person's configuration makes one rule, and everything that leaves
-a content out asks the rule: the history, the first scan, proposals, and the exchange with other hosts.
+The rule is `[history] exclude` without `exclude_except`. Letter case and Unicode form are ignored in it on
+every file system, because a secret in `.ENV` is as secret. A person's configuration makes one rule. All that
+leaves a content out asks the rule: the history, the first scan, proposals, and the exchange with hosts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from editd.values.glob import Glob
-from editd.values.name_key import is_folding, key_of
+from editd.values.name_key import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,6 @@ class ExcludedPaths:
         """Raises InvalidParams for a text that is no glob."""
         self.globs, self.exceptions = tuple(globs), tuple(exceptions)
         self._included, self._excepted = _united(self.globs), _united(self.exceptions)
-        self._is_folding = is_folding()
 
     @classmethod
     def of(cls, texts: Sequence[Iterable[str]]) -> ExcludedPaths:
@@ -49,7 +48,7 @@ class ExcludedPaths:
 
     def covers(self, path: WorkspacePath) -> bool:
         """Return whether the path is excluded."""
-        text = (key_of(path.text) if self._is_folding else path.text).casefold()
+        text = folded(path.text)
         return self._included.fullmatch(text) is not None and self._excepted.fullmatch(text) is None
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +70,7 @@ def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Calla
 
 def _united(globs: Sequence[str]) -> re.Pattern[str]:
     """Return one expression that matches what any of the globs matches, so that a path is one comparison."""
-    parsed = [Glob.parse(text.casefold()).pattern.pattern for text in globs]
+    parsed = [Glob.parse(folded(text)).pattern.pattern for text in globs]
     anywhere = [one.removeprefix(_FOLDERS) for one in parsed if one.startswith(_FOLDERS)]
     forms = [one for one in parsed if not one.startswith(_FOLDERS)]
     if anywhere:  # the folders above are compared once for all of them
