@@ -56,6 +56,19 @@ def configure(place: Workplace, text: str) -> None:
     (folder / "config.toml").write_text(text)
 
 
+def test_blame_of_a_file_whose_content_is_not_kept_is_refused_with_the_reason(place: Workplace) -> None:
+    """The fault: `history_damaged`, with the hint to restore a repository from a backup."""
+    with place.start() as client:
+        client.settle()
+        client.apply([write(".env", "KEY=1\n")])
+        assert len(client.blame(".env").lines) == 1
+        place.write({".env": "KEY=2\n"})
+        client.settle()
+        refusal = refused(lambda: client.blame(".env"))
+        assert (refusal.name, refusal.data["path"]) == ("content_excluded", ".env")
+        assert client.check().problems == []
+
+
 def test_an_edit_can_be_undone_and_its_contents_are_only_beside_the_history(place: Workplace) -> None:
     first, second = secrets.token_hex(20), secrets.token_hex(20)
     place.write({".env": f"KEY={first}\n"})

@@ -133,6 +133,8 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
             hint="Run `log` with this path to list its transactions, and `show` to see their changes.",
             data=data | {"lines": lines, "limit": BLAME_LINES_MAX},
         )
+    if services.engine.history.is_dropped(entry.version):
+        raise services.engine.history.missing(entry.version)
     return entry.version
 
 
