@@ -33,16 +33,19 @@ def key_of(text: str) -> str:
         return text.casefold()
     if _folding == "case and form":
         return folded(text)
-    text = unicodedata.normalize("NFD", IGNORED.sub("", text))  # a casefolded ext4 ignores those
-    return unicodedata.normalize("NFC", text)  # one character again, for a `?`
+    return unicodedata.normalize("NFC", _decomposed(text))  # one character again, for a `?`
 
 
 def folded(text: str) -> str:
     """Return a text without its letter case and Unicode form, on every file system."""
     if text.isascii():
         return text.casefold()
-    text = unicodedata.normalize("NFD", IGNORED.sub("", text))
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text.casefold()))
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", _decomposed(text).casefold()))
+
+
+def _decomposed(text: str) -> str:
+    """Return a text in NFD, without the characters that a casefolded ext4 ignores."""
+    return unicodedata.normalize("NFD", IGNORED.sub("", text))
 
 
 def is_same_form(name: str, other: str) -> bool:
