@@ -142,7 +142,7 @@ def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Wor
         "a Codex patch of ten equal lines": codex(f"{head}b\n{ten * 3_000}*** End Patch\n"),
     }
     with place.start() as client:
-        client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0), force=True)])
+        client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0, 1), force=True)])
         for name, call in calls.items():
             check_answered(place, name, partial(ask, client, "apply", edits=[call], dry_run=True))
 

@@ -90,9 +90,13 @@ class Unshared:
         self.kept_back: Mapping[int, KeptBack] = {}
         self._first = FirstWarnings()
 
+    def stays(self, path: WorkspacePath) -> bool:
+        """Return whether a path stays on this host."""
+        return any(stays_here(path) for stays_here in self.rules.values())
+
     def staying(self, paths: Iterable[WorkspacePath]) -> list[str]:
         """Return the paths that stay here, as text and in order."""
-        return sorted(path.text for path in paths if any(stays(path) for stays in self.rules.values()))
+        return sorted(path.text for path in paths if self.stays(path))
 
     def warnings(self, author: Authorship, paths: Iterable[WorkspacePath]) -> Iterator[str]:
         """Yield the warnings for the author of an edit of these paths that the author does not have yet."""

@@ -784,7 +784,7 @@ class SharedLog:
         if answer["asides"] or answer["settled"]:
             self._aside().take(answer, host)
         if self._engine.unshared is not None:
-            self._in_part = self._partly().now(self._engine.unshared.stays_here)
+            self._in_part = self._partly().now(self._engine.unshared.stays)
 
     def _aside(self) -> SetAside:
         if self._set_aside is None:

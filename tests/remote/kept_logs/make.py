@@ -2,12 +2,12 @@
 
     python tests/remote/kept_logs/make.py CHECKOUT NAME
 
-`NAME.bundle` has the repository of the log. `NAME.json` has its entries, the files of a host and its proposals.
-Three hosts write the log.
+`NAME.bundle` has the repository of the log.
+`NAME.json` has its entries, the files of a host and its proposals. Three hosts write the log.
 
-`CHECKOUT` is a folder with a whole checkout of that version (`git worktree add /tmp/old 08c1ca6`). It runs with
-the Python of this command, which has no other editd installed. `08c1ca6` was made so on 2026-11-27, and
-`version1` by the commit that has this file.
+`CHECKOUT` is a folder with a whole checkout of that version (`git worktree add /tmp/old 08c1ca6`).
+It runs with the Python of this command, which has no other editd installed.
+`08c1ca6` was made so on 2026-11-27, and `version1` by the commit that has this file.
 """
 
 from __future__ import annotations
