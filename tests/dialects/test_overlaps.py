@@ -70,6 +70,34 @@ def test_tolerant_stages_count_overlapping_matches(generation: Any, text: str, o
     assert place.refusal("gemini", "replace", args).code == "ambiguous"
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "after", "stage"),
+    [
+        ("foo\nfoo\nfoo\n", "foo\nfoo\n", "bar\nfoo\n", None),
+        ("  foo\n  foo\n  foo\n", "foo\nfoo", "  bar\n  foo\n", "indentation"),
+        ("  foo\n" * 5, "foo\nfoo", "  bar\n  bar\n  foo\n", "indentation"),
+        ("f(x,  y)\n" * 3, "f( x, y )\nf( x, y )\n", "bar\nf(x,  y)\n", "white_space"),
+    ],
+)
+def test_every_match_that_head_replaces_is_named_and_one_that_overlaps_is_warned_of(
+    text: str, old: str, after: str, stage: str | None
+) -> None:
+    place = on({"a.txt": text}, settings=ToolSettings(generation="head"))
+    args = {
+        "file_path": FILE, "instruction": "x", "old_string": old, "new_string": NEW, "allow_multiple": True,
+    }  # fmt: skip
+    outcome = place.call("gemini", "replace", args)
+    assert place.text("a.txt") == after
+    warnings = [warning for report in outcome.reports.values() for warning in report.warnings]
+    kinds = [warning.partition(":")[0] for warning in warnings]
+    assert kinds == ([] if stage is None else [stage]) + ["overlap"]
+    count = after.count("bar")
+    last = 2 * count - 1
+    assert f"at line {last + 1}, overlapping the place at line {last}." in warnings[-1]
+    if stage is not None:
+        assert warnings[0].endswith(f"at line{'s' if count > 1 else ''} {', '.join('135'[:count])}.")
+
+
 def test_a_first_match_of_cline_names_the_overlapping_one() -> None:
     place = on({"a.txt": THREE})
     diff = "------- SEARCH\nfoo\nfoo\n=======\nbar\n+++++++ REPLACE"

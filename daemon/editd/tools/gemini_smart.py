@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from editd.edits.approximate import js_trim
 from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, listed, no_match
-from editd.edits.search import Span, lines_of
+from editd.edits.search import lines_of
 from editd.errors import (
     Ambiguous,
     CountMismatch,
@@ -24,7 +24,7 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
-from editd.tools.api import kind_of, overlap_warnings, refuse_half_characters, text_of
+from editd.tools.api import kind_of, overlap_warning, refuse_half_characters, text_of
 from editd.tools.gemini_stages import StageCall, run_stages
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _replace(call: SmartCall, page: ToolText, shown: str, api: ToolApi) -> str:
             data={"path": page.path.text},
         )
     refuse_half_characters(call.new, "new_string")
-    api.edit(page, result.replacements, _warnings(text, old, result))
+    api.edit(page, result.replacements, _warnings(text, result))
     return f"Successfully modified file: {shown} ({result.found} replacements)."
 
 
@@ -277,11 +277,13 @@ def _placeholder(line: str) -> str:
 
 def _refuse_count(call: SmartCall, text: str, result: StageResult, shown: str) -> None:
     """Raise for a wrong number of matches, and for matches that the original skips: nothing is guessed."""
-    count, found = call.count, result.found
+    count, found, places = call.count, result.found, result.places
     if count is None:
         return
+    if count == 1 and result.twin is not None:  # a place that overlaps the only one is a second one
+        places = (*places, result.twin)
     if found == count:
-        found = len(result.places)
+        found = len(places)
     if found == count:
         return
     refusal: type[Refused] = Ambiguous if count == 1 else CountMismatch
@@ -291,22 +293,24 @@ def _refuse_count(call: SmartCall, text: str, result: StageResult, shown: str) -
     raise refusal(
         f"Failed to edit, Expected {count:g} {times} but found {found} for old_string in file: {shown}"
         + (f".{tail}" if call.is_head else ""),
-        hint=f"It is at {places_named(text, result.places)}. Add lines around it to old_string and "
+        hint=f"It is at {places_named(text, places)}. Add lines around it to old_string and "
         f"new_string until it names one place, or send {setting} to replace all of them.",
         data={
             **({} if count == 1 else {"expected": count}),
             "found": found,
-            "lines": lines_of(text, result.places[:LINES_TOLD_MAX]),
+            "lines": lines_of(text, places[:LINES_TOLD_MAX]),
         },
     )
 
 
-def _warnings(text: str, old: str, result: StageResult) -> list[str]:
-    last = result.places[-1]
-    if result.stage == "exact":
-        return overlap_warnings(text, Span(last, last + len(old)), "old_string")
-    where = places_named(text, result.places)
-    return [f"{result.stage}: old_string is there {_WAYS[result.stage]}, at {where}."]
+def _warnings(text: str, result: StageResult) -> list[str]:
+    warnings = []
+    if result.stage != "exact":
+        where = places_named(text, result.places)
+        warnings.append(f"{result.stage}: old_string is there {_WAYS[result.stage]}, at {where}.")
+    if result.twin is not None:
+        warnings.append(overlap_warning(text, result.places[-1], result.twin, "old_string"))
+    return warnings
 
 
 def places_named(text: str, places: Sequence[int]) -> str:

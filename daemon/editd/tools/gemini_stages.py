@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from editd.edits.approximate import JS_SPACES, js_trim, source_lines, units_of
 from editd.edits.replace import Replacement
-from editd.edits.search import Search, Span, places_of, with_twin
+from editd.edits.search import Search, Span, overlapping, places_of
 from editd.tools.api import has_half_character
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FUZZY_UNITS_MIN = 10  # of an old_string that may be searched approximately
 FUZZY_WORK_MAX = 400_000_000  # lines of the file times the square of old_string's length, as in the original
 _INDENT = re.compile(r"[ \t]*")
+_LINE_END = re.compile(r"[^\S\n]*(?:\n|\Z)")
 
 
 class StageCall(Struct, frozen=True):
@@ -60,6 +61,12 @@ class StageCall(Struct, frozen=True):
         """Whether whole lines are removed, with their line end."""
         return not self.new and self.old.endswith("\n")
 
+    @property
+    def removes_words(self) -> bool:
+        """Whether lines are removed with their line end, and only line ends around them may be kept."""
+        around = _line_ends_before(self.old) + _line_ends_before(self.old[::-1])
+        return self.old.endswith("\n") and not self.new.strip("\n") and len(self.new) < around
+
     def fits(self, found: int) -> bool:
         return found >= 1 if self.count is None else found == self.count
 
@@ -67,13 +74,15 @@ class StageCall(Struct, frozen=True):
 class StageResult(Struct, frozen=True):
     """The replacements of one stage. `found` is the number that the original counts.
 
-    `places` has the starts of all matches, also of matches that the original skips.
+    `places` has the starts of all matches, also of matches that the original skips. `twin` is the start of a
+    match that overlaps the last one.
     """
 
     stage: str
     found: int
     places: tuple[int, ...]
     replacements: tuple[Replacement, ...]
+    twin: int | None = None
 
 
 def run_stages(
@@ -97,8 +106,10 @@ def _exact(text: str, call: StageCall) -> StageResult | None:
     spans = places_of(text, call.old)
     if not spans:
         return None
-    places = [span.start for span in (with_twin(text, spans) if call.count == 1 else spans)]
-    return _result("exact", text, call, spans, [call.new] * len(spans), places=places)
+    twin = overlapping(text, spans[-1])
+    return _result(
+        "exact", text, call, spans, [call.new] * len(spans), twin=None if twin is None else twin.start
+    )
 
 
 def _flexible(
@@ -106,25 +117,30 @@ def _flexible(
 ) -> StageResult | None:
     if max((js_trim(line) for line in call.old.split("\n")), key=len) not in text:
         return None
-    matches = kept = search(Search("lines", call.old, text))
+    matches = search(Search("lines", call.old, text))
     if not matches:
         return None
+    # The original takes the blank line after a final line end into the match. Here, it only decides the stage.
+    lines = call.old.removesuffix("\n") or call.old
+    if lines != call.old:
+        matches = search(Search("lines", lines, text))
+    kept = matches
     skipped = call.new.count("\n")
     if skipped and len(matches) > 1 and not call.is_head:
         # "Smart" goes on as many lines after a match as the new text has, and so misses some.
-        kept = search(Search("lines", call.old, text, skipped=skipped))
+        kept = search(Search("lines", lines, text, skipped=skipped))
     windows = [Span(match.start, match.end) for match in kept]
-    # A number that does not fit is refused by the count alone.
-    blocks = [_indented(text, window.start, call.new) for window in windows] if call.fits(len(kept)) else []
+    twin = _overlapping(text, matches[-1], lambda rest: search(Search("lines", lines, rest)))
+    places = [match.start for match in matches]
+    if not call.fits(len(kept)):  # refused by the count alone
+        return StageResult("indentation", len(windows), tuple(places), (), twin)
+    blocks = [_indented(text, window.start, call.new) for window in windows]
     if call.new:  # otherwise the block and the next line would be one line
         blocks = [
             block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
-            for window, block in zip(windows, blocks, strict=False)
+            for window, block in zip(windows, blocks, strict=True)
         ]
-    places = _with_later(text, matches, lambda rest: search(Search("lines", call.old, rest)))
-    if not blocks:
-        return StageResult("indentation", len(windows), tuple(places), ())
-    return _result("indentation", text, call, windows, blocks, places=places)
+    return _result("indentation", text, call, windows, blocks, places=places, twin=twin)
 
 
 def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
@@ -134,30 +150,27 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
     if not matches:
         return None
     taken = matches if call.is_head and call.count is None else matches[:1]
-    # A match ends with a word: the line end after it stays in the text, unless the line is removed.
-    is_line = [text[match.end : match.end + 1] == "\n" for match in taken]
-    spans = [
-        Span(match.start, match.end + (is_whole and call.removes_lines))
-        for match, is_whole in zip(taken, is_line, strict=True)
-    ]
-    blocks = [
-        _indented(text, match.start, call.new_words if is_whole else call.new)
-        for match, is_whole in zip(taken, is_line, strict=True)
-    ]
+    spans, blocks = list[Span](), list[str]()
+    for match in taken:
+        # A match ends with a word: the line end after it stays in the text, unless the line is removed.
+        line_end = _LINE_END.match(text, match.end)
+        end = line_end.end() if line_end and call.removes_words else match.end
+        new = call.new_words if line_end or call.old.endswith("\n") else call.new
+        spans.append(Span(match.start, end))
+        blocks.append(_indented(text, match.start, new))
     found = len(matches) if call.is_head else 1
-    places = _with_later(text, matches, lambda rest: search(Search("tokens", call.old, rest)))
-    return _result("white_space", text, call, spans, blocks, places=places, found=found)
-
-
-def _with_later(text: str, matches: Sequence[Match], search: Callable[[str], tuple[Match, ...]]) -> list[int]:
-    """Return the starts of the matches. Add the start of one from a later line of a single match on."""
+    twin = _overlapping(text, matches[-1], lambda rest: search(Search("tokens", call.old, rest)))
     places = [match.start for match in matches]
-    rest = text.find("\n", matches[0].start, matches[0].end) + 1
-    if len(matches) > 1 or not rest or rest >= matches[0].end:
-        return places
+    return _result("white_space", text, call, spans, blocks, places=places, found=found, twin=twin)
+
+
+def _overlapping(text: str, last: Match, search: Callable[[str], tuple[Match, ...]]) -> int | None:
+    """Return the start of a match that begins at a later line within the last match, or None."""
+    rest = text.find("\n", last.start, last.end) + 1
+    if not rest or rest >= last.end:
+        return None
     later = search(text[rest:])
-    is_twin = bool(later) and rest + later[0].start < matches[0].end
-    return [*places, rest + later[0].start] if is_twin else places
+    return rest + later[0].start if later and rest + later[0].start < last.end else None
 
 
 def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, ...]]) -> StageResult | None:
@@ -191,6 +204,7 @@ def _result(
     *,
     places: Sequence[int] | None = None,
     found: int | None = None,
+    twin: int | None = None,
 ) -> StageResult:
     replacements = [
         Replacement(span.start, span.end, block) for span, block in zip(spans, blocks, strict=True)
@@ -200,6 +214,7 @@ def _result(
         len(spans) if found is None else found,
         tuple(span.start for span in spans) if places is None else tuple(places),
         with_final_newline(text, replacements),
+        twin,
     )
 
 
