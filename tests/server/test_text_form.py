@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.wire.messages import Delete, Tool, Write
+from editd.edits.text_form import form_changes
+from editd.values.content import FileState
+from editd.wire.messages import Delete, Move, Tool, Write
 from editd_client.errors import NotText
 from reviewers import configure
 
@@ -73,6 +75,46 @@ def test_bytes_are_taken_as_they_are_and_a_warning_names_the_change(
     named = {"crlf.txt": "CR LF", "mark.txt": "mark", "wide.txt": "utf-16-le", "single.txt": "cp1252"}
     assert warning.startswith(f"form: {path} was written whole")
     assert named[path] in warning
+
+
+WIDE = "its encoding was utf-16-le and is utf-8; its byte-order mark is gone"
+
+
+@pytest.mark.parametrize("new", ["plain\n", "ñ\n"])
+@pytest.mark.parametrize("way", ["write", "delete", "move", "command"])
+def test_the_warning_names_a_change_of_encoding_whatever_the_way_and_the_text(
+    place: Workplace, client: Client, way: str, new: str
+) -> None:
+    first: dict[str, list[Delete | Move]] = {
+        "delete": [Delete(path="wide.txt")],
+        "move": [Move(path="wide.txt", to="moved.txt")],
+    }
+    if way == "command":
+        shown = place.editctl("write", "wide.txt", "--force", stdin=new)
+        assert WIDE in shown.stdout + shown.stderr
+    else:
+        answer = client.apply([*first.get(way, []), Write(path="wide.txt", content=new, force=True)])
+        (warning,) = warnings(answer)
+        assert WIDE in warning
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (b"\xef\xbb\xbf", b"a\n", ["its byte-order mark is gone"]),
+        (b"\xff\xfe", b"a\n", ["its encoding was utf-16-le and is utf-8", "its byte-order mark is gone"]),
+        (b"\xef\xbb\xbfa\n", b"", ["its byte-order mark is gone"]),
+        (b"a\n", b"\xff\xfea\0", ["its encoding was utf-8 and is utf-16-le", "it has a byte-order mark now"]),
+        (b"\xff\xfea\0", b"\xfe\xff\0a", ["its encoding was utf-16-le and is utf-16-be"]),
+        (b"\xe9\n", b"e\n", []),
+        (b"e\n", b"\xe9\n", []),
+        (b"\xe9\n", "é\n".encode(), ["its encoding was cp1252 and is utf-8"]),
+        (b"", b"\xff\xfea\0", []),
+    ],
+)
+def test_each_part_of_the_form_that_changes_is_named(before: bytes, after: bytes, named: list[str]) -> None:
+    """ASCII alone is of many encodings, and an empty file has no form. A mark alone is a form."""
+    assert list(form_changes(FileState(before), FileState(after), "cp1252")) == named
 
 
 @each_form

@@ -63,12 +63,30 @@ def form_changes(before: FileState | None, after: FileState | None, fallback: st
         elif new is not None and not new.text.isascii():
             yield f"no known encoding fitted it before, and it is {new.encoding} now"
         return
-    if not old.text or not new.text:
-        return
-    if old.encoding != new.encoding and not (old.text.isascii() or new.text.isascii()):
+    if not before.content:
+        return  # an empty file has no form
+    if not _fits_encoding(old, new):
         yield f"its encoding was {old.encoding} and is {new.encoding}"
-    elif old.bom != new.bom:
+    if bool(old.bom) != bool(new.bom):
         yield "its byte-order mark is gone" if old.bom else "it has a byte-order mark now"
     ends = line_end_of(old.text), line_end_of(new.text)
     if "none" not in ends and ends[0] != ends[1]:
         yield f"its line ends were {_NAMES[ends[0]]} and are {_NAMES[ends[1]]}"
+
+
+def _fits_encoding(old: Text, new: Text) -> bool:
+    """Return whether the bytes of both texts, without their marks, may be of one encoding.
+
+    ASCII alone looks the same in many encodings. A mark decides on the encoding of its file.
+    """
+    if old.encoding == new.encoding:
+        return True
+    pairs = [(new, old.encoding)] if old.bom else [(new, old.encoding), (old, new.encoding)]
+    return any(_is_same_in(text, encoding) for text, encoding in pairs)
+
+
+def _is_same_in(text: Text, encoding: str) -> bool:
+    try:
+        return text.text.encode(encoding) == text.text.encode(text.encoding)
+    except UnicodeError:
+        return False

@@ -120,7 +120,7 @@ def _flexible(
     matches = search(Search("lines", call.old, text))
     if not matches:
         return None
-    # The original takes the blank line after a final line end into the match. Here, it only decides the stage.
+    # In the original, a blank line after a final line end belongs to the match. Here it decides the stage.
     lines = call.old.removesuffix("\n") or call.old
     if lines != call.old:
         matches = search(Search("lines", lines, text))
