@@ -646,10 +646,13 @@ def test_a_rollback_of_nothing_but_such_changes_says_how_to_take_them(
     assert (nothing.name, nothing.hint) == (
         "nothing_to_undo", "Use include_by_time to take these changes back as well.",
     )  # fmt: skip
-    trial = place.editctl("rollback", "codex-1", "--all", "--dry-run").stdout
+    hint = place.editctl("rollback", "codex-1").stderr
+    assert "Use --include-by-time to take these changes back as well." in hint
+    trial = place.editctl("rollback", "codex-1", "--include-by-time", "--dry-run").stdout
+    assert place.editctl("rollback", "codex-1", "--all", "--dry-run").stdout == trial
     assert "found while a command ran" in trial
     assert " a.txt (2)" in trial
-    place.editctl("rollback", "codex-1", "--all")
+    place.editctl("rollback", "codex-1", "--include-by-time")
     assert place.files()["a.txt"] == b"a person's\n"
 
 

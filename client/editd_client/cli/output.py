@@ -423,7 +423,7 @@ AT_THE_SHELL = (
     (r"as base, or use force", "as --base, or use --force"),
     (r"use overwrite", "use --overwrite"),
     (r"Use include_published", "Use --include-published"),
-    (r"Use include_by_time", "Use --all"),
+    (r"Use include_by_time", "Use --include-by-time"),
     (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
     (r"Give `session` as well", "Give --session NAME, or set EDITD_SESSION"),
     (r"`hello {session, token}`", "EDITD_TOKEN"),

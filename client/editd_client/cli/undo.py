@@ -275,7 +275,12 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
     "--since", metavar="WHEN", help="Only work since a transaction or a time, such as 2h or 2026-03-01."
 )
 @click.option("--include-published", is_flag=True, help="Also take back published work. The commit stays.")
-@click.option("--all", "every", is_flag=True, help="Also take back what another program may have written.")
+@click.option(
+    "--include-by-time",
+    "--all",
+    is_flag=True,
+    help="Also take back what another program may have written.",
+)
 @fitting
 @authored
 @click.pass_obj
@@ -284,7 +289,7 @@ def rollback_verb(
     session: str,
     since: str | None,
     include_published: bool,
-    every: bool,
+    include_by_time: bool,
     on_conflict: OnConflict,
     authorship: AuthorOptions,
 ) -> int:
@@ -295,7 +300,7 @@ def rollback_verb(
     blocking transactions. --dry-run shows them beforehand, and --what-fits takes back the rest.
     `editctl undo` takes back a rollback. Published work stays in the files unless
     --include-published is given. A change that was found while a command of the session ran stays
-    if another program had just written the same file, unless --all is given.
+    if another program had just written the same file, unless --include-by-time is given.
 
     \b
     Examples:
@@ -311,7 +316,7 @@ def rollback_verb(
             **authorship.params,
             on_conflict=on_conflict,
             include_published=include_published,
-            include_by_time=every,
+            include_by_time=include_by_time,
         )
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 

@@ -8,7 +8,7 @@ local HERE = {
   ['use on_conflict: force'] = 'use :Editd! with the same command',
   ['use on_stale: merge'] = 'merge it',
   ['Ask the user to save, edit other lines, or read it with `unsaved: true` and edit that'] = 'Save it there first',
-  ['Use include_by_time'] = 'Run `editctl rollback --all`',
+  ['Use include_by_time'] = 'Run `editctl rollback --include-by-time`',
   ['Use include_published'] = 'Run `editctl rollback --include-published`',
 }
 
