@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from editd.wire.redaction import redacted
@@ -60,6 +62,40 @@ SECRETS = [
     (f"echo dckr_pat_{A64[:27]}", A64[:27]),
     (f"echo ya29.{A64[:40]}", A64[:40]),
     (f"echo hvs.{A64[:24]}", A64[:24]),
+    ("set -x PASS hunter2; make", "hunter2"),
+    ("set -gx DB_PASS 'hun ter'", "hun ter"),
+    ("set --global --export API_TOKEN hunter2", "hunter2"),
+    ("set -Ux      GITHUB_TOKEN      hunter2", "hunter2"),
+    ("set -x PASS \\\n  hunter2", "hunter2"),
+    ("setenv PASS hunter2", "hunter2"),
+    ("setx DB_PASSWORD hunter2 /M", "hunter2"),
+    ("set pass = hunter2", "hunter2"),
+    ("export PASS hunter2", "hunter2"),
+    ("export PASS=hunter2", "hunter2"),
+    ("export -p PASS+=hunter2", "hunter2"),
+    ("declare -x DB_PWD=hunter2", "hunter2"),
+    ('$env:PASS = "hunter2"', "hunter2"),
+    ("$env:DB_PASSWORD='hunter2'; make", "hunter2"),
+    ('${env:DB_PASSWORD} = "hunter2"', "hunter2"),
+    ("Set-Item -Path Env:PASS -Value hunter2", "hunter2"),
+    ("si Env:\\DB_TOKEN hunter2", "hunter2"),
+    ("New-Variable -Name PASS -Value hunter2", "hunter2"),
+    ('[Environment]::SetEnvironmentVariable("PASS", "hunter2", "User")', "hunter2"),
+    ("$password = ConvertTo-SecureString 'hunter2' -AsPlainText -Force", "hunter2"),
+    ("$x = ConvertTo-SecureString -AsPlainText -Force -String hunter2", "hunter2"),
+    ('$env.PASS = "hunter2"', "hunter2"),
+    ("let-env PASS = hunter2", "hunter2"),
+    ("load-env {PASS: hunter2}", "hunter2"),
+    ("set-env DB_PASS hunter2", "hunter2"),
+    ("set E:PASS = hunter2", "hunter2"),
+    ("tmux set-environment -g PASS hunter2", "hunter2"),
+    ("gh secret set PASS --body hunter2", "hunter2"),
+    ('python -c \'import os; os.environ["PASS"] = "hunter2"\'', "hunter2"),
+    ('echo \'{"pass": "hunter2"}\' > j', "hunter2"),
+    ('curl -d "{\\"password\\":\\"hunter2\\"}" x', "hunter2"),
+    (shlex.join(["fish", "-c", "set -x PASS 'hun ter'; make"]), "hun ter"),
+    (shlex.join(["sh", "-c", "DB_PASS='hun ter' make"]), "hun ter"),
+    ("THE_LONG_NAME_OF_AN_APPLICATION_DATABASE_PASSWORD=hunter2 make", "hunter2"),
 ]
 PLAIN = [
     "pytest -q tests/test_token.py -k 'password or token'",
@@ -83,6 +119,14 @@ PLAIN = [
     "openssl version",
     "set -euo pipefail",
     "git commit -m 'Pass: all of it'",
+    "set -q TOKEN; or make",
+    "set -e DB_PASS\nmake test",
+    "export DB_PASS && make",
+    "set -x DB_PASS (cat file)",
+    "set -gx PATH /opt/bin $PATH",
+    "$env:DB_PASS = $other",
+    "set -x COMPASS north",
+    "cd $OLDPWD; PWD=/tmp make",
 ]
 
 

@@ -12,12 +12,22 @@ import re
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)|secret(?:[_-](?:access[_-])?key)?|api[_-]?key|token|access[_-]?key"
-    r"|private[_-]?key|mysql_pwd)"
+    r"|private[_-]?key|_pwd|(?<![a-z])pass)"
 )
+_NAME = rf"[\w-]{{0,80}}{_NAMES}"
+_CLOSED = r"[\\\"'\])}]{0,3}"  # behind a name, as in `${env:NAME}` and `environ["NAME"]`
+_BLANK = r"(?:[ \t`]|\\\n){1,40}"  # between two words of one command
+_SETTERS = (
+    r"export|declare|typeset|setx?|setenv|set-env|set-environment|let-env|sv|si"
+    r"|(?:set|new)-(?:item|itemproperty|variable|content)"
+)  # commands that take a variable and its value as two words
+_PREFIX = r"[\"']?(?:env:\\?|e:)?"  # before a variable, in PowerShell and elvish
 _SCHEME = r"(?:basic|bearer|token|digest)"
 _GAP = r"(?:\\?\s){1,4}"  # between two words of a header, also behind a backslash
 _REGISTRIES = "docker|podman|helm|oc|az|skopeo|buildah"
-_VALUE = r"(?:\"[^\"$]{3,}\"|'[^']{3,}'|(?![\"'$(<])[^\s\"',;&|]{3,})"
+_REPLACED = r"\[(?:secret|password|token|[a-z]+-(?:key|token))\]"
+_NESTED = r"'\"'\"'[^'\n]{3,}'\"'\"'|\\\"[^\"\\]{3,}\\\""  # in quotes of a text that is in quotes itself
+_VALUE = rf"(?:{_NESTED}|\"[^\"$]{{3,}}\"|'[^']{{3,}}'|(?![\"'$(<]|{_REPLACED})[^\s\"',;&|]{{3,}})"
 
 
 def _option(programs: str, option: str) -> re.Pattern[str]:
@@ -92,15 +102,29 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "secret",
-        re.compile(rf"(?i)(\b(?:set|setx|setenv)\s{{1,4}}[\w-]{{0,20}}{_NAMES}\s{{1,4}})(?!=){_VALUE}"),
+        re.compile(
+            rf"(?i)(\b(?:{_SETTERS})(?:{_BLANK}-[\w-]{{1,40}}){{0,6}}{_BLANK}{_PREFIX}{_NAME}[\"']?{_BLANK}"
+            rf"(?:--?(?:value|body|b)[ =]{{1,4}})?)(?![-=:]){_VALUE}"
+        ),
     ),
-    ("secret", re.compile(rf"(?i)(\baws_secret_access_key\s{{1,4}}){_VALUE}")),
-    ("secret", re.compile(rf"(?i)(\b[\w-]{{0,20}}{_NAMES}[\"']?\s{{0,4}}[=:]\s{{0,4}}){_VALUE}")),
-    ("secret", re.compile(rf"(?i)(\b[\w-]{{0,20}}(?<![a-z])pass=){_VALUE}")),
     (
         "secret",
-        re.compile(rf"(?i)((?:^|\s)--?[\w-]{{0,20}}(?:{_NAMES}|(?<![a-z])pass)\s{{1,4}})(?!-){_VALUE}"),
+        re.compile(
+            rf"(?i)(\b(?:setenvironmentvariable|putenv|setenv)\(\s{{0,4}}[\"']{_NAME}[\"']\s{{0,4}},\s{{0,4}})"
+            rf"{_VALUE}"
+        ),
     ),
+    (
+        "secret",
+        re.compile(
+            rf"(?i)(\bconvertto-securestring(?:{_BLANK}-(?:string|asplaintext|force)){{0,3}}{_BLANK})(?!-){_VALUE}"
+        ),
+    ),
+    ("secret", re.compile(rf"(?i)(\baws_secret_access_key\s{{1,4}}){_VALUE}")),
+    ("secret", re.compile(rf"(?i)({_NAMES}{_CLOSED}\s{{0,20}}[+:?]{{0,2}}=\s{{0,20}})(?![=~]){_VALUE}")),
+    ("secret", re.compile(rf"(?i)((?!\bpass\b){_NAMES}{_CLOSED}\s{{0,20}}:\s{{0,20}})(?![=:]){_VALUE}")),
+    ("secret", re.compile(rf"(?i)([{{,]\s{{0,4}}[\"']?pass[\"']?\s{{0,4}}:\s{{0,4}}){_VALUE}")),
+    ("secret", re.compile(rf"(?i)((?:^|\s)--?{_NAME}\s{{1,4}})(?!-){_VALUE}")),
 )
 
 
