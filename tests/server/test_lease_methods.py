@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crash_checks import PATIENCE_SECONDS, surveyor, wait_until
+from editd.store.session_store import Lease, SessionStore
+from editd.values.glob import parse_all
 from editd.wire import messages
 from editd_client.errors import EditdError
 from workplace import replace, write
@@ -146,6 +148,55 @@ def test_a_lease_too_hard_to_hold_against_its_sessions_scope_is_refused(place: W
         assert refused.value.name == "permission_denied"
         assert refused.value.data["glob"] == glob
         client.lease_acquire([scope], 60)
+    place.stop()
+
+
+def test_all_globs_of_a_lease_share_the_work_of_one_comparison(place: Workplace) -> None:
+    """The attack: 64 globs, each with the full work of a request, took 64 times as long."""
+    scope, globs = "*a" + "?" * 7, ["x*a" + "?" * 7, "y*a" + "?" * 7]
+    with place.start() as client:
+        client.session_open("narrow", scope=messages.Scope(write=[scope]))
+        for glob in globs:
+            client.lease_acquire([glob], 60)
+        with pytest.raises(EditdError) as refused:
+            client.lease_acquire(globs, 60)
+        assert refused.value.name == "permission_denied"
+        assert refused.value.data["glob"] == globs[1]
+    place.stop()
+
+
+def test_a_lease_of_many_long_names_stays_within_its_sessions_scope(place: Workplace) -> None:
+    """Literal globs need no comparison, so that none is refused for its length."""
+    with place.start() as client:
+        client.session_open("narrow", scope=messages.Scope(write=["src/**", "docs/", "lib", "**/*.md"]))
+        for folder in ("src", "docs", "lib"):
+            client.lease_acquire([f"{folder}/{number}{'long' * 50}" for number in range(60)], 60)
+    place.stop()
+
+
+def test_a_daemon_with_many_leases_of_long_names_starts(place: Workplace) -> None:
+    """The attack: a start compared each lease with each other, and did not end within ten seconds.
+
+    Leases of an earlier version are kept, although together they are larger than new ones may be.
+    """
+    with place.start() as client:
+        client.settle()
+    place.stop()
+    registry = SessionStore(place.state, time.time_ns() // 1000)
+    end_us = time.time_ns() // 1000 + 3600 * 1_000_000
+    for number in range(250):
+        paths = parse_all([f"{number}/{place}{'long' * 58}" for place in range(64)], "A lease")
+        registry.put_lease(Lease(f"{number:016x}", f"s{number}", number + 1, paths, end_us, is_of_name=True))
+    registry.close(is_clean=True)
+    with place.start() as client:
+        assert client.status().leases == 250
+        client.session_open("other")
+        with pytest.raises(EditdError) as refused:
+            client.lease_acquire(["249"], 60)
+        assert refused.value.name == "leased"
+        with pytest.raises(EditdError) as refused:
+            client.lease_acquire(["free"], 60)
+        assert refused.value.name == "overloaded"
     place.stop()
 
 

@@ -132,6 +132,15 @@ def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, seco
         assert second.matches(WorkspacePath(found))
 
 
+@given(globs())
+@settings(max_examples=60, deadline=None)
+def test_a_glob_matches_below_a_folder_exactly_if_it_has_a_path_in_common_with_all_below(glob: Glob) -> None:
+    for folder in PATHS[::7]:
+        below = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", folder.text) + "/")
+        is_common = common_path(glob, below, Meter(1_000_000)) is not None
+        assert glob.may_match_below(folder.text) == is_common, (glob, folder)
+
+
 @given(globs(), st.lists(globs(), max_size=3))
 @settings(max_examples=80, deadline=None)
 def test_a_glob_lies_within_others_exactly_if_brute_force_finds_no_path_outside(

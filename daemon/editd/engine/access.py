@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,7 +46,8 @@ from editd.errors import (
 )
 from editd.values.content import Change, FileState
 from editd.values.excluded_paths import ExcludedPaths
-from editd.values.glob import Exhausted, Glob, Meter, could_both_match
+from editd.values.glob import Exhausted, Glob, Meter
+from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
@@ -367,13 +367,17 @@ class AccessControl(Struct, frozen=True):
             raise _outside(session, path, "write")
 
     def permit_leasing(self, name: str, globs: Sequence[Glob]) -> None:
-        """Raise PermissionDenied if a lease of `globs` would cover a path that the session may not write."""
+        """Raise PermissionDenied if a lease of `globs` would cover a path that the session may not write.
+
+        All globs of the request share one meter. A glob that is not compared to the end is refused.
+        """
         session = self.sessions.get(name)
         if session is None:
             return
+        meter = Meter()
         for glob in globs:
             try:
-                path = session.bounds.unwritable(glob)
+                path = session.bounds.unwritable(glob, meter)
             except Exhausted:
                 path = glob.text
             if path is not None:
@@ -457,11 +461,8 @@ class ScopedSnapshot(Struct, frozen=True):
     def _may_see(self, path: str) -> bool:
         if not path.endswith("/"):
             return self.session.bounds.may_read(WorkspacePath.parse(path))
-        below = Glob.parse(_WILDCARD.sub(r"[\g<0>]", path))
-        return any(could_both_match(below, glob, Meter()) for glob in self.session.bounds.read or ())
-
-
-_WILDCARD = re.compile(r"[*?\[]")
+        folder = key_of(path.removesuffix("/"))
+        return any(glob.may_match_below(folder) for glob in self.session.bounds.read or ())
 
 
 def _not_own(transaction: Transaction, session: str | None, role: str) -> PermissionDenied:

@@ -133,16 +133,33 @@ class Glob:
 
     def may_match_within(self, path: str) -> bool:
         """Return whether the glob may match `path` or a path below it. It never answers no in error."""
+        places = self._places_after(path)
+        return places is None or bool(places)
+
+    def may_match_below(self, folder: str) -> bool:
+        """Return whether the glob may match a path below the folder with this key, in time linear in both."""
+        if self.literal is not None:
+            return _is_at_or_above(self.literal, folder) or _is_at_or_above(folder, self.literal)
+        places = self._places_after(folder)
+        last = len(self.names)
+        return places is None or self._has_all_below(places) or any(place < last for place in places)
+
+    def _places_after(self, path: str) -> set[int] | None:
+        """Return the places in the names after `path`; None if all below a folder of it matches."""
         last = len(self.names)
         places = {0}
         for part in path.split("/"):
             places = self._with_optional(places)
-            if last in places and (self.is_plain or self.is_below or self.names[-1] is None):
-                return True  # all below the parts before
+            if self._has_all_below(places):
+                return None
             places -= {last}
             stay = {place for place in places if self.names[place] is None}
             places = stay | {place + 1 for place in places - stay if self._of_names[place].fullmatch(part)}
-        return bool(places)
+        return places
+
+    def _has_all_below(self, places: set[int]) -> bool:
+        is_open = self.is_plain or self.is_below or self.names[-1] is None
+        return is_open and len(self.names) in places
 
     def _with_optional(self, places: set[int]) -> set[int]:
         """Return the places in the names, with the next ones behind each `**`, which may be no folder."""
@@ -303,8 +320,10 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
     """
     if inner in outer:
         return None
-    if inner.literal is not None and any(_reaches(glob, inner.literal) for glob in outer):
-        return None
+    if inner.literal is not None:
+        if any(_reaches(glob, inner) for glob in outer):
+            return None
+        outer = [glob for glob in outer if glob.may_match_within(inner.literal)]
     _charge(meter, (inner, *outer))
     one, others = _automaton(inner), [_automaton(glob) for glob in outer]
     begin = (0, frozenset((place, 0) for place in range(len(others))), _BEGIN)
@@ -340,9 +359,11 @@ def _charge(meter: Meter, globs: Iterable[Glob]) -> None:
     meter.states -= sum(len(glob.text) for glob in globs) // CHARACTERS_A_STATE
 
 
-def _reaches(glob: Glob, path: str) -> bool:
-    """Return whether a literal glob matches all below a path, and the path itself."""
-    return glob.literal is not None and not glob.is_inside and _is_at_or_above(glob.literal, path)
+def _reaches(glob: Glob, inner: Glob) -> bool:
+    """Return whether a literal glob matches all that another literal glob does."""
+    if glob.literal is None or inner.literal is None or not _is_at_or_above(glob.literal, inner.literal):
+        return False
+    return inner.is_inside or not glob.is_inside or glob.literal != inner.literal
 
 
 def _is_at_or_above(folder: str, path: str) -> bool:
@@ -622,9 +643,9 @@ class Bounds(Struct, frozen=True):
     def may_write(self, path: WorkspacePath) -> bool:
         return self.write is None or is_among(path, self.write)
 
-    def unwritable(self, glob: Glob) -> str | None:
+    def unwritable(self, glob: Glob, meter: Meter) -> str | None:
         """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
-        return None if self.write is None else path_outside(glob, self.write, Meter())
+        return None if self.write is None else path_outside(glob, self.write, meter)
 
     def may_read(self, path: WorkspacePath) -> bool:
         return self.read is None or is_among(path, self.read)
