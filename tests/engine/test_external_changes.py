@@ -52,6 +52,15 @@ def test_what_is_gone_is_recorded_before_what_took_its_place_as_the_commits_alon
         assert [touched(engine, seq) for seq in (1, 2)] == recorded
 
 
+def test_an_edit_puts_a_folder_in_the_place_of_a_file_that_was_never_recorded(place: Harness) -> None:
+    place.baseline({})
+    with place.engine() as engine:
+        place.write({"d": "file\n"})
+        done(engine, apply(edit_messages.delete(D), write("d/x", "x\n")))
+        assert [touched(engine, seq) for seq in (1, 2)] == [["d"], ["d", "d/x"]]
+    assert (place.root / "d/x").read_bytes() == b"x\n"
+
+
 def test_a_file_that_was_copied_twice_and_removed_was_moved_to_neither(place: Harness) -> None:
     place.baseline({"a": "text\n"})
     with place.engine() as engine:

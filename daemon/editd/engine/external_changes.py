@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct, field
@@ -425,7 +426,9 @@ def find_displaced(
         files.check(changes)
         raise InUse(changes[0].path.text)
     present = {path for path, state in view.strangers.items() if state is not None}
-    if clash := next(nested_paths(present | {c.path for c in changes if c.after is not None}), None):
+    kept = present - {change.path for change in changes if change.after is None}
+    afterwards = kept | {change.path for change in changes if change.after is not None}
+    if clash := next(chain(nested_paths(present), nested_paths(afterwards)), None):
         if changes:
             files.check(changes)
             raise InUse(clash.text)
