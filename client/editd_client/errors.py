@@ -8,7 +8,11 @@ Unreachable    no daemon answers and none could be started, or it went away befo
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Self
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class EditdError(Exception):
@@ -60,6 +64,15 @@ def refusal(name: str, message: str, *, hint: str = "", data: dict[str, Any] | N
 
     text = f"{message} {hint}".strip()
     return EditdError.of(ERROR_CODES[name], name, text, {**(data or {}), **({"hint": hint} if hint else {})})
+
+
+NAMES_MAX = 10
+
+
+def shortened(names: Collection[str], names_max: int = NAMES_MAX) -> str:
+    """Return names for a sentence: at most `names_max` of them, and the number of the others."""
+    more = f" and {len(names) - names_max} more" if len(names) > names_max else ""
+    return ", ".join(islice(names, names_max)) + more
 
 
 # ── One class for each name of the protocol ────────────────────────────────────────────────────

@@ -2,7 +2,11 @@
 
 The upper layer of the overlay has exactly the changes of the command, even if others work in the
 workspace meanwhile. They are applied against the files at its beginning, merged, and checked like every
-edit. Files that git ignores are left out, and so is `.git`.
+edit. Files that git ignores are left out, and so is `.git`. So are pipes, sockets and devices.
+
+The history lacks some files: large ones that no edit has touched, and the contents of excluded files. Such a
+file is taken as it is in the workspace, if nothing has changed it since the command began. Otherwise all
+changes are refused, so that none is dropped unnoticed.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
-from editd_client.errors import EditdError, refusal
+from editd_client.errors import EditdError, refusal, shortened
 from editd_client.trial import ignored_paths
 
 if TYPE_CHECKING:
@@ -54,25 +58,53 @@ def layer_at(upper: str) -> Layer:
     return Layer(tuple(sorted(written)), tuple(sorted(hidden)))
 
 
-def edits_of(client: Client, root: str, upper: str, head: int) -> tuple[list[AnyEdit], list[str]]:
-    """Return the edits that make the changes of a layer, on the files as of `head`, and the left out paths.
+class Start(Struct, frozen=True):
+    """The beginning of a command: the newest transaction, and the time by the clock of the file systems."""
+
+    head: int
+    time_ns: int
+
+
+class LayerChanges(Struct, frozen=True):
+    """The changes of a layer: the edits that make them, and the paths that are left out, by their reason."""
+
+    edits: list[AnyEdit]
+    left_out: dict[str, list[str]]
+
+
+IGNORED = "git ignores them"
+OF_NO_KIND = "they are neither files nor symlinks"
+
+
+def changes_of(client: Client, root: str, upper: str, start: Start) -> LayerChanges:
+    """Return the changes of a layer, on the files as of `start`.
 
     Raises EditdError, and OSError if the layer cannot be read.
     """
     layer = layer_at(upper)
     deleted = set(_hidden_files(root, layer))
-    left_out = _ignored(root, {*layer.written, *deleted})
+    ignored = _ignored(root, {*layer.written, *deleted})
+    files = _FilesBefore(client, root, start)
     edits: list[AnyEdit] = []
-    for path in sorted(deleted - set(layer.written) - left_out):
-        before = _before(client, path, head)
+    odd: list[str] = []
+    for path in sorted(deleted - set(layer.written) - ignored):
+        before = files.at(path)
         if before is not None:
             edits.append(messages.Delete(path=path, base=before.version))
+        elif files.is_odd(path):
+            odd.append(path)
     for path in layer.written:
-        if path not in left_out:
-            before = _before(client, path, head)
+        if path not in ignored:
+            before = files.at(path)
             with _folder_of(upper, path) as (folder, name):
-                edits += _written(folder, name, path, before)
-    return edits, sorted(left_out)
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if _is_recordable(status):
+                    edits += _written(folder, name, status, path, before)
+                else:
+                    odd.append(path)
+    files.check()
+    left_out = {IGNORED: sorted(ignored), OF_NO_KIND: sorted(odd)}
+    return LayerChanges(edits, {reason: paths for reason, paths in left_out.items() if paths})
 
 
 @contextlib.contextmanager
@@ -94,22 +126,21 @@ def _folder_of(upper: str, path: str) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def _written(folder: int, name: str, path: str, before: messages.ReadResult | None) -> Iterator[AnyEdit]:
+def _written(
+    folder: int, name: str, status: os.stat_result, path: str, before: _FileBefore | None
+) -> Iterator[AnyEdit]:
     """Yield the edits that make the file `name` of an open folder, as `path`. A change of its kind takes two.
 
     An unchanged mode is left out of the edit, so that a change of it by others stays.
     """
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     base = None if before is None else before.version
     is_link = stat.S_ISLNK(status.st_mode)
-    if not is_link and not stat.S_ISREG(status.st_mode):
-        return  # a socket or a pipe
-    if before is not None and is_link != (before.kind == "symlink"):
+    if before is not None and is_link != (before.target is not None):
         yield messages.Delete(path=path, base=base)
         before = base = None
     if is_link:
         target = os.readlink(name, dir_fd=folder)
-        if before is None or before.content != target:
+        if before is None or before.target != target:
             yield messages.Symlink(path=path, target=target, base=base)
         return
     with os.fdopen(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
@@ -123,22 +154,108 @@ def _written(folder: int, name: str, path: str, before: messages.ReadResult | No
         yield edit if is_same_mode else msgspec.structs.replace(edit, mode=mode)
 
 
-def _before(client: Client, path: str, head: int) -> messages.ReadResult | None:
-    """Return a file right after transaction `head`, or None if it was not there."""
-    try:
-        return client.read(path, at=head)
-    except EditdError as refused:
-        if refused.name == "file_missing":
+class _FileBefore(Struct, frozen=True):
+    """A file at the beginning of the command. `target` is that of a symlink, otherwise None."""
+
+    version: str
+    mode: messages.Mode
+    target: str | None
+
+
+WITHOUT_CONTENT = ("file_missing", "content_excluded", "content_forgotten")  # refusals of the history
+
+
+class _FilesBefore:
+    """The files of the workspace at the beginning of the command: from the history, otherwise as they are."""
+
+    def __init__(self, client: Client, root: str, start: Start) -> None:
+        self._client = client
+        self._root = root
+        self._start = start
+        self._changed: list[str] = []
+        self._too_large: dict[str, EditdError] = {}
+
+    def at(self, path: str) -> _FileBefore | None:
+        """Return the file at `path`, or None if there was none. `check` refuses what cannot be read here."""
+        try:
+            before = self._client.read(path, at=self._start.head)
+        except EditdError as refused:
+            if refused.name not in WITHOUT_CONTENT:
+                raise
+            return self._as_it_is(path)
+        return _FileBefore(before.version, before.mode, before.content if before.kind == "symlink" else None)
+
+    def is_odd(self, path: str) -> bool:
+        """Return whether a pipe, a socket or a device is at `path`."""
+        status = self._status(path)
+        return status is not None and not stat.S_ISDIR(status.st_mode) and not _is_recordable(status)
+
+    def check(self) -> None:
+        """Raise EditdError, with every path that `at` could not read."""
+        if self._changed:
+            raise refusal(
+                "stale",
+                f"The history lacks the earlier content of files that changed while the command ran: "
+                f"{shortened(self._changed)}.",
+                hint="Run the command again.", data={"paths": self._changed},
+            )  # fmt: skip
+        if self._too_large:
+            first = next(iter(self._too_large.values()))
+            raise refusal(
+                "too_large",
+                f"The command changed files over the {first.data['bytes_max']} bytes that editd takes of one "
+                f"file: {shortened(self._too_large)}.",
+                hint="Run the command without --isolated, or raise `file_bytes_max`.",
+                data=first.data | {"paths": list(self._too_large)},
+            )  # fmt: skip
+
+    def _as_it_is(self, path: str) -> _FileBefore | None:
+        """Return the present file, if it is the one that the command has seen."""
+        status = self._status(path)
+        if status is None or not _is_recordable(status):
             return None
-        raise
+        if status.st_ctime_ns > self._start.time_ns:
+            self._changed.append(path)
+            return None
+        try:
+            (entry,) = self._client.stat([path]).files
+        except EditdError as refused:
+            if refused.name != "too_large":
+                raise
+            self._too_large[path] = refused
+            return None
+        if entry.version is None or entry.mode is None:  # gone by now, as the command or another wanted it
+            return None
+        is_link = entry.kind == "symlink"
+        return _FileBefore(
+            entry.version, entry.mode, os.readlink(os.path.join(self._root, path)) if is_link else None
+        )
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """Return the status of a present file, or None without one. A symlink in the path leads to none."""
+        real = os.path.join(self._root, path)
+        folder = os.path.dirname(real)
+        if os.path.realpath(folder) != folder:
+            return None
+        try:
+            return os.lstat(real)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def _is_recordable(status: os.stat_result) -> bool:
+    """Return whether the history can hold such a file."""
+    return stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
 
 
 def _hidden_files(root: str, layer: Layer) -> Iterator[str]:
-    """Yield the files of the workspace that a layer hides."""
-    for path in layer.hidden:
+    """Yield the files of the workspace that a layer hides, by a whiteout or by a file in a folder's place."""
+    hidden = set(layer.hidden)
+    for path in (*layer.hidden, *layer.written):
         real = os.path.join(root, path)
         if os.path.islink(real) or not os.path.isdir(real):
-            yield path
+            if path in hidden:
+                yield path
             continue
         for folder, folders, names in os.walk(real):
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import pytest
 
 from editd_client.errors import EditdError
-from editd_client.isolated import edits_of
+from editd_client.isolated import Start, changes_of
 from editd_client.trial import NoOverlay, run_in_overlay
 
 if TYPE_CHECKING:
@@ -67,6 +67,17 @@ def test_what_it_changed_is_one_edit_merged_with_the_work_of_others(place: Workp
     assert not (place.root / "ignored").exists()
     assert not (place.root / ".git/made").exists()
     assert "left out" in done.stderr
+
+
+def test_a_file_in_the_place_of_a_folder_deletes_the_files_of_the_folder(
+    place: Workplace, client: Client
+) -> None:
+    done = place.editctl("exec", "--isolated", "--", "sh", "-c", "rm -r d; echo file >d")
+    assert done.returncode == 0, done.stderr
+    (made,) = client.log(after=0).transactions
+    assert {(file.path, file.change) for file in made.files} == {
+        ("d", "added"), ("d/x", "deleted"), ("d/y", "deleted"),
+    }  # fmt: skip
 
 
 def test_a_conflict_keeps_its_files(place: Workplace, client: Client) -> None:
@@ -133,4 +144,4 @@ def test_a_symlink_that_a_process_of_the_command_puts_into_the_layer_is_not_foll
         (upper / "d").symlink_to(outside)
 
     with pytest.raises(NotADirectoryError):
-        edits_of(cast("Client", SwappingClient(swap)), str(root), str(upper), head=1)
+        changes_of(cast("Client", SwappingClient(swap)), str(root), str(upper), Start(1, 0))

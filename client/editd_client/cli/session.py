@@ -17,7 +17,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.errors import EditdError, Unreachable
+from editd_client.errors import EditdError, Unreachable, shortened
 from editd_client.locate import current_actor
 from editd_client.mcp import Options
 from editd_client.trial import NOT_FOUND, NOT_RUN, exit_code
@@ -344,8 +344,9 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
 
     With --isolated, the command sees an overlay over the workspace. Its changes are exactly its own,
     even if other programs write meanwhile. At its end they become one edit, which is merged and checked.
-    It does not see later edits of others reliably. Files that git ignores are left out. It needs Linux
-    with unprivileged user namespaces.
+    It does not see later edits of others reliably. Files that git ignores are left out, and pipes,
+    sockets and devices too. If the history lacks the earlier content of a file, its change is refused if
+    others changed the file meanwhile. It needs Linux with unprivileged user namespaces.
 
     \b
     Examples:
@@ -378,21 +379,24 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
 
 def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: bool) -> int:
     from editd.wire.redaction import redacted
-    from editd_client.isolated import edits_of
+    from editd_client.isolated import Start, changes_of
     from editd_client.trial import NoOverlay, run_in_overlay
 
-    root = invocation.workspace.root
-    scratch = tempfile.mkdtemp(prefix="editd-isolated-")
-    upper, status = os.path.join(scratch, "upper"), 0
+    root, status = invocation.workspace.root, 0
     with invocation.client() as client:
         head = client.settle().head
+        scratch = tempfile.mkdtemp(prefix="editd-isolated-")
+        start = Start(head, os.stat(scratch).st_ctime_ns)  # The time as file systems have it.
+        upper = os.path.join(scratch, "upper")
         try:
             with output.uninterrupted():
                 status = run_in_overlay(root, scratch, command)
-            edits, left_out = edits_of(client, root, upper, head)
+            changes = changes_of(client, root, upper, start)
             message = f"{redacted(shlex.join(command))} (exit status {status})"
-            if edits:
-                applied = client.apply(edits, message=message, on_stale="merge", propose=propose or None)
+            if changes.edits:
+                applied = client.apply(
+                    changes.edits, message=message, on_stale="merge", propose=propose or None
+                )
                 _report_edit(invocation, applied)
         except NoOverlay:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -409,10 +413,8 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: b
             output.print_refusal(error, as_json=False)
             return status or REFUSED
     shutil.rmtree(scratch, ignore_errors=True)
-    if left_out:
-        output.print_error(
-            f"left out, because git ignores them: {len(left_out)} files, such as {left_out[0]}"
-        )
+    for reason, paths in changes.left_out.items():
+        output.print_error(output.plain(f"left out, because {reason}: {shortened(paths)}"))
     return status
 
 
@@ -452,8 +454,7 @@ def _named_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[s
 def _warn(paths: Sequence[str], fact: str) -> None:
     """Print a line about files whose content the history lacks."""
     if paths:
-        shown = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
-        output.print_error(f"editctl: {fact}: {shown}")
+        output.print_error(output.plain(f"editctl: {fact}: {shortened(paths, SHOWN)}"))
 
 
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:

@@ -25,7 +25,7 @@ from editd.wire import messages
 from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
 from editd_client.cli.output import LETTERS, one_line
-from editd_client.errors import refusal
+from editd_client.errors import refusal, shortened
 from editd_client.file_text import readable, text_of
 
 if TYPE_CHECKING:
@@ -421,9 +421,7 @@ def question(found: ToolResult) -> str | None:
 
 def files_of(found: ToolResult) -> str:
     """Return the files that a dry run would change, in a line."""
-    names = [str(file["path"]) for file in found.data.get("files", ())]
-    more = f" and {len(names) - FILES_MAX} more" if len(names) > FILES_MAX else ""
-    return ", ".join(names[:FILES_MAX]) + more
+    return shortened([str(file["path"]) for file in found.data.get("files", ())], FILES_MAX)
 
 
 def unreachable(error: Unreachable) -> ToolResult:
