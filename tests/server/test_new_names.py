@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.messages import Delete, Move, Patch, Tool, Write
+from agent import agent
+from editd.wire.messages import Delete, Move, Patch, Replace, Symlink, Tool, Write
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
@@ -69,6 +70,48 @@ def test_a_name_of_another_world_makes_no_file(
     ):  # fmt: skip
         assert refused(client, edit).name == "invalid_params", edit
     assert place.files() == before
+
+
+URLS = [
+    ("file://{ROOT}/src/new%20one.py", "src/new one.py"),
+    ("file:///tmp/elsewhere/src/new.py", "src/new.py"),
+    ("vscode://file{ROOT}/src/new.py", "src/new.py"),
+    ("http://localhost/new.py", "new.py"),
+]
+
+
+@pytest.mark.parametrize(("path", "meant"), URLS)
+def test_a_url_is_refused_with_the_path_that_was_probably_meant(
+    place: Workplace, client: Client, path: str, meant: str
+) -> None:
+    before = place.files()
+    path = path.replace("{ROOT}", str(place.root))
+    for edit in (
+        Write(path=path, content="x\n", base=None),
+        Replace(path=path, old="x", new="y"),
+        Delete(path=path),
+        Move(path="src/x.py", to=path),
+        Symlink(path=path, target="x"),
+        Patch(patch=f"--- /dev/null\n+++ b/{path.replace(' ', '')}\n@@ -0,0 +1 @@\n+x\n"),
+    ):
+        refusal = refused(client, edit)
+        assert refusal.name == "invalid_params", edit
+        assert f"{path} is a URL." in refusal.message, edit
+        assert f"Did you mean {meant}?" in refusal.hint, edit
+        assert refusal.data["similar"] == [meant]
+    with pytest.raises(EditdError, match="is a URL") as unread:
+        client.read(path)
+    assert "relative to the workspace's root" in unread.value.hint
+    assert place.files() == before
+
+
+def test_apply_edits_of_mcp_names_the_path_that_a_url_means(place: Workplace, client: Client) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    edit = {"op": "write", "path": f"file://{place.root}/src/new.py", "content": "x"}
+    with agent(place, "--workspace", str(place.root)) as model:
+        text, refusal = model.is_refused("apply_edits", edits=[edit])
+    assert "Did you mean src/new.py?" in text
+    assert refusal["data"]["similar"] == ["src/new.py"]
 
 
 def test_a_name_whose_first_part_exists_is_meant_as_it_is(place: Workplace, client: Client) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import posixpath
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from editd.errors import FileExists, InvalidParams
 from editd.values.name_key import is_same_form
-from editd.values.path import WorkspacePath
+from editd.values.path import WorkspacePath, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,15 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
         hint=f"{hint}To make a file of this very name, {way}.",
         data={"path": text} | ({"similar": [meant]} if meant and not is_outside else {}),
     )
+
+
+def hint_at_path_of_url(refusal: InvalidParams, names: Names, root: str, home: str) -> None:
+    """Name the path that was probably meant in the refusal of a URL. Other refusals stay as they are."""
+    text = refusal.data.get("path")
+    if isinstance(text, str) and is_url(text):
+        meant = _meant(unquote(text), names, root, home)
+        refusal.hint = f"Did you mean {meant}? Paths are relative to the workspace's root."
+        refusal.data["similar"] = [meant]
 
 
 _SUSPICIOUS = re.compile(r"[\\~$%:]")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from msgspec import Struct, UnsetType
 
 from editd.edits.diff import AppliedPatch
-from editd.edits.new_names import refuse_foreign, refuse_twin
+from editd.edits.new_names import hint_at_path_of_url, refuse_foreign, refuse_twin
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
@@ -90,6 +90,7 @@ def plan(
     applies to the current file. Raises NeedsSearch if a tool needs the result of a regular expression.
     """
     work = PlanBuilder(snapshot, knowledge, on_stale, fallback_encoding)
+    root, home = ("", "") if tools is None else (tools.root, tools.home)
     try:
         for edit in edits:
             if isinstance(edit, Tool):
@@ -101,10 +102,13 @@ def plan(
     except NoMatch as refusal:
         refusal.path = work.searched
         raise
+    except InvalidParams as refusal:
+        hint_at_path_of_url(refusal, work.overlay.names, root, home)
+        raise
     outcome = work.plan()
     for change in outcome.changes:
         if change.before is None and change.path in work.overlay.after:
-            work.refuse_name(change.path, *(("", "") if tools is None else (tools.root, tools.home)))
+            work.refuse_name(change.path, root, home)
     return outcome
 
 

@@ -98,7 +98,7 @@ from editd.errors import (
 from editd.tools.api import ToolSet
 from editd.values.content import Change, Decoder, FileState
 from editd.values.name_key import is_same_form
-from editd.values.path import WorkspacePath
+from editd.values.path import WorkspacePath, is_url
 from editd.values.transaction import Authorship, Base, Outcome, ReadMark, Seq, Transaction
 from editd.wire import messages
 
@@ -765,7 +765,7 @@ class Engine(Recorder):
             )
         except Refused:
             for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.
-                if not isinstance(edit, messages.Patch | messages.Tool):
+                if not isinstance(edit, messages.Patch | messages.Tool) and not is_url(edit.path):
                     self.hidden.refuse(WorkspacePath.parse(edit.path))
             raise
 

@@ -122,6 +122,14 @@ class WorkspacePath(
         return self.text
 
 
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL, such as `file:///x`, which names no file in the workspace."""
+    return _URL.match(text) is not None
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
 def is_link_target(target: bytes) -> bool:
     """Return whether a file system can have a symlink with this target."""
     return b"\0" not in target and 0 < len(target) <= PATH_BYTES_MAX
@@ -190,6 +198,12 @@ def _check_name(name: str, text: str) -> None:
         raise PathOutside(
             f"{_shown(text)} has a `..` in it.",
             hint="Give the path relative to the workspace's root, without `..`.",
+            data={"path": text},
+        )
+    if not name and is_url(text):
+        raise InvalidParams(
+            f"{_shown(text)} is a URL.",
+            hint="Give the path relative to the workspace's root.",
             data={"path": text},
         )
     if name in ("", "."):
