@@ -419,6 +419,41 @@ def test_the_text_of_a_badly_written_last_marker_is_never_saved(closing: str, en
 
 
 @pytest.mark.parametrize(
+    "closing",
+    [
+        "</diff>", "  </diff >", "</replace_in_file>", "```", "~~~", "REPLACE", "replace", "+ + + REPLACE",
+        "]]>", "```\n</diff>", "    return compute(alpha, beta, gamma, delta) +++++++ REPLACE",
+        "x" * 300 + ">>>>>>> REPLACE",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"], ids=["cut", "newline", "blank line"])
+def test_what_stands_in_place_of_the_last_marker_is_never_saved(closing: str, end: str) -> None:
+    refusal = refused(MalformedEdit, "a\nb\n", f"------- SEARCH\na\n=======\nA\n{closing}{end}")
+    assert refusal.data == {"line": 5 + closing.count("\n")}
+    place = on({})
+    args = {"path": "new.txt", "diff": f"------- SEARCH\n=======\nA\n{closing}{end}"}
+    assert place.refusal("cline", "replace_in_file", args).code == "malformed_edit"
+    assert place.files == {}
+    within = f"A\n{closing.splitlines()[0]}\nB"
+    check("a\nb\n", block("a", within), f"{within}\nb\n")  # in a closed block it is text
+
+
+def test_a_last_block_without_its_marker_makes_no_file_if_the_diff_ends_with_a_line_end() -> None:
+    place = on({})
+    args = {"path": "new.txt", "diff": "------- SEARCH\n=======\nA\n"}
+    refusal = place.refusal("cline", "replace_in_file", args)
+    assert (refusal.code, refusal.data) == ("malformed_edit", {"line": 1})
+    assert place.files == {}
+
+
+def test_the_empty_line_of_a_diff_that_ends_with_a_line_end_is_named() -> None:
+    diff = "------- SEARCH\na\n=======\nA"
+    warnings = {end: edits_of("a\nb\n", diff + end).warnings for end in ("", "\n")}
+    assert "empty line" not in warnings[""][0]
+    assert "its last line end for an empty line" in warnings["\n"][0]
+
+
+@pytest.mark.parametrize(
     "opening", ["  ------- SEARCH", "-------SEARCH", "------- search", "<<<<<<< SEARCH:"]
 )
 def test_a_block_with_a_badly_written_first_marker_is_never_left_out(opening: str) -> None:

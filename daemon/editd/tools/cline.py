@@ -155,6 +155,13 @@ _CUT_OFF = re.compile(r"(?:\+{3,}|>{3,})(?: R?| RE| REP| REPL| REPLA| REPLAC| RE
 _BROKEN = re.compile(r"[-<=+>]+|[-<=+>]+\s*(?:SEARCH|REPLACE)\b.*")
 # An END marker of another style, or behind a quote, a number, an entity or a character that is not seen.
 _DISGUISED = re.compile(r".{0,20}?(?:[+>\uff0b\uff1e]{5,}|(?:&gt;){5,})\W{0,4}[A-Za-z_]{0,12}\W{0,8}")
+# A line that ends with an END marker, a marker without its signs, and the end of a tag or of a fence around
+# the diff. Matched against the last characters of the last line only.
+_IN_PLACE = re.compile(
+    r".*[+>]{3,}\s*REPLACE\W*|[\W_]*REPLACE[\W_]*|\s*</[\w:.-]+\s*>\s*|\s*(?:`{3,}|~{3,})\s*|\s*\]\]>\s*",
+    re.IGNORECASE,
+)
+_END_CHARACTERS = 200
 # A marker that is indented, in lower case, cut off, without its space, or followed by other text.
 _BADLY_WRITTEN = re.compile(
     r"\s*(?:[-<=+>]{3,}\s*(?:SEARCH|REPLACE)(?![A-Za-z0-9]).*|[+>]{3,}\s*R(?:E(?:P(?:L(?:A(?:CE?)?)?)?)?)?\s*)",
@@ -260,7 +267,11 @@ class _Reader(Struct):
         texts = [number for number, line in enumerate(self.content) if line.strip()]
         last = texts[-1] if texts else -1
         for number, line in enumerate(self.content):
-            is_broken = _BROKEN.fullmatch(line.strip()) or _DISGUISED.fullmatch(line)
+            is_broken = (
+                _BROKEN.fullmatch(line.strip())
+                or _DISGUISED.fullmatch(line)
+                or _IN_PLACE.fullmatch(line[-_END_CHARACTERS:])
+            )
             if _BADLY_WRITTEN.fullmatch(line) or (number == last and is_broken):
                 raise self._fault(
                     f"The block of line {self.opened} of the diff has no REPLACE marker, and line "
@@ -268,9 +279,17 @@ class _Reader(Struct):
                     "End the diff with a line `+++++++ REPLACE`.",
                     self.first + number,
                 )
+        adds_line = bool(self.content) and not self.content[-1]
+        if adds_line and is_new_file:
+            raise self._fault(
+                f"The block of line {self.opened} of the diff makes a new file, and has no REPLACE marker.",
+                "End the diff with a line `+++++++ REPLACE`.",
+                self.opened,
+            )
         self.warnings.append(
             f"unclosed: the block of line {self.opened} of the diff has no REPLACE marker; "
-            "the end of the diff was taken for it."
+            "the end of the diff was taken for it"
+            + (", and its last line end for an empty line." if adds_line else ".")
         )
         self._close()
 
