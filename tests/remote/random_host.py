@@ -32,8 +32,9 @@ SECRET = "this stays on its host"
 ALONE_TWICE = 2  # refused so often, a transaction may be kept back
 
 # A git that is cut off while there is a file beside it. Of its calls one in 30 fails, of its pushes one in 10
-# succeeds without an answer, and one in 20 is killed. It notes the origin of a transaction if the server has
-# refused it alone. If {words} is set, it speaks German, and says the opposite of its result.
+# succeeds without an answer, and one in 20 is killed. It notes the origin of a transaction if a push of it
+# alone fails. The second parent of an entry set aside is no other transaction. If {words} is set, it speaks
+# German, and says the opposite of its result.
 GIT = """#!/bin/sh
 git={git} words={words}
 say() {{
@@ -45,8 +46,9 @@ say() {{
 note() {{
   for last; do case "$last" in --force-with-lease=*) expected=${{last##*:}};; esac; done
   commit=${{last%%:*}} ref=${{last#*:}}
-  [ "$("$git" --git-dir {server} rev-parse "$ref")" = "$expected" ] || return
-  [ "$("$git" --git-dir . rev-list --count "$expected..$commit")" = 1 ] || return
+  now=$("$git" --git-dir {server} rev-parse "$ref")
+  [ -z "$now" ] || [ "$now" = "$expected" ] || return
+  [ "$("$git" --git-dir . rev-list --first-parent --count "$expected..$commit")" = 1 ] || return
   "$git" --git-dir . cat-file commit "$commit" | sed -n "s/^Origin: //p" >> {refused}
 }}
 [ -z "$words" ] || export LC_ALL=C.UTF-8 LANGUAGE=de
