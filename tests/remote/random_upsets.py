@@ -27,8 +27,7 @@ TRIES = 200  # of a step, beside hosts that push meanwhile and a git that fails
 AWAY_SECONDS_MAX = 0.3
 NAME_LENGTH_MAX = 255
 KILL_SECONDS_MAX = 0.5
-# Files that git's checks or a file system might refuse: name, mode, kind and content. A submodule is not
-# among them, because the next entry of a host drops it, and the checker takes that for a change of a file.
+# Files that git's checks or a file system might refuse: name, mode, kind and content.
 ODD_FILES = [
     (b".gitattributes", b"100644", "blob", b"* " + b"x" * 3000 + b"\n"),
     (b".gitmodules", b"100644", "blob", b'[submodule "x"]\n\tupdate = !touch x\n\tpath = x\n\turl = x\n'),
@@ -37,6 +36,7 @@ ODD_FILES = [
     (b"odd-mode", b"104755", "blob", b"odd mode\n"),
     (b"odd-group", b"100664", "blob", b"odd group\n"),
     (b"odd-link", b"120000", "blob", b"nowhere/at/all"),
+    (b"odd-module", b"160000", "commit", b""),
     (b"odd\xc3\xa9 \xe2\x80\xae name", b"100644", "blob", b"odd name\n"),
     (b"odd-" + b"x" * 300, b"100644", "blob", b"too long a name\n"),
     (b".GIT", b"100644", "blob", b"a name of git\n"),

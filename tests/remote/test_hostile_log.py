@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +76,28 @@ def test_a_submodule_comes_out_as_nothing(tmp_path: Path) -> None:
         exchange(one)
         assert settle_down(one) == (3, "current")
         assert places[0].files()["module"] == b"mine\n"
+        assert log.names()[b"module"][0] == b"100644", "the file has replaced it"
+
+
+def test_the_next_entries_keep_a_submodule_that_somebody_pushed(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        log = HostileLog(server)
+        module = (b"160000", log.head)
+        log.add({b"module": module, b"b.txt": module})
+        exchange(one, other)
+        one.apply([replace("a.txt", "a\n", "A\n")])
+        one.apply([write("b", "beside it in git's order\n")])
+        exchange(one, other)
+        other.apply([write("sub/new", "new\n")])
+        other.remote_leave(lose=True)
+        other.remote_join(str(server), keep="mine")
+        exchange(one, other)
+        names = log.names()
+        assert (names[b"module"], names[b"b.txt"]) == (module, module)
+        subprocess.run(["git", "--git-dir", server, "fsck", "--strict"], check=True, capture_output=True)
+        assert places[0].files() == places[1].files()
+        assert settle_down(one)[1] == settle_down(other)[1] == "current"
+        assert [client.check().problems for client in (one, other)] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,38 @@ def test_a_usable_tree_has_only_gits_modes_and_no_submodule() -> None:
     names = [(b"100644", b"b"), (b"100644", b"a"), (b"40000", b"a"), (b"100644", b"c/d"), (b"100644", b"b")]
     once = b"100644 a\0%b100644 b\0%b" % (oid, oid)
     assert usable_tree(b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in names)) == once
+    kept = [(b"160000", b"d"), (b"140000", b"e"), (b"160644", b"f")]
+    raw = b"".join(b"%b %b\0%b" % (mode, name, oid) for mode, name in kept)
+    assert usable_tree(raw, keeps_modules=True) == b"160000 d\0" + oid
     for broken in (b"x", good[:-1], good + b"100644 z"):
         with pytest.raises(ValueError, match="not a tree"):
             usable_tree(broken)
+
+
+def test_a_submodule_stays_until_a_file_or_a_folder_replaces_it_or_its_folder_is_empty() -> None:
+    module, entry = b"160000 m\0" + b"m" * 20, file(object_id("blob", b""))
+    inner, stored = object_id("tree", module), {object_id("tree", module): module}
+    root = b"40000 d\0" + inner + module
+    stored[object_id("tree", root)] = root
+
+    def after(*changes: tuple[bytes, Entry | None]) -> Trees:
+        trees = Trees(object_id("tree", root), stored.__getitem__)
+        for change in changes:
+            stored.update(trees.update([change]).trees)
+        return trees
+
+    def names(*changes: tuple[bytes, Entry | None]) -> list[bytes]:
+        return [one[: one.index(b"\0")] for one in GitTree.decode(stored[after(*changes).root]).entries]
+
+    shown = after().folder(b"")
+    assert shown is not None
+    assert (shown.file(b"m"), shown.folder(b"m"), shown.files()) == (None, None, {})
+    assert names((b"a", entry), (b"m.a", entry)) == [b"100644 a", b"40000 d", b"160000 m", b"100644 m.a"]
+    assert names((b"m", entry)) == [b"40000 d", b"100644 m"]
+    assert names((b"m/a", entry)) == [b"40000 d", b"40000 m"]
+    assert names((b"m", None)) == [b"40000 d", b"160000 m"]
+    assert module in stored[after((b"d/a", entry)).folder(b"").folder(b"d")]  # type: ignore[union-attr, index]
+    assert names((b"d/a", entry), (b"d/a", None)) == [b"160000 m"]
 
 
 def test_an_object_waits_until_the_last_transaction_that_needs_it_is_packed() -> None:

@@ -57,6 +57,13 @@ class LogObjects:
         """
         return b"" if oid == EMPTY_TREE else usable_tree(self._of_kind("tree", oid))
 
+    def tree_with_modules(self, oid: Oid) -> bytes:
+        """Return the bytes of a tree, also with its submodules, which the next entry must not drop (L4).
+
+        Raises KeyError if it is missing, ValueError for another kind.
+        """
+        return b"" if oid == EMPTY_TREE else usable_tree(self._of_kind("tree", oid), keeps_modules=True)
+
     def blob(self, oid: Oid) -> bytes:
         """Return a file's content. Raises KeyError if it is missing, ValueError for another kind."""
         return self._of_kind("blob", oid)

@@ -26,7 +26,10 @@ TREES_MIN = 1000  # trees in memory before the unneeded trees are dropped
 
 
 class MergedTree:
-    """A tree in memory. `trees` has the objects of its folders that are nowhere else."""
+    """A tree in memory. `trees` has the objects of its folders that are nowhere else.
+
+    A submodule of the log stays in it, although no host can have one: an entry changes only its own paths.
+    """
 
     def __init__(self, objects: LogObjects, root: Oid) -> None:
         self.trees: dict[Oid, bytes] = {}
@@ -137,7 +140,7 @@ class MergedTree:
 
     def _read(self, oid: Oid) -> bytes:
         known = self.trees.get(oid)
-        return self._objects.tree(oid) if known is None else known
+        return self._objects.tree_with_modules(oid) if known is None else known
 
 
 def is_equal(one: Entry | None, other: Entry | None) -> bool:

@@ -32,6 +32,8 @@ KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
 _FOLDER_MODE = 0o040000
+_MODULE_MODE = b"160000"  # of a submodule, which is neither a file nor a folder here
+_MODULE_KEY_END = b"\0"  # no name has it, and git sorts a submodule like a file
 _USABLE_MODES = frozenset({b"100644", b"100755", b"120000", b"40000"})
 _NO_SEQ = -1  # in place of a transaction
 FOLDERS_KEPT_MAX = 8192  # decoded folders in memory; about 10 KB each with a hundred files
@@ -133,8 +135,24 @@ class GitTree(Struct, eq=False, gc=False):
             entries.append(entry)
         return cls(keys, entries)
 
+    @classmethod
+    def decode_with_modules(cls, raw: bytes) -> GitTree:
+        """Parse a tree object whose submodules stay where they are, until a file or folder replaces them."""
+        folder = cls.decode(raw)
+        if _MODULE_MODE in raw:
+            pairs = zip(folder.keys, folder.entries, strict=True)
+            folder.keys = [
+                key + _MODULE_KEY_END if entry.startswith(_MODULE_MODE) else key for key, entry in pairs
+            ]
+        return folder
+
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the folder has neither a file nor a folder; its submodules do not count."""
+        return all(key.endswith(_MODULE_KEY_END) for key in self.keys)
 
     def file(self, name: bytes) -> Entry | None:
         """Return the entry of the file or symlink `name`, or None."""
@@ -152,7 +170,7 @@ class GitTree(Struct, eq=False, gc=False):
         return {
             key: _entry(entry)
             for key, entry in zip(self.keys, self.entries, strict=True)
-            if not key.endswith(b"/")
+            if not key.endswith((b"/", _MODULE_KEY_END))
         }
 
     def folders(self) -> dict[bytes, Oid]:
@@ -161,7 +179,7 @@ class GitTree(Struct, eq=False, gc=False):
         return {key[:-1]: entry[-20:] for key, entry in pairs if key.endswith(b"/")}
 
     def put(self, name: bytes, mode: int, oid: Oid) -> None:
-        """Set the entry of `name`, replacing a file or a folder of that name."""
+        """Set the entry of `name`, replacing a file, a folder or a submodule of that name."""
         key, other = (name, name + b"/")
         if mode == _FOLDER_MODE:
             key, other = other, key
@@ -173,6 +191,7 @@ class GitTree(Struct, eq=False, gc=False):
         self.keys.insert(at, key)
         self.entries.insert(at, encoded)
         self._remove(other)
+        self._remove(name + _MODULE_KEY_END)
 
     def remove_file(self, name: bytes) -> None:
         """Remove the file or symlink `name`; a folder of that name stays."""
@@ -319,7 +338,7 @@ class Trees:
             above, _, name = path.rpartition(b"/")
             parent = self._folders[above]
             assert parent is not None
-            if raw:
+            if not folder.is_empty:
                 trees[oid] = raw
                 parent.put(name, _FOLDER_MODE, oid)
             else:
@@ -353,11 +372,11 @@ def tree_changes(
         )
 
 
-def usable_tree(raw: bytes) -> bytes:
+def usable_tree(raw: bytes, *, keeps_modules: bool = False) -> bytes:
     """Return a tree object's bytes with only the modes that editd writes, by git's own rule for others.
 
-    An entry of another kind, such as a submodule, is left out. So is a name with a slash, and a name that
-    is there already. Raises ValueError if `raw` is no tree.
+    An entry of another kind is left out, also a submodule unless `keeps_modules`. So is a name with a slash,
+    and a name that is there already. Raises ValueError if `raw` is no tree.
     """
     parsed = _parse_entries(raw)
     is_usual = all(entry[: entry.index(b" ")] in _USABLE_MODES for entry, _, _ in parsed)
@@ -365,7 +384,8 @@ def usable_tree(raw: bytes) -> bytes:
         return raw
     usable: dict[bytes, tuple[bytes, bytes]] = {}
     for entry, _, name in parsed:
-        mode = _usable_mode(entry)
+        is_kept = keeps_modules and entry.startswith(_MODULE_MODE + b" ")
+        mode = _MODULE_MODE if is_kept else _usable_mode(entry)
         if mode is not None and b"/" not in name:
             key = name + b"/" if mode == b"40000" else name
             usable.setdefault(name, (key, mode + entry[entry.index(b" ") :]))
@@ -412,7 +432,7 @@ def _differing(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> tuple[G
 
 
 def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
-    return GitTree([], []) if oid == EMPTY_TREE else GitTree.decode(read(oid))
+    return GitTree([], []) if oid == EMPTY_TREE else GitTree.decode_with_modules(read(oid))
 
 
 class CommitObject(Struct, frozen=True):
