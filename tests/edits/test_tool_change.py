@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from editd.edits.tool_change import CallText, is_called_for
+from editd.edits.tool_change import CallText, is_called_for, is_written
+from editd.values.content import version_of
 
 EDIT = CallText("timeout = 30", "timeout = 5")
 
@@ -32,6 +33,24 @@ def test_the_change_of_a_call_is_recognised(
     before: bytes | None, after: bytes | None, texts: list[CallText]
 ) -> None:
     assert is_called_for(before, after, texts)
+
+
+@pytest.mark.parametrize(
+    ("content", "new"),
+    [
+        (b"a\nb\n", "a\nb"),
+        (b"a\nb", "a\nb\n"),
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"a\n", "a\r\n"),
+        (b"a\n\n", "a\n\n"),
+        (b"\xef\xbb\xbfa\n", "a\n"),
+        (b"caf\xe9\n", "café"),
+    ],
+)
+def test_a_whole_text_is_known_by_its_version_alone(content: bytes, new: str) -> None:
+    assert is_written(version_of(content), [CallText(new)], "latin-1")
+    assert not is_written(version_of(content), [CallText(f"{new}x")], "latin-1")
+    assert not is_written(version_of(content), [CallText(new, "old")], "latin-1")
 
 
 def test_the_configured_encoding_counts() -> None:

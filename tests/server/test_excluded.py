@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from crash_checks import wait_until
-from editd.wire.messages import AnyEdit, Move, Patch, Replace, Tool
+from editd.wire.messages import AnyEdit, ApplyResult, MadeText, Move, Patch, Replace, Tool
 from editd_client.errors import EditdError
 from state_search import holders
 from workplace import write
@@ -131,6 +132,50 @@ def test_after_its_time_a_content_is_nowhere_and_an_undo_says_so(place: Workplac
         assert holders(place.state, secret.encode()) == []
 
 
+def test_no_answer_has_a_sentence_as_the_content_that_is_not_kept(place: Workplace) -> None:
+    """The fault: a repeated request got the reason as `content`, and a diff had it as a line to apply."""
+    configure(place, '[history]\nexclude_keep = "1s"\n')
+    with place.start() as client:
+        client.settle()
+
+        def edit() -> ApplyResult:
+            edits = [write(".env", "KEY=1\n"), write("a.txt", "a\n")]
+            return client.apply(edits, request_id="one", return_content=True, diff=True)
+
+        assert [file.content for file in edit().files] == ["KEY=1\n", "a\n"]
+        wait_until(partial(is_nowhere, place, "KEY=1"), "it is still there")
+        again = edit()
+        excluded, kept = again.files
+        assert (excluded.content, kept.content, kept.warnings) == (None, "a\n", [])
+        assert [warning for warning in excluded.warnings if "because its file is excluded" in warning]
+        client.undo(1, on_conflict="skip")
+        for diff in (excluded.diff, client.show(1).diff, client.diff(0, 1).diff):
+            text = str(diff)
+            assert "is excluded" in text
+            assert "\n+(" not in text
+            only = text[: text.find("diff --git a/a.txt")] if "a/a.txt" in text else text
+            reply = subprocess.run(
+                ["git", "apply"], input=only, cwd=place.folder, capture_output=True, text=True, check=False
+            )
+            assert reply.returncode != 0
+            place.root.joinpath(".env").unlink(missing_ok=True)
+            client.settle()
+            assert refused(partial(client.apply, [Patch(patch=only)])).name == "malformed_edit"
+            assert not place.root.joinpath(".env").exists()
+
+
+def test_an_unchanged_file_of_a_repeated_request_has_no_content_either(place: Workplace) -> None:
+    place.write({".env": "KEY=1\n"})
+    with place.start() as client:
+        client.settle()
+        edits = [write(".env", "KEY=1\n"), write("a.txt", "a\n")]
+        contents = []
+        for _ in range(2):
+            reply = client.apply(edits, request_id="one", return_content=True)
+            contents += [file.content for file in reply.files if file.path == ".env"]
+        assert contents == ["KEY=1\n", None]
+
+
 def test_a_change_by_another_program_is_recorded_without_its_content(place: Workplace) -> None:
     secret = secrets.token_hex(20)
     with place.start() as client:
@@ -149,6 +194,29 @@ def test_a_change_by_another_program_is_recorded_without_its_content(place: Work
         assert client.undo(1, on_conflict="skip").transaction is not None
         assert client.check().problems == []
         assert holders(place.state, secret.encode()) == []
+
+
+def test_a_tools_write_whose_beginning_was_missed_is_its_sessions_by_the_version(place: Workplace) -> None:
+    """The fault: `exec.end` was refused, and the change stayed an outside one without a word."""
+    with place.start() as client:
+        client.settle()
+        client.session_open("agent")
+        place.write({".env": "KEY=1\r\n"})
+        made = [MadeText(path=".env", new="KEY=1\n")]
+        ended = client.exec_end(key="never", status=0, command="Write .env", made=made)
+        assert ended.transaction is not None
+        assert ended.transaction.session == "agent"
+        assert client.show(1).transaction.excluded == [".env"]
+
+        place.write({".env": "KEY=2\n"})
+        other = [MadeText(path=".env", new="KEY=3\n")]
+        edited = [MadeText(path=".env", old="KEY=1", new="KEY=2")]
+        for texts in (other, edited):
+            ended = client.exec_end(key="not", status=0, command="Edit .env", made=texts)
+            assert ended.transaction is None
+            assert ended.warnings
+        kinds = [one.kind for one in client.log(limit=3).transactions]
+        assert kinds == ["outside", "claim", "exec"]
 
 
 def test_a_move_over_the_border_is_refused_and_one_within_is_not(place: Workplace) -> None:

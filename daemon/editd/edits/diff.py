@@ -53,6 +53,9 @@ def unified(
         return gone + unified(moved_to, None, after, with_binary=with_binary, decoder=decoder)
     if before == after and moved_to == path:
         return ""
+    reasons = [state.missing for state in (before, after) if state is not None and state.missing]
+    if reasons:
+        return _without_content(path, before, after, moved_to, reasons)
     encoding = None if decoder is None else decoder.encoding(before, after)
     if decoder is not None and encoding is not None:
         before, after = decoder.in_utf8(before), decoder.in_utf8(after)
@@ -68,6 +71,27 @@ def unified(
         encoding = "unknown"
     headers = [*_headers(path, before, after, moved_to), *([f"encoding {encoding}"] if encoding else [])]
     return "".join(f"{line}\n" for line in headers) + hunks
+
+
+def _without_content(
+    path: WorkspacePath,
+    before: FileState | None,
+    after: FileState | None,
+    moved_to: WorkspacePath,
+    reasons: Sequence[str],
+) -> str:
+    """Return the header, and after it the reasons why contents are missing.
+
+    It has no hunk, so that no program can apply a reason as a content. Git refuses the line after the header,
+    because the header has only a part of the ids.
+    """
+    headers = _headers(path, before, after, moved_to)
+    if before is None or after is None or before.version != after.version:
+        old = quoted(f"a/{path.text}") if before else "/dev/null"
+        new = quoted(f"b/{moved_to.text}") if after else "/dev/null"
+        headers.append(f"Binary files {old} and {new} differ")
+        headers += [f"({reason})" for reason in dict.fromkeys(reasons)]
+    return "".join(f"{line}\n" for line in headers)
 
 
 def line_counts(before: FileState | None, after: FileState | None) -> tuple[int, int]:

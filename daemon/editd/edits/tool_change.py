@@ -2,6 +2,7 @@
 
 Line ends, the byte-order mark and the newline at the end of the file do not count, because tools write them
 in their own way.
+A content that the history lacks (`editd.store.excluded`) is compared by its version alone.
 Pure: texts in, an answer out.
 """
 
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.values.content import Text
+from editd.values.content import Text, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from editd.values.content import Version
 
 PLACES_MAX = 100  # of the old text, each a possible place of a single edit
 
@@ -42,6 +45,25 @@ def is_called_for(
         return result == _trimmed(whole.new).removeprefix("\ufeff").rstrip("\n")
     text = _plain(before or b"", fallback)
     return any(result == one.rstrip("\n") for one in _results(f"{text}\n" if text else "", texts))
+
+
+def is_written(version: Version, texts: Sequence[CallText], fallback: str | None = None) -> bool:
+    """Return whether the last of the texts is the whole of a file with this version, in any form of tools."""
+    if not texts or texts[-1].old is not None or texts[-1].new is None:
+        return False
+    return any(version_of(form) == version for form in _forms(texts[-1].new, fallback))
+
+
+def _forms(whole: str, fallback: str | None) -> Iterator[bytes]:
+    """Yield the contents that a tool may have written for a text."""
+    text = _trimmed(whole).removeprefix("\ufeff")
+    body = text.rstrip("\n")
+    for form in {text, body, f"{body}\n"}:
+        for ended in (form, form.replace("\n", "\r\n")):
+            yield ended.encode("utf-8", "surrogatepass")
+            yield f"\ufeff{ended}".encode("utf-8", "surrogatepass")
+            if fallback is not None:
+                yield ended.encode(fallback, "replace")
 
 
 def _plain(content: bytes, fallback: str | None) -> str:

@@ -453,22 +453,28 @@ def recorded_state(entry: Entry | None, history: History) -> FileState | None:
 
 
 def shown_state(entry: Entry | None, history: History) -> FileState | None:
-    """Return the state of an entry for a person to read: a sentence in place of a content that is left out.
+    """Return the state of an entry for a person to read, with the reason if its content is left out.
 
     Raises HistoryDamaged if the content is missing otherwise.
     """
     if entry is None or not history.is_dropped(entry.version):
         return recorded_state(entry, history)
-    sentence = f"({history.missing(entry.version).message})\n"
-    return FileState(sentence.encode(), entry.mode, entry.permissions, entry.version)
+    return _without_content(entry, history)
+
+
+def _without_content(entry: Entry, history: History) -> FileState:
+    reason = history.missing(entry.version).message
+    return FileState(b"", entry.mode, entry.permissions, entry.version, reason)
 
 
 def state_of(entry: Entry | None, history: History) -> FileState | None:
-    """Return the state of an entry, with its content, or with empty content if that is missing.
+    """Return the state of an entry, with its content, or with the reason if that is missing.
 
     Content can be missing if it was only in the user's own repository and was pruned there.
     """
     if entry is None:
         return None
     content = history.content(entry.version)
-    return FileState(content if content is not None else b"", entry.mode, entry.permissions, entry.version)
+    if content is None:
+        return _without_content(entry, history)
+    return FileState(content, entry.mode, entry.permissions, entry.version)

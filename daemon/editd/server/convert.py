@@ -663,8 +663,11 @@ def _file_result(
     before, after = None if source is None else source.before, change.after
     changed_by = given.changed_by.get(change.path)
     content: str | UnsetType | None = UNSET
+    warnings = list(report.warnings)
     if return_content:
-        content = None if after is None else text_of(after.content)
+        content = None if after is None or after.missing else text_of(after.content)
+        if after is not None and after.missing:
+            warnings.append(after.missing)
     shown: str | UnsetType = UNSET
     if diff and unchanged:
         shown = ""
@@ -682,7 +685,7 @@ def _file_result(
         content=content,
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,
-        warnings=list(report.warnings),
+        warnings=warnings,
         changed_by=[transaction_result(tx) for tx in changed_by] if changed_by else UNSET,
         unsaved="merged" if change.path in given.unsaved else UNSET,
     )

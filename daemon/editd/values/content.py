@@ -51,12 +51,15 @@ class FileState:
     `permissions` are the low twelve bits of st_mode, or None if they are unknown (a new file follows the
     umask). Two states are equal when `version` and `mode` are; permissions beyond git's executable bit are
     kept, not compared.
+
+    If the history lacks the content, `missing` is the reason, and `content` is empty.
     """
 
     content: bytes = field(compare=False)
     mode: GitMode = FILE
     permissions: int | None = field(default=None, compare=False)
     version: Version = Version("")
+    missing: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not self.version:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from editd.edits.tool_change import CallText, is_called_for
+from editd.edits.tool_change import CallText, is_called_for, is_written
 from editd.engine.answers import explain
 from editd.engine.ended_keys import EndedKeys
 from editd.engine.exec_spans import (
@@ -31,7 +31,7 @@ from editd.engine.exec_spans import (
     in_doubt_authorship,
     new_span,
 )
-from editd.engine.external_changes import recorded_state
+from editd.engine.external_changes import shown_state
 from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import wait_event
@@ -461,14 +461,19 @@ class ExecMethods:
         history = self._engine.history
 
         def content(entry: Entry | None) -> bytes | None:
-            state = recorded_state(entry, history)
+            state = shown_state(entry, history)
             return None if state is None else state.content
+
+        def is_missing(entry: Entry | None) -> bool:
+            return entry is not None and history.is_dropped(entry.version)
 
         fallback = self._engine.decoder.fallback
         removed = [touch.before for touch in made.touches if touch.after is None]
 
         def is_explained(touch: Change[Entry]) -> bool:
             known = texts.get(touch.path, ())
+            if touch.after is not None and (is_missing(touch.before) or is_missing(touch.after)):
+                return is_written(touch.after.version, known, fallback)
             is_target = touch.before is None and any(text.old is not None for text in known)
             return any(
                 is_called_for(content(before), content(touch.after), known, fallback)
