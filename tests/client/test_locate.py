@@ -188,6 +188,7 @@ def test_client_and_daemon_agree_on_what_a_home_folder_is(
         return False
 
     homes = sorted({entry.pw_dir for entry in pwd.getpwall() if os.path.isdir(entry.pw_dir)})
+    homes = [home for home in homes if home == "/" or not tmp_path.is_relative_to(home)]  # the state is there
     assert [is_refused_by_client(home) for home in homes] == [is_refused_by_daemon(home) for home in homes]
     service = tmp_path / "service"
     service.mkdir()

@@ -182,7 +182,7 @@ def test_a_daemon_with_many_leases_of_long_names_starts(place: Workplace) -> Non
     with place.start() as client:
         client.settle()
     place.stop()
-    registry = SessionStore(place.state, time.time_ns() // 1000)
+    registry = SessionStore(str(place.state), time.time_ns() // 1000)
     end_us = time.time_ns() // 1000 + 3600 * 1_000_000
     for number in range(250):
         paths = parse_all([f"{number}/{place}{'long' * 58}" for place in range(64)], "A lease")
