@@ -497,6 +497,35 @@ def test_an_undo_of_what_a_session_may_not_read_is_refused(place: Workplace, cli
     assert line(place, "a", 3) == "X"
 
 
+def test_a_redo_that_names_a_session_takes_back_the_undo_of_its_work(
+    place: Workplace, client: Client
+) -> None:
+    change(client, swap("a", 3, "A"), session="bot")
+    change(client, swap("b", 5, "B"), session="other")
+    client.undo(session="bot")
+    client.undo(session="other")
+    assert client.redo(session="bot", dry_run=True).files[0].path == "a"
+    redone = client.redo(session="bot").transaction
+    assert redone is not None
+    assert (redone.session, line(place, "a", 3)) == ("bot", "A")
+    with pytest.raises(EditdError) as refused:
+        client.redo(session="bot")
+    assert refused.value.name == "nothing_to_undo"
+
+
+def test_an_agent_does_not_redo_the_undo_that_a_person_made_of_its_work(
+    place: Workplace, client: Client
+) -> None:
+    change(client, swap("a", 3, "A"), session="bot")
+    client.undo(session="bot")
+    client.hello(session="bot")
+    for named in (None, "bot"):
+        with pytest.raises(EditdError) as refused:
+            client.redo(session=named)
+        assert refused.value.name == "nothing_to_undo"
+    assert line(place, "a", 3) != "A"
+
+
 def test_an_undo_of_another_sessions_work_names_that_session(place: Workplace, client: Client) -> None:
     change(client, swap("a", 3, "A"), session="bot")
     undone = client.undo(session="bot").transaction

@@ -89,9 +89,14 @@ class LastEditOf(Struct, frozen=True):
 
 
 class LastUndoOf(Struct, frozen=True):
-    """The newest undo that is not redone, optionally of one session."""
+    """The newest undo that is not redone, optionally of one session.
+
+    With `is_named`, a request without a session has named the session. Then an undo without a session counts
+    too, if it undoes only that session's work: `undo` with a `session` is recorded so.
+    """
 
     session: str | None
+    is_named: bool = False
 
 
 Scope = ByTransaction | Latest | BySession | ByFilter | LastEditOf | LastUndoOf
@@ -169,7 +174,11 @@ def batches_of(scope: Scope, history: History) -> Iterator[list[UndoTarget]]:
             nothing = "Nothing to undo."
         case LastUndoOf():
             undos = _matches((), newest_of(scope), history, 1)
-            single = (target for target in undos if not _sets_aside(target.transaction))
+            single = (
+                target
+                for target in undos
+                if not _sets_aside(target.transaction) and _is_redone_by(scope, target.transaction, history)
+            )
             nothing = "Nothing to redo."
         case ByFilter(last=1):
             single = _matches(scope.paths, _chosen(scope, history), history, QUERY_SIZE)
@@ -206,10 +215,21 @@ def _sets_aside(transaction: Transaction) -> bool:
     return arrival is not None and arrival.origin is None
 
 
+def _is_redone_by(scope: LastUndoOf, undo: Transaction, history: History) -> bool:
+    """Return whether the undo is the session's, or has no session and undoes only that session's work."""
+    session = undo.authorship.session
+    if not scope.is_named or session == scope.session:
+        return True
+    floor = history.floor.seq  # the history no longer knows whose work was before it
+    return session is None and all(
+        seq > floor and history.index.made(seq).session == scope.session for seq in undo.undoes
+    )
+
+
 def newest_of(scope: Latest | LastUndoOf) -> UndoQuery:
     """Return the query whose newest result an undo of the newest transaction takes back first."""
     if isinstance(scope, LastUndoOf):
-        return UndoQuery(("undo",), _as_tuple(scope.session))
+        return UndoQuery(("undo",), () if scope.is_named else _as_tuple(scope.session))
     return UndoQuery(UNDOABLE, _as_tuple(scope.session))
 
 

@@ -94,6 +94,8 @@ def _single_target(scope: Scope, history: History) -> Transaction | None:
     """
     if isinstance(scope, ByTransaction):
         return history.index.small(history.seq_of(scope.tx), UNDO_TOUCHES_MAX)
+    if isinstance(scope, LastUndoOf) and scope.is_named:  # not always the newest of the query
+        return None
     if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):
         return history.index.newest_in_force(newest_of(scope))
     return None

@@ -210,7 +210,8 @@ def undo(services: Services, params: messages.Undo, caller: ClientState) -> Answ
 
 def redo(services: Services, params: messages.Redo, caller: ClientState) -> Answer:
     authorship = _authorship(services, params, caller)
-    return _take_back(services, params, caller, LastUndoOf(authorship.session), "redo")
+    is_named = params.session is not None and caller.session is None
+    return _take_back(services, params, caller, LastUndoOf(authorship.session, is_named), "redo")
 
 
 def rollback(services: Services, params: messages.Rollback, caller: ClientState) -> Answer:
