@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -90,6 +91,23 @@ def test_a_conflict_keeps_its_files(place: Workplace, client: Client) -> None:
         assert file.read() == "mine\n"
     assert place.files()["b.txt"] == TEXT.encode()
     assert [one.session for one in client.log(after=0).transactions] == ["other"]
+
+
+def test_many_conflicts_are_ten_sentences_and_a_count(place: Workplace, client: Client) -> None:
+    names = [f"many{number:02}" for number in range(30)]
+    place.write(dict.fromkeys(names, "first\n"))
+    client.settle()
+    edits = json.dumps([
+        {"op": "replace", "path": name, "old": "first", "new": "theirs", "guard": "text"} for name in names
+    ])  # fmt: skip
+    applying = f"echo '{edits}' | {place.provide_editctl() / 'editctl'} apply --session other >/dev/null"
+    done = place.editctl(
+        "exec", "--isolated", "--", "sh", "-c", f"{applying}; for f in many*; do echo mine >$f; done"
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("does not merge:") == 10
+    assert "20 more files do not merge." in done.stderr
+    assert "many10" not in done.stderr
 
 
 def test_its_changes_can_wait_for_a_reviewer(place: Workplace, client: Client) -> None:

@@ -73,3 +73,11 @@ def test_a_refusal_as_json_is_on_standard_output(capsys: pytest.CaptureFixture[s
         "error": {"code": 12, "name": "file_missing", "message": "No.", "data": {"path": "a"}}
     }
     assert told.err == ""
+
+
+def test_a_conflict_of_many_files_names_ten_and_a_count(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [{"path": f"file{number}", "blocking": [7]} for number in range(30)]
+    print_refusal(EditdError(2, "conflict", "They do not merge.", {"files": files}), as_json=False)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "  file0: changed since by 7"
+    assert lines[10:] == ["  file9: changed since by 7", "  and 20 more (--json has all)"]

@@ -20,7 +20,7 @@ import click
 
 from editd.wire.raw_text import has_bytes
 from editd_client.cli.binary_patch import without_binary_patches
-from editd_client.errors import refusal
+from editd_client.errors import NAMES_MAX, refusal
 from editd_client.file_text import UNKNOWN, readable
 
 if TYPE_CHECKING:
@@ -474,8 +474,11 @@ def _particulars(error: EditdError) -> Iterator[str]:
     if error.name == "stale":
         yield from _changes_since(data)
     if error.name == "conflict":
-        for file in data.get("files", ()):
+        files = data.get("files", ())
+        for file in files[:NAMES_MAX]:
             yield from _collisions(file)
+        if len(files) > NAMES_MAX:
+            yield f"  and {len(files) - NAMES_MAX} more (--json has all)"
     nearest = data.get("nearest")
     if isinstance(nearest, dict):
         yield f"nearest passage, line {nearest.get('start_line')}:"

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from editd.edits.merge import merge, merge_lines, merge_states
-from editd.errors import Conflict, FileMissing, NotAFile, PathOutside, Stale
+from editd.errors import LISTED_MAX, Conflict, FileMissing, NotAFile, PathOutside, Stale
 from editd.values.content import SYMLINK, FileState
 from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath, folders_of
@@ -212,8 +212,11 @@ class BaseChecker:
             raise conflicts[0]
         if conflicts:
             files = [file for conflict in conflicts for file in conflict.data["files"]]
+            sentences = [conflict.message for conflict in conflicts[:LISTED_MAX]]
+            if len(conflicts) > LISTED_MAX:
+                sentences.append(f"{len(conflicts) - LISTED_MAX} more files do not merge.")
             raise Conflict(
-                " ".join(conflict.message for conflict in conflicts),
+                " ".join(sentences),
                 hint="Read these files again, and make the edits for their current content.",
                 data={"files": files},
             )
