@@ -41,7 +41,7 @@ MARK = "\U0010fffd" + secrets.token_hex(8)
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right
-SUBJECT_WIDTH_MIN = 20  # characters of a line that are printed on any terminal
+SUBJECT_WIDTH_MIN = 20  # characters of kind, author and message; for them, a narrow terminal shows no age
 
 
 def echo(text: str) -> None:
@@ -242,17 +242,24 @@ def columns(transactions: Sequence[Transaction]) -> Iterator[str]:
         for one in transactions
     ]
     widths = [min(max(map(len, column)), COLUMN_WIDTH_MAX) for column in zip(*rows, strict=True)]
-    used = widths[0] + 1 + ID_DIGITS + 2 + widths[2] + 2
-    room = max(SUBJECT_WIDTH_MIN, shutil.get_terminal_size().columns - used)
+    room = shutil.get_terminal_size().columns - (widths[0] + 1 + ID_DIGITS + 2)
+    has_age = room - (widths[2] + 2) >= SUBJECT_WIDTH_MIN
+    room = max(SUBJECT_WIDTH_MIN, room - (widths[2] + 2) * has_age)
     for seq, name, when, about, subject in rows:
-        text = f"{about:<{widths[3]}}  {subject}"
-        text = text if len(text) <= room else f"{text[: room - 1]}…"
+        shown = _cut(about, room)
+        gap = " " * max(2, widths[3] - len(about) + 2)
         yield (
             paint(f"{seq:>{widths[0]}} {name}", "yellow")
-            + f"  {when:<{widths[2]}}  "
-            + paint(text[: widths[3]], "cyan")
-            + text[widths[3] :]
+            + (f"  {when:<{widths[2]}}  " if has_age else "  ")
+            + paint(shown, "cyan")
+            + gap
+            + _cut(subject, room - len(shown) - len(gap))
         ).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the text, or its beginning and an ellipsis if it is wider; nothing without any room."""
+    return text if len(text) <= width else f"{text[: width - 1]}…" if width > 0 else ""
 
 
 def paragraph(transaction: Transaction, *, files: bool = True) -> Iterator[str]:
