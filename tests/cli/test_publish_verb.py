@@ -46,6 +46,22 @@ def test_a_range_becomes_a_commit_and_the_line_that_git_would_print(editctl: Run
     assert place.git("status", "--porcelain") == ""
 
 
+def test_the_author_comes_from_the_configuration_that_a_variable_names(place: Workplace) -> None:
+    place.write({"app.txt": "one\n"})
+    (place.folder / "user").write_text("[user]\nname = Bo\nemail = bo@example.org\n")
+    place.variables["GIT_CONFIG_GLOBAL"] = str(place.folder / "user")
+    place.git("init", "-q", "-b", "main")
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "first")
+    try:
+        assert place.editctl("replace", "app.txt", "one", "two").returncode == 0
+        done = place.editctl("publish", "--from", "1", "-m", "Two")
+        assert done.returncode == 0, done.stderr
+    finally:
+        place.editctl("stop")
+    assert place.git("log", "-1", "--format=%an <%ae>") == "Bo <bo@example.org>\n"
+
+
 def test_a_message_of_others_is_plain_on_the_terminal(editctl: Run, place: Workplace) -> None:
     editctl("replace", "app.txt", "two", "TWO")
     attack = "Fix\x1b]0;owned\x07\x1b[2J\x9b8m\u202eok"

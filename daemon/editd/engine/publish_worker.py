@@ -55,6 +55,7 @@ from editd.errors import (
 from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import open_store
 from editd.store.transaction_record import ident
+from editd.system.git_command import GitFailed, GitMissing, run_git
 from editd.system.process import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath
@@ -415,8 +416,7 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
     def signature(name: str, mail: str) -> pygit2.Signature:
         return pygit2.Signature(name, mail, seconds, minutes)
 
-    config = repository.config
-    settings = {name: str(config[name]) if name in config else None for name in ("user.name", "user.email")}
+    settings = _user_settings(repository)
     user = None
     if all(settings.values()):
         user = signature(settings["user.name"] or "", settings["user.email"] or "")
@@ -437,6 +437,31 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
         raise InvalidParams(f"{author[:200]!r} is not a valid author.", hint="Write it as `NAME <MAIL>`.")
     named = signature(match[1], match[2])
     return named, user or named
+
+
+def _user_settings(repository: pygit2.Repository) -> dict[str, str | None]:
+    """Return the name and the mail of git's user. Raises InvalidParams.
+
+    Git itself reads them, because libgit2 ignores the variables of git's configuration, such as
+    GIT_CONFIG_GLOBAL. Without git, libgit2 reads the files.
+    """
+    settings: dict[str, str | None] = {"user.name": None, "user.email": None}
+    try:
+        listing = run_git(
+            repository.path, "config", "--null", "--get-regexp", r"^user\.(name|email)$", statuses=(0, 1)
+        )
+    except GitMissing:
+        config = repository.config
+        return {name: str(config[name]) if name in config else None for name in settings}
+    except GitFailed as error:
+        raise InvalidParams(
+            f"The configuration of git cannot be read: {error}", hint="Repair it, and retry."
+        ) from error
+    for entry in listing.decode("utf-8", "replace").split("\0"):
+        name, _, value = entry.partition("\n")
+        if name in settings:
+            settings[name] = value
+    return settings
 
 
 def _message(wanted: Publication, author: pygit2.Signature, seqs: Iterable[int], *, is_login: bool) -> str:
