@@ -58,6 +58,28 @@ def test_a_model_reads_the_text_that_it_edits(place: Workplace, model: Agent, pa
     assert place.files()[path] == raw(path, TEXT.replace("zwölf", "zwölf é"))
 
 
+def test_a_model_that_follows_the_hint_replaces_a_damaged_file(place: Workplace, model: Agent) -> None:
+    place.write({"damaged.txt": b"\xff\xfea\0b"})
+    write = {"op": "write", "path": "damaged.txt", "content": "new\n"}
+    text, _ = model.is_refused("read_file", path="damaged.txt")
+    assert "byte-order mark of utf-16-le" in text
+    assert "separate request" not in text  # a reader is not told to delete it
+    for edit in (
+        write,
+        write | {"force": True},
+        {"op": "replace", "path": "damaged.txt", "old": "a", "new": "b"},
+    ):
+        text, refusal = model.is_refused("apply_edits", edits=[edit])
+        if refusal["error"] == "not_text":
+            assert "delete it in a separate request, and write it anew" in text
+            assert "byte-order mark of utf-16-le" in text
+        else:
+            assert refusal["error"] == "base_required"
+    model.does("apply_edits", edits=[{"op": "delete", "path": "damaged.txt"}])
+    model.does("apply_edits", edits=[write])
+    assert place.files()["damaged.txt"] == b"new\n"
+
+
 @each_file
 def test_every_diff_for_a_model_is_text(model: Agent, path: str) -> None:
     edit = {"op": "replace", "path": path, "old": "zwölf", "new": "zwölf é"}

@@ -69,6 +69,53 @@ def test_the_fallback_is_asked_last() -> None:
         Text.decode(b"\xe9", fallback="ascii")
 
 
+@pytest.mark.parametrize(
+    ("content", "fallback", "message", "hint"),
+    [
+        (
+            b"\xff\xfea",
+            "cp1252",
+            "the byte-order mark of utf-16-le, but is",
+            "does not apply to a file with a mark",
+        ),
+        (
+            b"\xfe\xff\xd8\x00",
+            None,
+            "the byte-order mark of utf-16-be, but is",
+            "does not apply to a file with",
+        ),
+        (
+            b"\xef\xbb\xbf\xe9",
+            "cp1252",
+            "the byte-order mark of utf-8, but is",
+            "does not apply to a file with",
+        ),
+        (
+            b"\x89PNG\0\0",
+            "cp1252",
+            "f is not text in any known",
+            "no value of the key `encoding` makes it text",
+        ),
+        (
+            b"\xff\xfe\0\0a\0\0\0",
+            None,
+            "f is not text in any",
+            "no value of the key `encoding` makes it text",
+        ),
+        (b"\xe9", None, "f is not text in any known encoding", "to set the key `encoding`"),
+        (b"\xe9", "ascii", "f does not decode as ascii", "to correct the key `encoding`"),
+    ],
+)
+def test_a_refusal_names_the_cause_that_a_file_is_no_text(
+    content: bytes, fallback: str | None, message: str, hint: str
+) -> None:
+    with pytest.raises(NotText) as caught:
+        Text.decode(content, path="f", fallback=fallback)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.hint.endswith("delete it in a separate request, and write it anew.")
+
+
 def test_a_character_that_the_encoding_cannot_hold_is_refused() -> None:
     with pytest.raises(NotText) as caught:
         Text.decode(b"\xe9", fallback="latin-1").encode("€", path="f")

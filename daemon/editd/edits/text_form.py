@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.edits.search import with_plain_line_ends
-from editd.errors import NotText
-from editd.values.content import Text, line_end_of
+from editd.values.content import ANEW, Text, line_end_of, not_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,12 +39,7 @@ def check_form(old: FileState | None, fallback: str | None, *, path: str) -> Non
     """Raise NotText if a new text cannot keep the form of the file, because no known encoding fits it."""
     if old is None or old.is_symlink or Text.decode_if_text(old.content, fallback) is not None:
         return
-    raise NotText(
-        f"{path} is not text in any known encoding, so a new text cannot keep its form.",
-        hint="If it is text, ask the user to set the key `encoding` of the configuration. "
-        "Otherwise delete the file first, in a separate request.",
-        data={"path": path},
-    )
+    raise not_text(old.content, fallback, path=path, also=ANEW)
 
 
 def form_changes(before: FileState | None, after: FileState | None, fallback: str | None) -> Iterator[str]:

@@ -162,42 +162,32 @@ class Text(Struct, frozen=True, gc=False):
     @classmethod
     def decode(cls, content: bytes, *, path: str = "", fallback: str | None = None) -> Text:
         """Decode by byte-order mark, then as UTF-8, then by `fallback`. Raises NotText if all fail."""
-        for bom, encoding in () if content.startswith(codecs.BOM_UTF32_LE) else _MARKS:
-            if content.startswith(bom):
-                return cls._strictly(content, bom, encoding, path)
-        nuls = content.count(0)
-        if nuls * 3 <= len(content):  # more means UTF-16 or UTF-32 without a mark, or no text at all
-            try:
-                return cls(content.decode("utf-8"), "utf-8", b"")
-            except UnicodeDecodeError:
-                if fallback is not None and not nuls:
-                    return cls._strictly(content, b"", fallback, path)
-        raise NotText(
-            f"{path or 'The file'} is not text in any known encoding.",
-            hint="Set the key `encoding` of the configuration, or write it whole with `write`.",
-            data={"path": path},
-        )
-
-    @classmethod
-    def _strictly(cls, content: bytes, bom: bytes, encoding: str, path: str) -> Text:
-        try:
-            text = content[len(bom) :].decode(encoding)
-            if text.encode(encoding) == content[len(bom) :]:
-                return cls(text, encoding, bom)
-        except UnicodeError:
-            pass  # refused below
-        raise NotText(
-            f"{path or 'The file'} does not decode as {encoding}.",
-            hint="Correct the key `encoding` of the configuration, or write it whole with `write`.",
-            data={"path": path, "encoding": encoding},
-        )
+        text = cls.decode_if_text(content, fallback)
+        if text is None:
+            raise not_text(content, fallback, path=path, also=ANEW)
+        return text
 
     @classmethod
     def decode_if_text(cls, content: bytes, fallback: str | None) -> Text | None:
         """Return the decoded content, or None if no known encoding fits it."""
+        bom, encoding = _mark_of(content)
+        if bom:
+            return cls._strictly(content, bom, encoding)
+        if _has_many_nuls(content):
+            return None
         try:
-            return cls.decode(content, fallback=fallback)
-        except NotText:
+            return cls(content.decode("utf-8"), "utf-8", b"")
+        except UnicodeDecodeError:
+            if fallback is None or 0 in content:
+                return None
+            return cls._strictly(content, b"", fallback)
+
+    @classmethod
+    def _strictly(cls, content: bytes, bom: bytes, encoding: str) -> Text | None:
+        try:
+            text = content[len(bom) :].decode(encoding)
+            return cls(text, encoding, bom) if text.encode(encoding) == content[len(bom) :] else None
+        except UnicodeError:
             return None
 
     def lines_between(self, first: int, last: int) -> tuple[bytes, int]:
@@ -218,9 +208,36 @@ class Text(Struct, frozen=True, gc=False):
         except UnicodeEncodeError as error:
             raise NotText(
                 f"{path or 'The file'} is {self.encoding}, which cannot hold {error.object[error.start]!r}.",
-                hint="Leave that character out, or write the file whole in another encoding.",
+                hint=f"Leave that character out. {ANEW}",
                 data={"path": path, "encoding": self.encoding},
             ) from None
+
+
+ANEW = "To replace the file, delete it in a separate request, and write it anew."
+
+
+def not_text(content: bytes, fallback: str | None, *, path: str = "", also: str = "") -> NotText:
+    """Return the refusal of a content that no known encoding decodes. The hint names the cause.
+
+    `also` is the end of the hint.
+    """
+    file, data = path or "The file", {"path": path}
+    bom, encoding = _mark_of(content)
+    if bom:
+        message = f"{file} has the byte-order mark of {encoding}, but is not {encoding} text."
+        hint = "Repair it with another program: the key `encoding` does not apply to a file with a mark."
+        data["encoding"] = encoding
+    elif 0 in content:
+        message = f"{file} is not text in any known encoding."
+        hint = "It has NUL bytes, so no value of the key `encoding` makes it text."
+    elif fallback is None:
+        message = f"{file} is not text in any known encoding."
+        hint = "If it is text, ask the user to set the key `encoding` of the configuration."
+    else:
+        message = f"{file} does not decode as {fallback}."
+        hint = "If it is text, ask the user to correct the key `encoding` of the configuration."
+        data["encoding"] = fallback
+    return NotText(message, hint=f"{hint} {also}".rstrip(), data=data)
 
 
 class Decoder(Struct, frozen=True, gc=False):
@@ -242,6 +259,12 @@ class Decoder(Struct, frozen=True, gc=False):
         """Return the encoding of a file, or None if it is no text."""
         text = None if state is None else Text.decode_if_text(state.content, self.fallback)
         return None if text is None else text.encoding
+
+    def not_text(self, state: FileState, path: str) -> NotText:
+        """Return the refusal for the reader of a file that is no text, with its size."""
+        refusal = not_text(state.content, self.fallback, path=path)
+        refusal.data["size"] = len(state.content)
+        return refusal
 
     def as_in(self, state: FileState | None, written: bytes) -> bytes:
         """Return a text in UTF-8 in the encoding of a file, whose text a person has read as UTF-8.
@@ -306,6 +329,18 @@ def with_lines(content: bytes) -> bytes:
         return content
     text = Text.decode_if_text(content, None)
     return content if text is None else text.text.encode()
+
+
+def _mark_of(content: bytes) -> tuple[bytes, str]:
+    """Return the byte-order mark and the encoding that it names. Both are empty without a known mark."""
+    if content.startswith(codecs.BOM_UTF32_LE):
+        return b"", ""
+    return next((mark for mark in _MARKS if content.startswith(mark[0])), (b"", ""))
+
+
+def _has_many_nuls(content: bytes) -> bool:
+    """Return whether the content is UTF-16 or UTF-32 without a mark, or no text at all."""
+    return content.count(0) * 3 > len(content)
 
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # as bytes.splitlines divides a text

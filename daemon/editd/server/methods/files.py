@@ -15,7 +15,7 @@ from editd.engine.answers import request_of
 from editd.engine.commands import Apply, OpenChangeset, Reader
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
-from editd.errors import FileMissing, InvalidParams, NotText, Refused, Timeout
+from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import convert
 from editd.wire import messages
 
@@ -124,11 +124,7 @@ def _read_proposed(
 def _check_text(services: Services, path: WorkspacePath, state: FileState) -> None:
     """Raise NotText for a file that a model cannot read: its bytes would be edited as text."""
     if not state.is_symlink and services.engine.decoder.name(state) is None:
-        raise NotText(
-            f"{path} is not text in any known encoding.",
-            hint="If it is text, ask the user to set the key `encoding` of the configuration.",
-            data={"path": path.text, "size": len(state.content)},
-        )
+        raise services.engine.decoder.not_text(state, path.text)
 
 
 def stat(services: Services, params: messages.Stat, caller: ClientState) -> Answer:
