@@ -103,12 +103,44 @@ def test_the_empty_piece_after_a_final_line_end_is_a_line() -> None:
 @pytest.mark.parametrize(
     ("given", "number"),
     [("2", 2), (2, 2), (2.7, 2), ("2.9", 2), (" \ufeff+2nd", 2), ("1e3", 1), ("", None), (None, None),
-     (0, None), ("9" * 5000, 10**16 - 1), (1e300, 10**15)],
+     (0, 0), ("9" * 5000, 10**16 - 1), (1e300, 10**15)],
 )  # fmt: skip
 def test_a_line_number_is_read_as_javascript_reads_it(given: Any, number: int | None) -> None:
     args = {"path": "f", "search": "a", "replace": "", "start_line": given, "end_line": given}
     call = RooCall.parse(args)
     assert (call.start_line, call.end_line) == (number, number)
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        ({"start_line": -1}, ["`start_line` is '-1', and was read as line 1"]),
+        ({"start_line": 0}, ["`start_line` is '0', and was read as line 1"]),
+        ({"start_line": "0"}, ["`start_line` is '0', and was read as line 1"]),
+        (
+            {"start_line": 1.5, "end_line": "3rd"},
+            ["'1.5', and was read as line 1", "'3rd', and was read as line 3"],
+        ),
+        ({"start_line": "", "end_line": ""}, []),
+        ({"start_line": " 1", "end_line": 3.0}, []),
+        ({"start_line": 1, "end_line": 1e300}, []),
+    ],
+)
+def test_a_line_number_that_is_read_as_another_one_is_named(args: dict[str, Any], named: list[str]) -> None:
+    """The original takes such numbers, and so do the recordings of it."""
+    place = on({"f": "a\na\na\n"})
+    outcome = place.call("roo", "search_and_replace", {"path": "f", "search": "a", "replace": "b", **args})
+    assert place.text("f") == "b\nb\nb\n"
+    warnings = [warning for report in outcome.reports.values() for warning in report.warnings]
+    assert len(warnings) == len(named)
+    for warning, words in zip(warnings, named, strict=True):
+        assert warning.startswith("line_number: ")
+        assert words in warning
+
+
+@pytest.mark.parametrize("value", [0, 0.5, "0", -1])
+def test_a_last_line_below_the_first_is_refused(value: Any) -> None:
+    assert refused("a\n", "a", "b", end_line=value).data == {"argument": "end_line", "lines": 2}
 
 
 @pytest.mark.parametrize(

@@ -175,10 +175,10 @@ def _flag(args: Mapping[str, Any], name: str) -> bool:
 
 
 def _number(args: Mapping[str, Any], name: str) -> int | None:
-    """Parse a number, or the number that begins a string (ECMAScript's parseInt); None for "" and 0."""
+    """Parse a number, or the number that begins a string (ECMAScript's parseInt); None for ""."""
     value = args.get(name, "")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return int(value) or None if abs(value) < 10**_DIGITS_MAX else 10**_DIGITS_MAX
+        return int(value) if abs(value) < 10**_DIGITS_MAX else 10**_DIGITS_MAX
     match = _NUMBER.match(value.lstrip(JS_SPACES)) if isinstance(value, str) else None
     if match:
         return int(match.group()[: _DIGITS_MAX + 1])
@@ -191,6 +191,19 @@ def _number(args: Mapping[str, Any], name: str) -> int | None:
         hint="Send a whole number from 1.",
         data={"argument": name},
     )
+
+
+def _number_warnings(args: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each line number that the original reads as another one."""
+    warnings = []
+    for name in ("start_line", "end_line"):
+        value, number = args.get(name), None if args.get(name) is None else _number(args, name)
+        if number is None or number >= 10**_DIGITS_MAX:
+            continue
+        line = max(number, 1)
+        if value != line and str(value).strip(JS_SPACES) != str(line):
+            warnings.append(f"line_number: `{name}` is {str(value)[:40]!r}, and was read as line {line}.")
+    return warnings
 
 
 # ── The tool ───────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +224,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
             hint="Leave the call out, or correct `replace`.",
             data={"found": len(replacements)},
         )
-    warnings = list(call.warnings())
+    warnings = [*call.warnings(), *_number_warnings(args)]
     if not (call.is_regex or call.ignore_case):
         last = Span(replacements[-1].start, replacements[-1].end)
         warnings += overlap_warnings(page.text[: range_of(call, page.text).end], last, "the text")
