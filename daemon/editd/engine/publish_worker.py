@@ -40,7 +40,7 @@ from editd.engine.git_branch import (
     put_into_index,
     unreadable_index,
 )
-from editd.engine.published_steps import CommittedFile, RunSteps, has_already
+from editd.engine.published_steps import CommittedFile, PresentFile, RunSteps, has_already
 from editd.engine.queries import PathChanges, format_ranges
 from editd.errors import (
     Conflict,
@@ -90,6 +90,7 @@ class Publication(Struct, frozen=True):
     trials: tuple[tuple[PathChanges, ...], ...] = ()  # runs to try: the answer has which of them merge
     lives: Mapping[WorkspacePath, Life] = MappingProxyType({})
     excluded: tuple[str, ...] = ()  # paths whose contents the history does not keep
+    present: Mapping[WorkspacePath, Entry | None] = MappingProxyType({})  # files that changed after their run
 
 
 def request_of(publication: Publication) -> Frame:
@@ -103,6 +104,7 @@ def request_of(publication: Publication) -> Frame:
         "author": publication.author, "actors": list(publication.actors), "login": publication.login,
         "reviewers": list(publication.reviewers), "trailers": list(publication.trailers),
         "excluded": list(publication.excluded),
+        "present": [[path.text, _plain(entry)] for path, entry in publication.present.items()],
     }  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
 
     def merge_runs(runs: Sequence[PathChanges]) -> BranchMerge:
         store = open_store(os.path.join(folder, "store.git"))
-        merge = BranchMerge(branch, store, prefix, commits, wanted.lives)
+        merge = BranchMerge(branch, store, prefix, commits, wanted.lives, wanted.present)
         merge.left_out.update(run.path.text for run in runs if run.path.text in wanted.excluded)
         for run in runs:
             merge.carry_out(run)
@@ -139,7 +141,7 @@ def publish(root: str, folder: str, wanted: Publication) -> Frame:
     merge = merge_runs(wanted.runs)
     changes = merge.changes()
     if not changes:
-        raise _nothing_new(wanted, branch, merge.left_out)
+        raise _nothing_new(wanted, branch, merge.left_out, merge.taken_out())
     message = _message(wanted, author, merge.seqs, is_login=wanted.author is None)
     answer: Frame = {
         "commit": "", "branch": branch.name, "left_out": sorted(merge.left_out),
@@ -168,10 +170,12 @@ class BranchMerge:
     prefix: str  # of the workspace in the repository's work tree
     commits: Sequence[BranchCommit]  # parents first
     lives: Mapping[WorkspacePath, Life]
+    present: Mapping[WorkspacePath, Entry | None]
 
     files: dict[str, FileState | None] = field(default_factory=dict)  # by their path in the repository
     left_out: set[str] = field(default_factory=set)  # excluded paths, and paths that `git add` would not add
     seqs: set[int] = field(default_factory=set)  # the transactions that changed something here
+    now: dict[WorkspacePath, PresentFile] = field(default_factory=dict)  # of `present`
 
     def __post_init__(self) -> None:
         self._tip = Trees(self.branch.tree or EMPTY_TREE, self._tree_bytes)
@@ -181,16 +185,18 @@ class BranchMerge:
         path = self.prefix + run.path.text
         if self._is_left_out(run.path, path):
             return
-        states = [self._state(path, state) for state in run.states]
-        begun = self._published(run, states)
-        if begun == len(run.seqs):
+        states: Sequence[FileState | None] = [self._state(path, state) for state in run.states]
+        commits = [self._committed(run, commit) for commit in self.commits]
+        begun = self._published(run, states, commits)
+        seqs, states = self._in_force(run, run.seqs[begun:], states[begun:], commits)
+        if not seqs:
             return
         source = None if run.source is None or begun else self.prefix + run.source.text
         at = path if source is None or (self._now(source) is None and self._now(path) is not None) else source
         ours = self._now(at)
-        made, start = self._merged(run, states[begun:], ours)
+        made, start = self._merged(run, states, ours)
         if made != ours or at != path:
-            self.seqs |= set(run.seqs[begun + start :])
+            self.seqs |= set(seqs[start:])
         if at != path:
             self.seqs.add(run.seqs[0])  # the move, even if the content is the same after it
             if self._now(path) is not None:
@@ -205,6 +211,10 @@ class BranchMerge:
             if state is not None:
                 self._check_place(path, changed)
         return changed
+
+    def taken_out(self) -> dict[str, list[int]]:
+        """Return the transactions that a later one took out of a file, by the file's path."""
+        return {path.text: now.seqs for path, now in self.now.items() if now.seqs}
 
     def summary(self, changes: Mapping[str, FileState | None]) -> list[dict[str, Any]]:
         """Return the kind of change of each path, with the numbers of added and removed lines."""
@@ -225,7 +235,9 @@ class BranchMerge:
             )  # fmt: skip
         return rows
 
-    def _published(self, run: PathChanges, states: Sequence[FileState | None]) -> int:
+    def _published(
+        self, run: PathChanges, states: Sequence[FileState | None], commits: Iterable[CommittedFile]
+    ) -> int:
         """Return how many steps of the run are in the branch's commits."""
         path = self.prefix + run.path.text
         life = self.lives.get(run.path, ())
@@ -235,7 +247,34 @@ class BranchMerge:
             [states[0], *(self._state(path, entry) for seq, entry in life if seq < run.seqs[0])],
             [(seq, self._state(path, entry)) for seq, entry in life if seq >= run.seqs[0]],
         )
-        return steps.published_by(self._committed(run, commit) for commit in self.commits)
+        return steps.published_by(commits)
+
+    def _in_force(
+        self,
+        run: PathChanges,
+        seqs: Sequence[int],
+        states: Sequence[FileState | None],
+        commits: Iterable[CommittedFile],
+    ) -> tuple[Sequence[int], Sequence[FileState | None]]:
+        """Return the steps of a run without the steps that a later transaction took out of the file.
+
+        On a branch that is not checked out, the files may lack a step because they belong to another branch.
+        There a step is left out only if the branch has a revert of the file, too.
+        """
+        is_here = self.branch.is_current or any(
+            one.before != one.after or one.makes_move for commit in commits for one in commit.reverted
+        )
+        if not seqs or run.path not in self.present or not is_here:
+            return seqs, states
+        entry = self.present[run.path]
+        now = self.now.setdefault(run.path, PresentFile(self._state(self.prefix + run.path.text, entry)))
+        if run.source is None or len(seqs) < len(run.seqs):
+            return now.in_force(seqs, states)
+        if entry is None:
+            now.seqs += seqs
+            return (), states[:1]
+        later, made = now.in_force(seqs[1:], states[1:])
+        return [seqs[0], *later], [states[0], *made]
 
     def _committed(self, run: PathChanges, of: BranchCommit) -> CommittedFile:
         """Return the run's file in a commit and its parent. Blobs are read only if the commit concerns it."""
@@ -350,7 +389,18 @@ class BranchMerge:
         return bytes(self.branch.repository.read(pygit2.Oid(raw=oid))[1])
 
 
-def _nothing_new(wanted: Publication, branch: Branch, left_out: set[str]) -> NoChange:
+def _nothing_new(
+    wanted: Publication, branch: Branch, left_out: set[str], taken_out: Mapping[str, Sequence[int]]
+) -> NoChange:
+    if taken_out:
+        seqs = sorted({seq for each in taken_out.values() for seq in each})
+        shown = listed(sorted(taken_out))
+        return NoChange(
+            f"Nothing to publish: a later change took {format_ranges(seqs)} out of {shown},"
+            f" and {branch.name} already has all other changes.",
+            hint="Undo the later change, and publish again: `log` lists the transactions of a path.",
+            data={"left_out": sorted(left_out), "taken_out": seqs},
+        )
     paths = sorted(left_out)
     shown = listed(paths)
     ignores = "git ignores, or `history.exclude` leaves out," if wanted.excluded else "git ignores"
@@ -520,6 +570,7 @@ def _publication(frame: Frame) -> Publication:
         for path, life in frame.pop("lives")
     }
     excluded = tuple(frame.pop("excluded"))
+    present = {WorkspacePath(path): _entry(state) for path, state in frame.pop("present")}
     return Publication(
         runs,
         lives=lives,
@@ -528,6 +579,7 @@ def _publication(frame: Frame) -> Publication:
         trailers=trailers,
         trials=trials,
         excluded=excluded,
+        present=present,
         **frame,
     )
 

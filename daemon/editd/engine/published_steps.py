@@ -7,11 +7,14 @@ file did not have it before them. A later commit may have changed the same lines
 A revert takes back the steps that the reverted commit made, and the steps after them. From there on, a step
 is published only if a commit's content includes it: contents of the history were recorded after the step and
 lack it.
+
+A step that a later transaction took out of the file is not published (`PresentFile`), because the commit
+would put text back that the file lacks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from editd.edits.merge import merge_states
@@ -102,6 +105,57 @@ class RunSteps:
 
     def _has(self, state: State, start: int, end: int) -> bool:
         return state == self.states[end] or has_already(self.states[start], state, self.states[end])
+
+
+@dataclass(slots=True)
+class PresentFile:
+    """A file as it is now, and the steps that a later transaction took out of it.
+
+    A step is out if the file has its old text again. New text in its place counts as later work.
+    """
+
+    state: State
+    seqs: list[int] = field(default_factory=list)  # the steps that are out
+    _chain: tuple[State, State] | None = None  # before and after all of these steps, without other steps
+
+    def in_force(self, seqs: Sequence[int], states: Sequence[State]) -> tuple[list[int], list[State]]:
+        """Return a run without the steps that are out. It stays whole if the others do not merge alone."""
+        kept, made, out = list[int](), [states[0]], list[int]()
+        chain = self._chain
+        try:
+            for seq, before, after in zip(seqs, states[:-1], states[1:], strict=True):
+                longer = self._chain_with(chain, before, after, states[-1])
+                if longer is None:
+                    made.append(merge_states(before, made[-1], after))
+                    kept.append(seq)
+                else:
+                    chain = longer
+                    out.append(seq)
+        except Conflict:
+            return list(seqs), list(states)
+        self._chain = chain
+        self.seqs += out
+        return kept, made
+
+    def _chain_with(
+        self, chain: tuple[State, State] | None, before: State, after: State, last: State
+    ) -> tuple[State, State] | None:
+        """Return the chain with a step that is out, or None if the step is in force or undone by its run."""
+        if chain is None:
+            return (before, after) if self._lacks(before, after, last) else None
+        try:
+            longer = chain[0], merge_states(before, chain[1], after)
+        except Conflict:
+            return None
+        return longer if longer != chain and self._lacks(*longer, last) else None
+
+    def _lacks(self, before: State, after: State, last: State) -> bool:
+        return _is_out(before, after, self.state) and not _is_out(before, after, last)
+
+
+def _is_out(before: State, after: State, state: State) -> bool:
+    """Return whether a state has the text before a change, and not the text after it."""
+    return has_already(after, state, before) and not has_already(before, state, after)
 
 
 def has_already(base: State, ours: State, theirs: State) -> bool:

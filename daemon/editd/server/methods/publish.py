@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd.server.connection import ClientState
     from editd.server.methods import Services
     from editd.system.process import Frame
+    from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction
 
@@ -54,7 +55,8 @@ def publish(
         raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
     named = [params.session] if isinstance(params.session, str) else params.session
     sessions = named if named is not None else [caller.session] if caller.session is not None else []
-    chosen = _range(services, params) if params.from_ is not None or params.to is not None else None
+    is_range = params.from_ is not None or params.to is not None
+    chosen = _range(services, params) if is_range else None
     if chosen is not None and named is not None:
         raise InvalidParams("`session` already names what to publish.", hint="Leave out `from` and `to`.")
     if chosen is None and not sessions:
@@ -64,17 +66,19 @@ def publish(
         )
     if chosen is None:
         chosen = _of_sessions(services, sessions)
-    publication = _publication(params, chosen, sessions if params.from_ is params.to is None else [])
+    publication = _publication(params, chosen, [] if is_range else sessions)
     publication = replace(publication, excluded=_excluded(services, chosen))
-    return _published(services, publication, chosen)
+    return _published(services, publication, chosen, is_range=is_range)
 
 
 async def _published(
-    services: Services, publication: Publication, chosen: list[Transaction]
+    services: Services, publication: Publication, chosen: list[Transaction], *, is_range: bool
 ) -> messages.PublishResult:
     async with services.publishing:
         await _packed(services, int(chosen[-1].seq))
-        publication = await services.queue.run_in_thread(partial(_with_lives, services, publication))
+        publication = await services.queue.run_in_thread(
+            partial(_with_lives, services, publication, is_range)
+        )
         answer = await _ask(services, request_of(publication))
         refusal = refused_by(answer)
         if refusal is not None:
@@ -85,20 +89,34 @@ async def _published(
     return result
 
 
-def _with_lives(services: Services, publication: Publication) -> Publication:
+def _with_lives(services: Services, publication: Publication, is_range: bool) -> Publication:
     """Add the contents of the files that others changed after the first published change.
 
-    They end before an undo of a published change, because the file lacked that change from then on.
+    They end before an undo of a published change, because the file lacked that change from then on. For the
+    work of sessions, add these files as they are now as well: a range is published as it was.
     """
     index = services.engine.history.index
     undoes = cache(index.undoes)
+    present: dict[WorkspacePath, Entry | None] = {}
     lives: dict[WorkspacePath, Life] = {}
     for run in publication.runs:
         life = index.life(run.path, -1, None)[-LIFE_MAX:]
         if {seq for seq, _ in life if seq >= run.seqs[0]} - {*run.seqs}:
             kept = takewhile(lambda step: not {*undoes(step[0])} & {*run.seqs}, life)  # noqa: B023  # used here
             lives[run.path] = [(int(seq), touch.after) for seq, touch in kept]
-    return replace(publication, lives=lives)
+            if not is_range and not _is_moved_on(services, run, *life[-1]):
+                present[run.path] = life[-1][1].after
+    return replace(publication, lives=lives, present=present)
+
+
+def _is_moved_on(services: Services, run: queries.PathChanges, seq: Seq, touch: Change[Entry]) -> bool:
+    """Return whether a transaction moved the file on, and not back: its work is still in force there."""
+    if touch.after is not None:
+        return False
+    made = services.engine.history.index.transaction(seq)
+    return made is not None and any(
+        other.source == run.path and other.path != run.source for other in made.touches
+    )
 
 
 async def _explain(
