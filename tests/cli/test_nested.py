@@ -76,3 +76,21 @@ def test_a_folder_that_the_outer_workspace_ignores_may_be_a_workspace(editctl: R
     place.git("init", "-q", "trees/one")
     editctl("start")
     assert root_of(editctl("start", "--json", folder="trees/one")).endswith("/trees/one")
+
+
+def test_a_workspace_without_git_owns_its_folders_also_while_its_daemon_is_stopped(
+    editctl: Run, place: Workplace
+) -> None:
+    """The fault: after a stop, `log` and `write` in a folder of it made the folder another workspace."""
+    place.write({"sub/a": "1\n"})
+    root = os.path.realpath(place.root)
+    assert root_of(editctl("start", "--json")) == root
+    editctl("write", "b", "sub/a")
+    editctl("stop")
+    assert f"the workspace is {root}/sub" not in editctl("status", code=3, folder="sub").stderr
+    assert editctl("log", "--oneline", folder="sub").stdout.startswith("1 ")
+    editctl("write", "new", "a", folder="sub")
+    assert root_of(editctl("status", "--json", folder="sub")) == root
+    assert place.files()["sub/new"] == b"1\n"
+    editctl("stop", folder="sub")
+    assert sorted(os.listdir(place.state.parent)) == [place.state.name]

@@ -39,17 +39,21 @@ def serving_root(folder: str) -> str | None:
     """Return the workspace that serves `folder`; None if it is in no git repository and nothing serves it.
 
     The nearest folder upwards that is a separate workspace, or has a running daemon. Otherwise it is the
-    nearest git top level: a submodule or a nested repository that no daemon has served is part of the
-    workspace around it.
+    nearest one with a history, also without git, so that a stopped daemon leaves no folder to another one.
+    Otherwise it is the nearest git top level: a submodule or a nested repository that no daemon has served is
+    part of the workspace around it.
     """
     nearest: str | None = None
+    known: str | None = None
     for candidate in upwards(folder):
         state = state_folder(workspace_id(candidate))
         if is_separate(candidate) or (os.path.exists(os.path.join(state, "lock")) and is_running(state)):
             return candidate
         if nearest is None and os.path.lexists(os.path.join(candidate, TOP_LEVEL)):
             nearest = candidate
-    return nearest
+        if known is None and has_history(candidate) and not _is_covered(candidate):
+            known = candidate
+    return nearest if known is None else known
 
 
 def workspace_root(folder: str) -> str:
@@ -76,7 +80,18 @@ def is_separate(folder: str) -> bool:
         return True
     if not os.path.lexists(os.path.join(folder, TOP_LEVEL)):
         return False
-    return os.path.exists(os.path.join(state_of(folder), HISTORY)) or is_linked_worktree(folder)
+    return has_history(folder) or is_linked_worktree(folder)
+
+
+def has_history(folder: str) -> bool:
+    """Return whether a daemon has begun a history of the folder."""
+    return os.path.exists(os.path.join(state_of(folder), HISTORY))
+
+
+def _is_covered(folder: str) -> bool:
+    """Return whether a daemon has found that a workspace around the folder covers it, which has a history."""
+    outer = _path_in(os.path.join(state_of(folder), PART))
+    return bool(outer) and folder.startswith(f"{outer}/") and has_history(outer)
 
 
 def is_nested(folder: str) -> bool:
