@@ -16,6 +16,7 @@ import pytest
 import injection
 from crash_checks import wait_until
 from editd.engine.engine import FREE_MESSAGE_CHARACTERS
+from editd.store.journal import SEGMENT_BYTES
 from editd.wire import messages
 from editd_client.errors import EditdError
 from workplace import replace, write
@@ -129,6 +130,22 @@ def test_a_quota_that_is_reached_refuses_edits_and_nothing_else(place: Workplace
         assert not client.status().history["is_full"]
         client.apply([write("a.txt", "there is room again\n")])
         assert client.check().ok
+
+
+def test_undo_and_redo_in_turn_leave_a_small_journal_beside_a_full_quota(place: Workplace) -> None:
+    """The attack: undo goes on beyond the quota, and its journal kept 75 MB, also after a stop."""
+    configure(place, 'history.quota = "1MiB"\n')
+    most = 4 * SEGMENT_BYTES  # the one in use, the last one, and two free ones
+    with place.start() as client:
+        client.apply([write("a.txt", os.urandom(1_800_000).hex())])
+        largest = 0
+        for number in range(20):
+            _ = client.undo() if number % 2 == 0 else client.redo()
+            largest = max(largest, client.status().journal["bytes"])
+        assert largest > most
+        wait_until(lambda: client.status().journal["bytes"] <= most, "packed segments are removed")
+    place.stop()
+    assert sum(path.stat().st_size for path in (place.state / "journal").glob("*.*")) <= most
 
 
 def test_the_quota_counts_the_index_and_the_marks_of_sessions(place: Workplace) -> None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 
 SEGMENT_BYTES = 8 * 1024 * 1024  # some 700 edits of 10 KB; zero-filling one takes about 5 ms
-SPARES_MAX = 8  # empty segments; more of them, after many edits, are deleted
+SPARES_MAX = 2  # empty segments, 16 MiB that no quota counts; more of them, after many edits, are deleted
 ALIGNMENT = 64
 VERSION = 1
 EXCLUDING = 2  # the version of a frame with a change whose content is not in it (`store.excluded`)
