@@ -234,8 +234,8 @@ class _FilesBefore:
     def _status(self, path: str) -> os.stat_result | None:
         """Return the status of a present file, or None without one. A symlink in the path leads to none."""
         real = os.path.join(self._root, path)
-        folder = os.path.dirname(real)
-        if os.path.realpath(folder) != folder:
+        is_through_link = os.path.realpath(os.path.dirname(real)) != os.path.dirname(real)
+        if is_through_link:
             return None
         try:
             return os.lstat(real)
