@@ -105,6 +105,14 @@ def test_a_url_is_refused_with_the_path_that_was_probably_meant(
     assert place.files() == before
 
 
+@pytest.mark.parametrize("path", ["file:///", "http://"])
+def test_a_url_without_a_path_means_no_file(client: Client, path: str) -> None:
+    refusal = refused(client, Write(path=path, content="x", base=None))
+    assert refusal.name == "invalid_params"
+    assert "Did you mean" not in refusal.hint
+    assert "similar" not in refusal.data
+
+
 def test_apply_edits_of_mcp_names_the_path_that_a_url_means(place: Workplace, client: Client) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     edit = {"op": "write", "path": f"file://{place.root}/src/new.py", "content": "x"}
