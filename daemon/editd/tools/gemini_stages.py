@@ -117,20 +117,18 @@ def _flexible(
 ) -> StageResult | None:
     if max((js_trim(line) for line in call.old.split("\n")), key=len) not in text:
         return None
-    matches = search(Search("lines", call.old, text))
-    if not matches:
+    if not search(Search("lines", call.old, text)):
         return None
     # In the original, a blank line after a final line end belongs to the match. Here it decides the stage.
     lines = call.old.removesuffix("\n") or call.old
-    if lines != call.old:
-        matches = search(Search("lines", lines, text))
-    kept = matches
+    matches = kept = search(Search("lines", lines, text))
+    last = matches[-1]
     skipped = call.new.count("\n")
     if skipped and len(matches) > 1 and not call.is_head:
         # "Smart" goes on as many lines after a match as the new text has, and so misses some.
         kept = search(Search("lines", lines, text, skipped=skipped))
     windows = [Span(match.start, match.end) for match in kept]
-    twin = _overlapping(text, matches[-1], lambda rest: search(Search("lines", lines, rest)))
+    twin = _overlapping(text, last, lambda rest: search(Search("lines", lines, rest)))
     places = [match.start for match in matches]
     if not call.fits(len(kept)):  # refused by the count alone
         return StageResult("indentation", len(windows), tuple(places), (), twin)
