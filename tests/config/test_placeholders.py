@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from editd.config.placeholders import filled, problem_of, problem_of_check, problem_of_name
+from editd.config.placeholders import DATA_VARIABLES, filled, problem_of, problem_of_check, problem_of_name
 
 NAME = "$(echo run >&2); `echo run >&2`.txt"
 
@@ -109,6 +111,25 @@ def test_a_placeholder_that_could_run_as_code_is_a_problem(command: list[str], p
 )  # fmt: skip
 def test_an_argument_by_itself_and_the_value_of_a_variable_are_right(command: list[str]) -> None:
     assert problem_of(command) == ""
+
+
+@pytest.mark.parametrize("variable", ["EDITD_PAGER", "EDITD_SOCKET", "EDITD_SESSION", "PATH", "GIT_PAGER"])
+def test_no_variable_from_which_a_program_takes_code_or_a_server_has_a_name(variable: str) -> None:
+    problem = problem_of(["env", f"{variable}={{path}}", "mytool"])
+    assert f"must not be the value of {variable}" in problem
+
+
+def test_no_variable_of_editds_own_programs_has_a_name() -> None:
+    top = Path(__file__).resolve().parents[2]
+    sources = (path.read_text() for folder in ("daemon", "client") for path in (top / folder).rglob("*.py"))
+    own = {name for text in sources for name in re.findall(r"[\"'](EDITD_[A-Z_]+)[\"']", text)}
+    assert {"EDITD_PAGER", "EDITD_SOCKET"} <= own
+    assert not [name for name in own if DATA_VARIABLES.fullmatch(name)]
+
+
+@pytest.mark.parametrize("name", ["a|", "<a", ">a", "a&", "&a", "+a", " +a", "a\n"])
+def test_a_refusal_of_a_name_lists_the_characters(name: str) -> None:
+    assert "`|`, `<`, `>` or `&` at an end, or `+` at the start" in problem_of_name(name)
 
 
 def test_a_check_of_proposals_has_no_placeholder() -> None:

@@ -37,8 +37,8 @@ LAUNCHERS = frozenset(
     ("env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "chrt", "taskset", "xargs")
 )  # programs that run the program in their arguments
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-DATA_VARIABLES = re.compile(r"NAME|FILE|FILE_?NAME|EDITD_[A-Z0-9_]+")
-"""No program takes code from these, as bash does from `PS4` and git from `GIT_PAGER`."""
+DATA_VARIABLES = re.compile(r"(?:EDITD_)?(?:NAME|FILE|FILE_?NAME)|EDITD_PATH")
+"""No program takes code from these, as bash does from `PS4`, and editctl from `EDITD_PAGER`."""
 
 UNSAFE_NAMES = re.compile(r"[\x00-\x1f\x7f]|^\s*[|<>+&]|[|<>&]\s*$")
 """Names of files that perl and others run, redirect or split when they open them."""
@@ -60,7 +60,7 @@ def problem_of(command: Sequence[str]) -> str:
         if variable is not None and not DATA_VARIABLES.fullmatch(variable):
             return (
                 f"{names[0]} must not be the value of {variable}, because programs take code from variables: "
-                f"use NAME, FILE, FILENAME or a name that begins with EDITD_"
+                f"use NAME, FILE, FILENAME or EDITD_PATH"
             )
         if variable is None and at <= program:
             return f"{names[0]} must not be the program, because a client chooses the name of a file"
@@ -83,7 +83,8 @@ def problem_of_name(path: str) -> str:
     """Return the problem with the name of a file as an argument of any program, or an empty text."""
     if UNSAFE_NAMES.search(path):
         return (
-            f"the name {path!r} could run as code: it has a control character, or `|`, `<` or `>` at an end"
+            f"the name {path!r} could run as code: it has a control character, `|`, `<`, `>` or `&` at an "
+            f"end, or `+` at the start"
         )
     return ""
 
