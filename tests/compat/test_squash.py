@@ -337,3 +337,17 @@ def test_a_revert_on_another_branch_is_not_taken_back(place: Workplace) -> None:
         client.settle()
         assert refused(client.publish, "again", session="bot", branch="work").name == "no_change"
     assert shown(place, "work:a.txt") == LINES
+
+
+def test_the_same_work_that_was_taken_out_twice_is_not_published_again(place: Workplace) -> None:
+    with place.start() as client:
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        place.git("checkout", "-q", "--", "a.txt")
+        client.settle()
+        client.read("a.txt", session="bot")
+        edit(client, "bot", replace("a.txt", "line 3\n", "bot 3\n"))
+        client.publish("one", session="bot")
+        place.git("revert", "--no-edit", "HEAD")
+        client.settle()
+        assert refused(client.publish, "again", session="bot").name == "no_change"
+    check_published(place)

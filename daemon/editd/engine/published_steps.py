@@ -141,13 +141,14 @@ class PresentFile:
         self, chain: tuple[State, State] | None, before: State, after: State, last: State
     ) -> tuple[State, State] | None:
         """Return the chain with a step that is out, or None if the step is in force or undone by its run."""
+        is_out = self._lacks(before, after, last)
         if chain is None:
-            return (before, after) if self._lacks(before, after, last) else None
+            return (before, after) if is_out else None
         try:
             longer = chain[0], merge_states(before, chain[1], after)
         except Conflict:
-            return None
-        return longer if longer != chain and self._lacks(*longer, last) else None
+            return chain if is_out else None
+        return longer if is_out or (longer != chain and self._lacks(*longer, last)) else None
 
     def _lacks(self, before: State, after: State, last: State) -> bool:
         return _is_out(before, after, self.state) and not _is_out(before, after, last)
