@@ -273,11 +273,13 @@ def test_the_work_for_a_lease_does_not_grow_with_the_leases_that_are_held(
 
 def test_the_globs_of_all_leases_and_of_all_waiting_requests_are_limited(registry: SessionStore) -> None:
     leases = Leases(registry)
-    taken = 0
-    while taken + 50 <= WILDCARDS_MAX:
-        held = leases.acquire("r", globs(*(f"{taken + place}/*" for place in range(50))), 10, 0)
-        leases.wait("s", globs(*(f"{taken + place}/*" for place in range(50))), 10, lambda _ended: None)
-        taken += 50
+    fifties = [
+        globs(*(f"{number}/*" for number in range(first, first + 50)))
+        for first in range(0, WILDCARDS_MAX, 50)
+    ]
+    held = [leases.acquire("r", fifty, 10, 0) for fifty in fifties]
+    for fifty in fifties:
+        leases.wait("s", fifty, 10, lambda _ended: None)
     for refused in (
         lambda: leases.acquire("r", globs("more/*"), 10, 0),
         lambda: leases.wait("s", globs("more/*"), 10, lambda _ended: None),
@@ -286,5 +288,5 @@ def test_the_globs_of_all_leases_and_of_all_waiting_requests_are_limited(registr
             refused()
         assert "Lease a folder" in refusal.value.hint
     leases.acquire("r", globs("more/", "more/deep/**"), 10, 0)
-    leases.release(held.id)
+    leases.release(held[-1].id)
     leases.acquire("r", globs("more/*"), 10, 0)
