@@ -284,6 +284,7 @@ class Proposals(Grants):
         `seq` is None if all chosen hunks were there. If the store cannot be written, the verdicts stay in the
         history, and each later question takes them from there first.
         """
+        was_behind, self._is_behind = self._is_behind, True  # also after an exception that is no IoError
         proposal = landing.view.proposal
         files = (fitted.file for fitted in landing.view.files)
         after = replace(
@@ -292,7 +293,6 @@ class Proposals(Grants):
             changed_us=landing.decision.time_us,
             landed=proposal.landed if seq is None else (*proposal.landed, seq),
         )
-        was_behind, self._is_behind = self._is_behind, True  # also after an exception that is no IoError
         try:
             self.store.decide(after, replace(landing.decision, seq=seq), landing.verdicts)
         except IoError as refusal:
