@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from editd.wire.messages import RunningCheck, Show
+from editd.wire.messages import ProposalListResult, RunningCheck, Show
 from editd_client.errors import EditdError
 from editd_client.screen.detail import Lighting
 from editd_client.screen.lines import TextSpan, wrapped
@@ -60,6 +60,29 @@ def test_the_timeline_never_cuts_the_end_of_a_path(
         await seen.until(lambda: re.search(r"…\S*/cart\.py\b", seen.text))
 
     on_screen(place, size, steps)
+
+
+def test_a_list_that_is_older_than_an_event_hides_no_proposal(place: Workplace, author: Client) -> None:
+    async def steps(seen: Seen) -> None:
+        await seen.idle()
+        view, ask = seen.app.proposals, seen.app.ask
+        numbers: list[int] = []
+
+        async def late(call: Any) -> Any:
+            """Let the answer with the list wait behind the event of a new proposal."""
+            answer = await ask(call)
+            if isinstance(answer, ProposalListResult) and not numbers:
+                numbers.append(await asyncio.to_thread(propose, author, write("late", fresh())))
+                await seen.until(lambda: view.list.get(numbers[0]))
+            return answer
+
+        seen.app.ask = late  # type: ignore[method-assign]
+        view.reload()
+        seen.app.changed()
+        await seen.until(lambda: numbers and not view.is_wanting)
+        assert view.list.get(numbers[0])
+
+    on_screen(place, (140, 40), steps)
 
 
 @sizes

@@ -48,6 +48,7 @@ class ProposalsView:
         self._shown: dict[int, ShownProposal] = {}
         self._outdated: set[int] = set()
         self._is_fetching = False
+        self._meanwhile: list[Mapping[str, Any]] = []  # the events since the list was last asked for
         self._is_list_outdated = True
         self._work = ProposalWork(desk, self._forget)
         self._lighting = Lighting(desk, self._unlit, self._light)
@@ -113,6 +114,8 @@ class ProposalsView:
         """Take an event: of a proposal, or of a transaction, which may move what is shown."""
         if name == "proposal":
             entry = self.list.take(data)
+            if self._is_fetching:
+                self._meanwhile.append(data)
             self._outdated.add(entry.proposal)
             if self._number == entry.proposal and self.list.get(entry.proposal) is None:
                 self._number = self.list.nearest(entry.proposal)
@@ -149,8 +152,11 @@ class ProposalsView:
         try:
             if self._is_list_outdated:
                 self._is_list_outdated = False
+                self._meanwhile.clear()
                 result = await self.desk.ask(requests.proposal_list(limit=LIST_MAX))
                 self.list = ProposalRows(result.proposals)
+                for data in self._meanwhile:  # the answer may be older than these events
+                    self.list.take(data)
                 self.is_loaded = True
             while (number := self._wanted()) is not None:
                 self._outdated.discard(number)

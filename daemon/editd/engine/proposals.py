@@ -107,6 +107,7 @@ class Proposals(Grants):
         self.lifetime_us = 0  # after which an open proposal expires; 0 is never
         self.on_changed: Callable[[Proposal, str], None] = _ignore  # called when the change is durable
         self._is_behind = True  # the history may have landed hunks that the store has no verdict of
+        self._intended = set[ProposalNumber]()  # the same, of these alone, whatever stops their landing
         try:
             self._catch_up()
         except Refused as refusal:
@@ -276,6 +277,7 @@ class Proposals(Grants):
         proposal, approval = landing.view.proposal, landing.authorship.approval
         assert approval is not None, "a landing has one"
         intent = Intent(proposal.revision, approval.hunks, landing.decision, dict(landing.verdicts))
+        self._intended.add(proposal.number)
         self.store.intend(proposal.number, intent)
 
     def landed(self, landing: Landing, seq: Seq | None) -> None:
@@ -284,7 +286,6 @@ class Proposals(Grants):
         `seq` is None if all chosen hunks were there. If the store cannot be written, the verdicts stay in the
         history, and each later question takes them from there first.
         """
-        was_behind, self._is_behind = self._is_behind, True  # also after an exception that is no IoError
         proposal = landing.view.proposal
         files = (fitted.file for fitted in landing.view.files)
         after = replace(
@@ -298,9 +299,10 @@ class Proposals(Grants):
         except IoError as refusal:
             if seq is None:
                 raise
+            self._intended.add(proposal.number)
             log.error("the verdicts on proposal %s could not be stored: %s", proposal.number, refusal)
         else:
-            self._is_behind = was_behind
+            self._intended.discard(proposal.number)
             self._changed(after, "landed")
 
     def reject(
@@ -469,9 +471,9 @@ class Proposals(Grants):
 
     def _catch_up(self) -> None:
         """Store the verdicts of transactions that the store does not know. Raises IoError, HistoryDamaged."""
-        if not self._is_behind:
-            return
-        for proposal in list(self.store.open.values()):
+        self._intended &= self.store.open.keys()
+        for number in list(self.store.open if self._is_behind else self._intended):
+            proposal = self.store.open[number]
             for seq in self._history.index.of_proposal(proposal.number):
                 known = self.store.open.get(proposal.number)
                 if known is not None and seq not in known.landed:

@@ -132,9 +132,14 @@ def is_open(database: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def writing(database: sqlite3.Connection) -> Iterator[None]:
-    """Run the statements in one transaction; roll back on an error."""
-    database.execute("begin immediate")
+    """Run the statements in one transaction; roll back on an error.
+
+    An exception between two statements of Python can leave a transaction open, which is rolled back first.
+    """
+    if database.in_transaction:
+        database.execute("rollback")
     try:
+        database.execute("begin immediate")
         yield
         database.execute("commit")
     except BaseException:
