@@ -278,8 +278,32 @@ def test_json_in_parts_is_decoded_as_in_one(value: Any, spoiling: bytes, at: int
     at = min(at, len(body))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codec, "_PART_BYTES", 8)
+        patch.setattr(codec, "_TEXT_PART_BYTES", 16)
         for one in (body, body[:at] + spoiling + body[at + len(spoiling) :], json.dumps(value).encode()):
             assert result_of(decode_json_in_parts, one) == result_of(decoded_in_one, one)
+
+
+TEXT_PARTS = (
+    "\\\\",
+    "\\n",
+    "\\u0001",
+    "\\ud83d\\ude00",
+    "\u00e9",
+    "\U0001f600",
+    "a",
+    '\\"',
+    "\\/",
+    "\\\\u",
+    "d83d",
+)
+
+
+@given(st.lists(st.sampled_from(TEXT_PARTS)), st.integers(13, 40))
+def test_a_long_json_text_is_cut_within_no_escape_and_no_character(texts: list[str], part: int) -> None:
+    body = f'"{"".join(texts)}"'.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "_TEXT_PART_BYTES", part)
+        assert codec._text_in_parts(memoryview(body)[1:-1]) == json.loads(body)
 
 
 def test_json_in_parts_has_the_same_limit_of_nesting() -> None:

@@ -269,12 +269,16 @@ def decode_json_in_parts(body: bytes | bytearray) -> Any:
         }
 
 
-_PART_BYTES = 64 * KIB  # of JSON that is decoded at once; a longer text is a part, too
+_PART_BYTES = 64 * KIB  # of JSON that is decoded at once
+_TEXT_PART_BYTES = 1024 * KIB  # of a text
+_HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")  # its second half must follow
 
 
 def _plain_in_parts(raw: msgspec.Raw, depth: int) -> Any:
     body = memoryview(raw)
     first = bytes(body[:1])
+    if first == b'"' and len(body) > _TEXT_PART_BYTES:
+        return _text_in_parts(body[1:-1])
     if len(body) <= _PART_BYTES or first not in (b"[", b"{"):
         return plain(msgspec.json.decode(raw), from_json=True, depth=depth)
     if depth == LIMITS.nesting_max:
@@ -285,6 +289,39 @@ def _plain_in_parts(raw: msgspec.Raw, depth: int) -> Any:
     if members.keys() == {"base64"}:
         return plain({"base64": msgspec.json.decode(members["base64"])}, from_json=True, depth=depth)
     return {name: _plain_in_parts(item, depth + 1) for name, item in members.items()}
+
+
+def _text_in_parts(body: memoryview) -> str:
+    """Decode a long JSON text, without its quotes. No part ends within an escape or a character."""
+    parts: list[str] = []
+    while body:
+        part = bytes(body[:_TEXT_PART_BYTES])
+        if len(part) < len(body):
+            part = part[: _end_of_part(part, body[len(part)])]
+        parts.append(msgspec.json.decode(b'"%b"' % part, type=str))
+        body = body[len(part) :]
+    return "".join(parts)
+
+
+def _end_of_part(part: bytes, following: int) -> int:
+    """Return the length of the longest beginning of `part` that is whole before the byte `following`."""
+    end = len(part)
+    if following & 0xC0 == 0x80:  # within a character of UTF-8, whose first byte is among the last three
+        while part[end - 1] & 0xC0 == 0x80:
+            end -= 1
+        return end - 1
+    escape = part.rfind(b"\\", max(0, end - 5))
+    if escape >= 0 and _is_escape(part, escape):
+        is_whole = escape + 2 <= end and part[escape + 1] != ord("u")
+        end = end if is_whole else escape
+    if _HIGH_SURROGATE.search(part, max(0, end - 6), end) and _is_escape(part, end - 6):
+        end -= 6
+    return end
+
+
+def _is_escape(part: bytes, at: int) -> bool:
+    """Return whether the backslash at `at` begins an escape, and does not end one."""
+    return (at + 1 - len(part[: at + 1].rstrip(b"\\"))) % 2 == 1
 
 
 @contextlib.contextmanager
