@@ -51,7 +51,7 @@ from workplace import replace, workplace, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.wire.messages import ApplyResult, BriefTransaction, Replace, Write
+    from editd.wire.messages import ApplyResult, Replace, Transaction, Write
     from log_checker import Entry
     from workplace import Workplace
 
@@ -217,7 +217,9 @@ class Run:
             return
         request_id = f"{self.drawn.getrandbits(64):x}"
         made = self._sent(host, lambda: host.client.undo(undone.id, request_id=request_id))
-        if made is not None:
+        if made is not None and any(
+            file.path != SECRET_FILE for file in made.files
+        ):  # otherwise all stays here
             back = Acknowledged(host.name, made.id, made.seq, dict(undone.removed), dict(undone.added))
             self.acknowledged.append(back)
 
@@ -228,7 +230,7 @@ class Run:
         host.kill()
         return host.client.read(path).content.splitlines()
 
-    def _sent(self, host: Host, request: Callable[[], ApplyResult]) -> BriefTransaction | None:
+    def _sent(self, host: Host, request: Callable[[], ApplyResult]) -> Transaction | None:
         """Send a request, again if a kill takes its answer; return its transaction if it is acknowledged."""
         for _ in range(2):
             try:

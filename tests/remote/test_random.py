@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from random_hosts import play
+from seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,16 +20,14 @@ DISTURBED_SHARE = 0.2  # of the requests: with crafted entries, restored servers
 
 
 def test_three_hosts_agree_and_lose_nothing(tmp_path: Path) -> None:
-    seed = random.SystemRandom().getrandbits(32)
-    play(tmp_path, seed, 3, has(TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
+    play(tmp_path, seed(), 3, has(TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [3, 5])
 def test_many_hosts_agree_and_lose_nothing(tmp_path: Path, number: int) -> None:
-    seed = random.SystemRandom().getrandbits(32)
-    play(tmp_path, seed, number, has(LONG_TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
+    play(tmp_path, seed(), number, has(LONG_TRANSACTIONS), disturbed_share=DISTURBED_SHARE)
 
 
 def has(transactions: int) -> Callable[[Run], bool]:

@@ -79,7 +79,7 @@ def test_a_list_that_is_older_than_an_event_hides_no_proposal(place: Workplace, 
         seen.app.ask = late  # type: ignore[method-assign]
         view.reload()
         seen.app.changed()
-        await seen.until(lambda: numbers and not view.is_wanting)
+        await seen.until(lambda: numbers and not view._is_fetching)
         assert view.list.get(numbers[0])
 
     on_screen(place, (140, 40), steps)
