@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from editd.wire.messages import Replace, Write
 from editd_client.client import Client
+from editd_client.trial import NoOverlay, run_in_overlay
 from file_systems import mounted_kind
 from fork_server import Forked, run_forked, server
 from without import feature_of
@@ -96,6 +99,14 @@ class Workplace:
             said = pipe.readline().strip()
         assert said == "ready", f"{said!r}\n{self.log()}"
         return self.client()
+
+    def skip_without_overlay(self) -> None:
+        """Skip the test if this user cannot put an overlay over the workspace."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as layers:
+            try:
+                run_in_overlay(str(self.root), layers, ["true"])
+            except NoOverlay:
+                pytest.skip("no overlay for an unprivileged user here")
 
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:

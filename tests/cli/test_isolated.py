@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 
 from editd_client.errors import EditdError
 from editd_client.isolated import Start, changes_of
-from editd_client.trial import NoOverlay, run_in_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,17 +23,13 @@ TEXT = "one\ntwo\nand\nmore\nthree\n"
 
 
 @pytest.fixture
-def client(place: Workplace, tmp_path: Path) -> Iterator[Client]:
+def client(place: Workplace) -> Iterator[Client]:
     """Of a repository in which overlays work."""
     place.write({"a.txt": TEXT, "b.txt": TEXT, "run": "#!/bin/sh\n", "d/x": "x\n", "d/y": "y\n"})
     place.write({".gitignore": "ignored\n"})
     (place.root / "link").symlink_to("a.txt")
     subprocess.run(["git", "init", "-q", place.root], check=True)
-    with tempfile.TemporaryDirectory(dir=tmp_path) as scratch:
-        try:
-            run_in_overlay(str(place.root), scratch, ["true"])
-        except NoOverlay:
-            pytest.skip("no overlay for an unprivileged user here")
+    place.skip_without_overlay()
     with place.start() as made:
         made.settle()
         yield made

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.workspace.scan import FILE_BYTES_MAX
-from editd_client.trial import NoOverlay, run_in_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
@@ -24,7 +21,7 @@ SIZES = {"big.bin": FILE_BYTES_MAX + 1, "huge1.bin": EDITS_MAX + 1, "huge2.bin":
 
 
 @pytest.fixture
-def client(place: Workplace, tmp_path: Path) -> Iterator[Client]:
+def client(place: Workplace) -> Iterator[Client]:
     """Of a repository with large files, an excluded file and a pipe, in which overlays work."""
     place.write({"small": "1\n", ".env": "KEY=first\n"} | dict.fromkeys(SIZES, ""))
     for name, size in SIZES.items():
@@ -34,11 +31,7 @@ def client(place: Workplace, tmp_path: Path) -> Iterator[Client]:
     configuration.mkdir(parents=True, exist_ok=True)
     (configuration / "config.toml").write_text("[history]\nexclude = ['.env']\n")
     subprocess.run(["git", "init", "-q", place.root], check=True)
-    with tempfile.TemporaryDirectory(dir=tmp_path) as scratch:
-        try:
-            run_in_overlay(str(place.root), scratch, ["true"])
-        except NoOverlay:
-            pytest.skip("no overlay for an unprivileged user here")
+    place.skip_without_overlay()
     with place.start() as made:
         made.settle()
         yield made

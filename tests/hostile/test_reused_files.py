@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from crash_checks import wait_until
-from editd_client.trial import NoOverlay, run_in_overlay
 from workplace import write
 
 if TYPE_CHECKING:
@@ -73,11 +71,7 @@ def test_an_isolated_command_reads_and_lands_its_own_files_only(
 ) -> None:
     signals = tmp_path / "signals"
     signals.mkdir()
-    with tempfile.TemporaryDirectory(dir=tmp_path) as scratch:
-        try:
-            run_in_overlay(str(place.root), scratch, ["true"])
-        except NoOverlay:
-            pytest.skip("no overlay for an unprivileged user here")
+    place.skip_without_overlay()
     argv = [
         str(place.provide_editctl() / "editctl"),
         "exec",

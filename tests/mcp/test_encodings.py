@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent import Agent, agent
-from editd.wire.messages import ProposedResult, Replace, Write
+from editd.wire.messages import ProposalGetResult, ProposedResult, Replace, Write
 from editd_client.file_text import UNKNOWN
 from pseudo_terminal import PseudoTerminal
 from reviewers import configure
@@ -116,14 +116,19 @@ def test_a_patch_in_utf8_never_puts_its_bytes_into_a_file_of_another_encoding(pl
     assert place.files()[SINGLE] == raw(SINGLE, TEXT.replace("end", "fin é"))
 
 
+def proposed_for(client: Client, path: str) -> ProposalGetResult:
+    """Propose another word for one in the file."""
+    edit = Replace(path=path, old="zwölf", new="élan")
+    proposed = client.apply([edit], propose=True, session="author").proposal
+    assert isinstance(proposed, ProposedResult)
+    assert proposed.proposal is not None
+    return client.proposal_get(proposed.proposal)
+
+
 @each_file
 def test_hunks_and_proposals_are_text(place: Workplace, path: str) -> None:
     with place.client() as client:
-        edit = Replace(path=path, old="zwölf", new="élan")
-        proposed = client.apply([edit], propose=True, session="author").proposal
-        assert isinstance(proposed, ProposedResult)
-        assert proposed.proposal is not None
-        (file,) = client.proposal_get(proposed.proposal).files
+        (file,) = proposed_for(client, path).files
         assert "-zwölf\n+élan\n" in file.hunks[0].text
         made = client.apply([Replace(path=SINGLE, old="end", new="é")]).transaction
         assert made is not None
@@ -234,8 +239,4 @@ def test_a_dry_run_of_an_unknown_encoding_keeps_its_bytes_as_a_patch(
 def test_the_diff_of_a_proposal_is_text(place: Workplace, path: str) -> None:
     """A person reads it in the question that an agent's client asks."""
     with place.client() as client:
-        edit = Replace(path=path, old="zwölf", new="élan")
-        proposed = client.apply([edit], propose=True, session="author").proposal
-        assert isinstance(proposed, ProposedResult)
-        assert proposed.proposal is not None
-        assert "-zwölf\n+élan\n" in client.proposal_get(proposed.proposal).diff
+        assert "-zwölf\n+élan\n" in proposed_for(client, path).diff

@@ -32,6 +32,14 @@ def refs_of(server: Path) -> str:
     ).stdout
 
 
+def repair_fork(forked: Client, other: Client) -> None:
+    """Let a paused host see that the server was restored, repair it, and exchange."""
+    forked.remote_resume()
+    until(lambda: forked.remote_status().state == "forked", "it does not notice")
+    forked.remote_repair()
+    exchange(other, forked)
+
+
 def restore_behind(server: Path, number: int, lander: Client, *paused: Client) -> None:
     """Restore the server to an entry, on which a host that knows no later one lands its waiting work.
 
@@ -159,10 +167,7 @@ def test_a_repair_goes_back_behind_the_join_of_a_host(tmp_path: Path) -> None:
         one.remote_leave()
         other.apply([replace("b.txt", "line 1\n", "1\n")], message="on the restored log")
         restore_behind(server, 0, other, third)
-        third.remote_resume()
-        until(lambda: third.remote_status().state == "forked", "it does not notice")
-        third.remote_repair()
-        exchange(other, third)
+        repair_fork(third, other)
         until(lambda: places[1].files() == places[2].files(), "they differ for good")
         assert places[2].files()["a.txt"].decode() == LINES.replace("line 1", "uno").replace("line 9", "9")
         assert places[2].files()["b.txt"].decode() == LINES.replace("line 1", "1")
@@ -179,10 +184,7 @@ def test_work_that_does_not_merge_after_a_repair_is_set_aside_and_its_history_sa
         exchange(one)
         other.apply([replace("a.txt", "line 5\n", "FIVE\n")], message="on the restored log")
         restore_behind(server, 0, other, one)
-        one.remote_resume()
-        until(lambda: one.remote_status().state == "forked", "it does not notice")
-        one.remote_repair()
-        exchange(one, other)
+        repair_fork(one, other)
         until(lambda: places[0].files() == places[1].files(), "they differ for good")
         assert places[0].files()["a.txt"].decode() == LINES.replace("line 5", "FIVE")
         assert mine is not None

@@ -16,6 +16,9 @@ from workplace import FILE_SYSTEM_VARIABLE, replace, workplace, write
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from editd_client.client import Client
+    from workplace import Workplace
+
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 LOOKS = 3  # at the held files
 FILES = {"a.txt": LINES, "README": "upper\n"}
@@ -55,14 +58,19 @@ def test_a_path_with_an_ignored_folder_in_the_way_is_held_and_the_rest_goes_on(t
         assert places[0].files()["build"] == b"mine\n"
 
 
+def hold_ignored(place: Workplace, one: Client, other: Client) -> None:
+    """Let `one` write a file that git ignores in the `place` of `other`, which holds its own."""
+    place.git("init", "-q")
+    place.write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
+    one.apply([write("build.log", "theirs\n")])
+    until(lambda: other.remote_status().held == ["build.log"], "it is not held")
+    exchange(one, other)
+
+
 @pytest.mark.parametrize("is_removed", [True, False])
 def test_a_path_is_held_only_as_long_as_git_ignores_the_file_there(tmp_path: Path, is_removed: bool) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
-        places[1].git("init", "-q")
-        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
-        one.apply([write("build.log", "theirs\n")])
-        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
-        exchange(one, other)
+        hold_ignored(places[1], one, other)
         assert other.remote_status().held == ["build.log"], "it is not held any more"
         if is_removed:
             (places[1].root / "build.log").unlink()
@@ -90,11 +98,7 @@ def test_a_file_that_git_ignores_stays_as_it_is_when_its_host_joins_again(
     tmp_path: Path, choice: str
 ) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
-        places[1].git("init", "-q")
-        places[1].write({".git/info/exclude": "build.log\n", "build.log": "mine alone\n"})
-        one.apply([write("build.log", "theirs\n")])
-        until(lambda: other.remote_status().held == ["build.log"], "it is not held")
-        exchange(one, other)
+        hold_ignored(places[1], one, other)
         other.remote_leave()
         other.apply([write("c.txt", "mine\n")])
         if choice == "take":
