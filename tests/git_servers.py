@@ -35,7 +35,9 @@ PidFile none
 StrictModes no
 UsePAM no
 PasswordAuthentication no
-"""
+SetEnv SHLVL=2
+"""  # with this level bash reads no `.bashrc`, which may take longer than git
+
 SSH = """\
 Host {host}
   HostName 127.0.0.1
