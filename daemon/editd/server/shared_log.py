@@ -51,7 +51,7 @@ GATHER_SECONDS = 0.05  # after an edit, so that a burst of them lands together
 BUSY_SECONDS = 60.0  # after an edit or an arrival, when the server is asked often
 POLL_SECONDS_MAX = 20.0  # less than the time until an idle child ends
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
-REST_SECONDS_MAX = 1.0  # while in use, a host rests as long as a round took, up to this: a server is busy
+REST_SECONDS_MAX = 2.0  # of a host in use, which rests twice as long as a round took, for a busy server
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
 CHILD_NICE = 5
 LEFT_MAX = 100  # transactions that a refusal to leave names
@@ -612,7 +612,7 @@ class SharedLog:
             if not self._is_reached:
                 poll, retry = _jitter(retry / 2, retry), min(2 * retry, RETRY_SECONDS_MAX)
             elif loop.time() < self._active_until:
-                poll, retry = max(_jitter(least / 2, least), min(took, REST_SECONDS_MAX)), RETRY_SECONDS
+                poll, retry = max(_jitter(least / 2, least), min(2 * took, REST_SECONDS_MAX)), RETRY_SECONDS
             else:
                 poll, retry = min(max(2 * poll, least), max(least, POLL_SECONDS_MAX)), RETRY_SECONDS
             await self._rest(head, poll)
