@@ -33,7 +33,7 @@ from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
 from editd.workspace.staged_change import CreatedDirs
 from editd.workspace.writer import WorkspaceWriter
-from workplace import files_below
+from workplace import SEGMENT_BYTES, files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,6 +68,7 @@ class Harness:
     clock: FakeClock = field(default_factory=FakeClock)
     root: Path = Path()  # (default: a folder beside the state)
     excluded: ExcludedPaths = field(default_factory=ExcludedPaths)
+    segment_bytes: int = SEGMENT_BYTES
 
     def __post_init__(self) -> None:
         self.root = self.root if self.root.name else self.folder / "workspace"
@@ -124,7 +125,7 @@ class Harness:
         parts.callback(made_folders.close)
         files = WorkspaceWriter(disk, replaced=replaced, made_folders=made_folders)
         tree = WorkspaceReader(disk, file_bytes_max=FILE_BYTES_MAX)
-        history = open_history(str(self.state))
+        history = open_history(str(self.state), segment_bytes=self.segment_bytes)
         history.excluded.rule = self.excluded
         return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
 

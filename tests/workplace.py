@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30
+SEGMENT_BYTES = 64 * 1024  # of the journal: a segment of the usual size costs 8 MiB of writes
 KEPT = ("PATH", "LANG", "PYTHONPATH", "TMPDIR", "EDITD_SYSTEM")
 FILE_SYSTEM_VARIABLE = "EDITD_TEST_FILE_SYSTEM"
 """The kind of file system in which each workspace is made, by `file_systems` (default: that of TMPDIR)."""
@@ -45,6 +46,7 @@ class Workplace:
     is_forked: bool = True  # by the fork server, which is faster; if not, it and its processes are exec'ed
     options: tuple[str, ...] = ()  # more for the daemon's command line
     python: str = sys.executable  # of a daemon that is not forked
+    segment_bytes: int | None = SEGMENT_BYTES  # of the journal; None: the daemon's own size
 
     @property
     def root(self) -> Path:
@@ -86,6 +88,8 @@ class Workplace:
         assert self.process is None or self.process.poll() is not None, "it runs already"
         reading, writing = os.pipe()
         arguments = ["-C", str(self.root), "--ready-fd", str(writing), *self.options]
+        if self.segment_bytes is not None and self.python == sys.executable:  # another may be an older editd
+            arguments += ["--segment-bytes", str(self.segment_bytes)]
         feature = feature_of(self.launcher)
         if self.is_forked and (feature or not self.launcher):
             argv = [*(["--without", feature] if feature else []), "-m", "editd", *arguments]

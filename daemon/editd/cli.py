@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,7 @@ from editd.errors import Refused
 from editd.server.daemon import Daemon
 from editd.server.ownership import AlreadyRunning, PartOfOuter, WorkspacePaths
 from editd.server.systemd import SystemdNotifier
+from editd.store.journal import SEGMENT_BYTES
 from editd.system.native import SYSTEMS, VARIABLE
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 # Python's own interval is ten times as long. An edit releases Python's lock at each of its forty system
 # calls. Under a flood of outside changes it waits this long each time for the thread that reads them.
 SWITCH_SECONDS = 0.0005
+SEGMENT_BYTES_MIN = 4096
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,9 +52,19 @@ SWITCH_SECONDS = 0.0005
 @click.option(
     "--ready-fd", type=int, hidden=True, help="Descriptor for `ready`, `busy`, `part …` or `error …`."
 )
+@click.option(
+    "--segment-bytes", type=click.IntRange(min=SEGMENT_BYTES_MIN), default=SEGMENT_BYTES, hidden=True,
+    help="Size of the journal's new segments. A test with small ones writes less.",
+)  # fmt: skip
 @click.version_option(editd.__version__, prog_name="editd")
 def main(
-    workspace: str, nested: bool, exact: bool, foreground: bool, idle: float | None, ready_fd: int | None
+    workspace: str,
+    nested: bool,
+    exact: bool,
+    foreground: bool,
+    idle: float | None,
+    ready_fd: int | None,
+    segment_bytes: int,
 ) -> None:
     """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
 
@@ -72,7 +85,8 @@ def main(
     say = _Teller(ready_fd)
     try:
         places = WorkspacePaths.of(workspace, exact=nested or exact)
-        _serve(places, idle, say, nested=nested, foreground=foreground)
+        daemon = partial(Daemon, idle_seconds=idle, segment_bytes=segment_bytes)
+        _serve(places, daemon, say, nested=nested, foreground=foreground)
     except AlreadyRunning as running:
         say.say("busy")
         click.echo(f"editd: another daemon has {running}.", err=True)
@@ -88,7 +102,7 @@ def main(
 
 
 def _serve(
-    places: WorkspacePaths, idle: float | None, say: _Teller, *, nested: bool, foreground: bool
+    places: WorkspacePaths, make: Callable[..., Daemon], say: _Teller, *, nested: bool, foreground: bool
 ) -> None:
     """Own the workspace until the daemon's end. Raises AlreadyRunning, Refused, OSError."""
     notifier = SystemdNotifier.of(os.environ)
@@ -102,7 +116,7 @@ def _serve(
     os.chdir("/")  # keeps no workspace from being unmounted, and imports nothing from it
     set_up_log(None if foreground else os.path.join(places.state, "log"))
     config = read_config(places.name).config
-    daemon = Daemon(places, config, idle_seconds=idle, notifier=notifier)
+    daemon = make(places, config, notifier=notifier)
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(daemon.run(lambda: say.say("ready")))

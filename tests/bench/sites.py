@@ -168,7 +168,7 @@ class Bench:
         if name not in self._sites:
             folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="editd-bench-"))
             place = self._stack.enter_context(workplace(Path(folder) / "place"))
-            place.is_forked, place.python = False, self.python
+            place.is_forked, place.python, place.segment_bytes = False, self.python, None
             self._sites[name] = Site(0, place, self.python, [])
         return self._sites[name]
 

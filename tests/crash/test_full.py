@@ -14,7 +14,6 @@ import pytest
 
 import machine as machines
 from crash_checks import fsck, held, strays, wait_until
-from editd.store.journal import SEGMENT_BYTES
 from editd_client.errors import EditdError
 from machine import mounted
 from workplace import workplace, write
@@ -64,7 +63,7 @@ def write_on(file: RawIOBase, size: int) -> None:
 def has_spare(place: Workplace) -> bool:
     """Whether a segment of the journal is ready for when the current one is full."""
     made = (place.state / "journal").glob("*.new")
-    return any(segment.stat().st_size == SEGMENT_BYTES for segment in made)
+    return any(segment.stat().st_size == place.segment_bytes for segment in made)
 
 
 def take_inodes(where: Path) -> Path:

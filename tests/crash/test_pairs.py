@@ -26,7 +26,6 @@ from editd.engine.commands import Undo
 from editd.engine.external_changes import sweep
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Broken, Refused
-from editd.store import journal
 from editd.store.verify import verify_quick
 from editd.system import filesystem
 from editd.values.content import version_of
@@ -188,7 +187,6 @@ def run(place: Harness, scenario: Scenario, planned: dict[int, str]) -> Ran:
 def _run_struck(place: Harness, scenario: Scenario, strikes: Strikes, writing: int) -> None:
     write_line, exit_now = os.write, os._exit
     strikes.install()
-    journal.SEGMENT_BYTES = SMALL_SEGMENT_BYTES
     strikes.is_armed = scenario.is_cut
     try:
         engine = place.open(boot=BOOT)
@@ -284,7 +282,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder for each scenario, prepared without events. Each pair gets a copy."""
     top = tmp_path_factory.mktemp("pairs")
     for name, scenario in SCENARIOS.items():
-        place = Harness(top / name)
+        place = Harness(top / name, segment_bytes=SMALL_SEGMENT_BYTES)
         place.baseline(FILES)
         place.crash(*scenario.before)
         if scenario.is_cut:  # Only the journal and the baseline had reached the disk.
@@ -296,7 +294,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(prepared: Path, name: str, folder: Path) -> Harness:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(prepared / name, folder, symlinks=True)
-    return Harness(folder)
+    return Harness(folder, segment_bytes=SMALL_SEGMENT_BYTES)
 
 
 @pytest.mark.timeout(7200)

@@ -135,6 +135,7 @@ def test_a_quota_that_is_reached_refuses_edits_and_nothing_else(place: Workplace
 def test_undo_and_redo_in_turn_leave_a_small_journal_beside_a_full_quota(place: Workplace) -> None:
     """The attack: undo goes on beyond the quota, and its journal kept 75 MB, also after a stop."""
     configure(place, 'history.quota = "1MiB"\n')
+    place.segment_bytes = SEGMENT_BYTES
     most = 4 * SEGMENT_BYTES  # the one in use, the last one, and two free ones
     with place.start() as client:
         client.apply([write("a.txt", os.urandom(1_800_000).hex())])

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
-from editd.store import journal
 from editd.store.pack_worker import Packer
 from editd.store.packfile import tidy
 from editd.store.verify import verify_quick
@@ -113,7 +112,7 @@ class World:
     def __post_init__(self) -> None:
         self.mirror = Mirror()
         self.calls = Calls(self.disk, str(self.folder), self._before, self.mirror)
-        self.harness = Harness(self.folder, clock=self.clock)  # type: ignore[arg-type]
+        self.harness = Harness(self.folder, self.clock, segment_bytes=SEGMENT_BYTES)  # type: ignore[arg-type]
         self.disk.chance = self.chance
         self.outsider = Outsider(self.calls, b"workspace", tell=self.tell)
         self.packer: Packer | None = None
@@ -305,7 +304,6 @@ def deterministic(clock: FakeClock, seed: object) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(secrets, "token_hex", token_hex)
         patched.setattr(time, "sleep", clock.pass_)
-        patched.setattr(journal, "SEGMENT_BYTES", SEGMENT_BYTES)
         yield
 
 

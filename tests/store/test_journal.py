@@ -440,11 +440,10 @@ def test_a_frame_that_cannot_be_taken_back_durably_leaves_the_journal_in_doubt(
 
 
 def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Transaction 2 is aborted and made anew; transaction 3, not packed, holds its old segment."""
-    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
-    journal = Journal(str(tmp_path))
+    journal = Journal(str(tmp_path), segment_bytes=4096)
     journal.append([record(1), record(2, b"old"), record(3, bytes(3700))])
     journal.append([Aborted(2)])
     journal.append([record(2, b"new")])
@@ -462,8 +461,7 @@ def test_a_segments_name_is_durable_before_it_is_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a power cut may keep the frame under the old name, among the segments to be reused."""
-    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
-    journal = Journal(str(tmp_path))
+    journal = Journal(str(tmp_path), segment_bytes=4096)
     journal.append([record(1)])
     done: list[str] = []
 
@@ -485,12 +483,10 @@ def test_a_segments_name_is_durable_before_it_is_written_to(
 def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
-
     def fail(*_words: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    journal = Journal(str(tmp_path))
+    journal = Journal(str(tmp_path), segment_bytes=4096)
     journal.append([record(1, bytes(3700))])
     monkeypatch.setattr("editd.store.state_files.write_at", fail)
     journal.append([record(2, bytes(3700))])
@@ -596,9 +592,8 @@ def test_damage_behind_a_mark_that_a_power_cut_kept_old_is_found_by_the_frames_a
         seqs(tmp_path)
 
 
-def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editd.store.journal.SEGMENT_BYTES", 4096)
-    journal = Journal(str(tmp_path))
+def test_so_many_free_segments_are_kept_and_no_more(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path), segment_bytes=4096)
     for seq in range(1, 21):
         journal.append([record(seq, bytes(3700))])
     journal.sync_mark()

@@ -62,6 +62,7 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.store import first_scan
 from editd.store.excluded import append_excluded
 from editd.store.git_repository import create_store, is_store, move_head, write_manifest
+from editd.store.journal import SEGMENT_BYTES
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
@@ -131,12 +132,14 @@ class Daemon:
         *,
         idle_seconds: float | None = None,
         notifier: SystemdNotifier | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`idle_seconds` overrides the configuration."""
+        """`idle_seconds` overrides the configuration. `segment_bytes` is for the journal's new segments."""
         self._places = places
         self._config = config
         self._configuration = Configuration(config, places.name)
         self._idle_seconds = idle_seconds
+        self._segment_bytes = segment_bytes
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
         self._comparer: RegexPool  # the process for comparisons of texts
@@ -310,7 +313,7 @@ class Daemon:
 
     def _open(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> Services:
         """Open the history and recover. Raises HistoryDamaged, IoError."""
-        history = open_history(self._places.state)
+        history = open_history(self._places.state, segment_bytes=self._segment_bytes)
         config = self._config
         history.excluded.rule = excluded_paths_of(config)  # before recovery records what it finds
         replaced = os.path.join(self._places.state, "replaced")

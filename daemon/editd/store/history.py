@@ -43,6 +43,7 @@ from editd.store.git_repository import (
 )
 from editd.store.index import NEVER, Index
 from editd.store.journal import (
+    SEGMENT_BYTES,
     Journal,
     JournalPosition,
     acknowledged_seq,
@@ -182,12 +183,15 @@ class History:
         self._tail = JournalPosition(0, 0)
 
     @classmethod
-    def open(cls, folder: str) -> History:
-        """Open the history in the state folder `folder`. Raises HistoryDamaged, IoError."""
+    def open(cls, folder: str, *, segment_bytes: int = SEGMENT_BYTES) -> History:
+        """Open the history in the state folder `folder`. Raises HistoryDamaged, IoError.
+
+        `segment_bytes` is the size of new segments of the journal.
+        """
         with contextlib.ExitStack() as opened:  # closes them again if the history is damaged
             objects = StoredObjects(store_of(folder))
             opened.callback(objects.close)
-            journal = Journal(os.path.join(folder, "journal"))
+            journal = Journal(os.path.join(folder, "journal"), segment_bytes=segment_bytes)
             opened.callback(journal.close)
             index = Index(os.path.join(folder, "index.db"))
             opened.callback(index.close)

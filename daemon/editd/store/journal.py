@@ -86,9 +86,13 @@ class Frame(Struct, frozen=True):
 class Journal:
     """The writer, one for each workspace; the caller holds the workspace's flock."""
 
-    def __init__(self, folder: str, *, is_sealed: bool = False) -> None:
-        """Open the journal in `folder`. `is_sealed`: it is damaged, so never write to its folder."""
+    def __init__(self, folder: str, *, is_sealed: bool = False, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Open the journal in `folder`. `is_sealed`: it is damaged, so never write to its folder.
+
+        New segments have `segment_bytes`, or more for a larger frame.
+        """
         self.folder = folder
+        self._segment_bytes = segment_bytes
         if not is_sealed:
             os.makedirs(folder, 0o700, exist_ok=True)
             for name in os.listdir(folder):
@@ -222,7 +226,7 @@ class Journal:
 
     def make_spare(self) -> str:
         """Create an empty segment, in any thread, for `add_spare`. Raises OSError, as on a full disk."""
-        return self._make(SEGMENT_BYTES)
+        return self._make(self._segment_bytes)
 
     def add_spare(self, path: str) -> None:
         self._spares.append(path)
@@ -239,7 +243,7 @@ class Journal:
                 break  # in their order, so that an abort is never freed before its record
             del self._last_seqs[number]
             path = segment_path(self.folder, number)
-            if len(self._spares) < SPARES_MAX and os.stat(path).st_size == SEGMENT_BYTES:
+            if len(self._spares) < SPARES_MAX and os.stat(path).st_size == self._segment_bytes:
                 self._spares.append(path)
             else:
                 os.unlink(path)
@@ -291,8 +295,8 @@ class Journal:
 
     def _turn(self, length: int) -> None:
         """Switch to a new segment with room for `length` bytes."""
-        size = max(SEGMENT_BYTES, _aligned(_HEADER.size) + length)
-        spare = self._open_spare() if size == SEGMENT_BYTES else None
+        size = max(self._segment_bytes, _aligned(_HEADER.size) + length)
+        spare = self._open_spare() if size == self._segment_bytes else None
         source, descriptor = spare if spare is not None else self._create(size)
         try:
             position = self._begin(source, descriptor)

@@ -35,7 +35,7 @@ from editd.store.git_objects import (
 from editd.store.git_repository import read_head
 from editd.store.history import History, store_of
 from editd.store.index import Index
-from editd.store.journal import Journal, whole_records
+from editd.store.journal import SEGMENT_BYTES, Journal, whole_records
 from editd.store.packfile import Pack, verify_index, whole_objects
 from editd.store.state_files import SyncedThrough
 from editd.store.transaction_record import entries_of, transaction_of
@@ -329,12 +329,15 @@ class RescuedObjects:
 # Open the history; if verification fails, open it read-only.
 
 
-def open_history(folder: str) -> History:
-    """Return the history in the state folder, or a read-only `Salvage` if it is damaged."""
+def open_history(folder: str, *, segment_bytes: int = SEGMENT_BYTES) -> History:
+    """Return the history in the state folder, or a read-only `Salvage` if it is damaged.
+
+    `segment_bytes` is the size of new segments of the journal.
+    """
     damages = verify_quick(folder)
     if damages:
         return Salvage(folder, damages[0].refusal())
     try:
-        return History.open(folder)
+        return History.open(folder, segment_bytes=segment_bytes)
     except HistoryDamaged as damage:
         return Salvage(folder, damage)
