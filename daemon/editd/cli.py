@@ -23,7 +23,6 @@ from editd.errors import Refused
 from editd.server.daemon import Daemon
 from editd.server.ownership import AlreadyRunning, PartOfOuter, WorkspacePaths
 from editd.server.systemd import SystemdNotifier
-from editd.store.journal import SEGMENT_BYTES
 from editd.system.native import SYSTEMS, VARIABLE
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ SEGMENT_BYTES_MIN = 4096
     "--ready-fd", type=int, hidden=True, help="Descriptor for `ready`, `busy`, `part …` or `error …`."
 )
 @click.option(
-    "--segment-bytes", type=click.IntRange(min=SEGMENT_BYTES_MIN), default=SEGMENT_BYTES, hidden=True,
+    "--segment-bytes", type=click.IntRange(min=SEGMENT_BYTES_MIN), hidden=True,
     help="Size of the journal's new segments. A test with small ones writes less.",
 )  # fmt: skip
 @click.version_option(editd.__version__, prog_name="editd")
@@ -64,7 +63,7 @@ def main(
     foreground: bool,
     idle: float | None,
     ready_fd: int | None,
-    segment_bytes: int,
+    segment_bytes: int | None,
 ) -> None:
     """Own a workspace: apply edits that come over its socket as durable, undoable transactions.
 

@@ -124,7 +124,7 @@ def sample(calls: list[Call], count: int, *, is_long: bool) -> list[Call]:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("who", "count"), [("the exchange", 0), ("both", 1), ("the daemon", 1)])
+@pytest.mark.parametrize(("who", "count"), [("the exchange", 0), ("both", 0), ("the daemon", 1)])
 def test_an_exchange_is_ended_by_the_next_one_wherever_it_is_killed(
     two: Exchanges, who: str, count: int, is_long: bool
 ) -> None:

@@ -297,6 +297,7 @@ def copied(prepared: Path, name: str, folder: Path) -> Harness:
     return Harness(folder, segment_bytes=SMALL_SEGMENT_BYTES)
 
 
+@pytest.mark.long  # the gate has `tests/simulation`, whose histories have such pairs
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_things_at_once_lose_nothing_and_leave_nothing_half_there(

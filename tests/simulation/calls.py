@@ -136,8 +136,8 @@ class Calls:
         return text.startswith(self._prefix) and not self.is_real(text)
 
     def is_real(self, path: str) -> bool:
-        """Return whether a path below the root is a database's, or where a damaged one is put."""
-        return ".db" in path or "/damaged" in path
+        """Return whether a path below the root is a database's, where a damaged one is put, or git's."""
+        return ".db" in path or "/damaged" in path or "/remote/log.git" in path
 
     def _start(self, path: Path, dir_fd: int | None) -> tuple[Node, bytes]:
         """Return the folder where a path begins, and the path from there."""
@@ -502,6 +502,34 @@ class Calls:
         return buffered if "b" in mode else io.TextIOWrapper(buffered, **more)
 
 
+class Current:
+    """The calls of several processes in turn: those of `now`, or the real system's if no process runs."""
+
+    now: Calls | None = None
+
+    def is_fake(self, path: object) -> bool:
+        return self.now is not None and self.now.is_fake(path)
+
+    @property
+    def boot(self) -> int:
+        return 0 if self.now is None else self.now.boot
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            return getattr(self.now, name)(*given, **named)
+
+        return call
+
+    @contextlib.contextmanager
+    def running(self, calls: Calls) -> Iterator[None]:
+        """Let a process run, in the middle of another one or of none, until the block ends."""
+        before, self.now = self.now, calls
+        try:
+            yield
+        finally:
+            self.now = before
+
+
 class _Raw(io.RawIOBase):
     """An open file of the fake disk, for Python's buffers."""
 
@@ -620,7 +648,7 @@ _NATIVE = {
 
 
 @contextlib.contextmanager
-def in_force(calls: Calls) -> Iterator[None]:
+def in_force(calls: Calls | Current) -> Iterator[None]:
     """Let this process make its system calls on the fake disk, until the block ends."""
     before: list[tuple[Any, str, Any]] = []
 
@@ -652,7 +680,7 @@ def in_force(calls: Calls) -> Iterator[None]:
             setattr(owner, name, function)
 
 
-def _either(calls: Calls, fake: Any, real: Any) -> Any:
+def _either(calls: Calls | Current, fake: Any, real: Any) -> Any:
     """Return a function that is `fake` for a file of the fake disk, by its first argument or its folder."""
 
     def call(first: Any, *more: Any, **named: Any) -> Any:
@@ -664,7 +692,7 @@ def _either(calls: Calls, fake: Any, real: Any) -> Any:
     return call
 
 
-def _by(calls: Calls, fake: Any, real: Any, at: int) -> Any:
+def _by(calls: Calls | Current, fake: Any, real: Any, at: int) -> Any:
     def call(*given: Any, **named: Any) -> Any:
         folder = named.get("dir_fd", named.get("src_dir_fd"))
         if (folder is not None and folder >= FIRST) or (folder is None and calls.is_fake(given[at])):
@@ -674,7 +702,7 @@ def _by(calls: Calls, fake: Any, real: Any, at: int) -> Any:
     return call
 
 
-def _opener(calls: Calls, real: Any) -> Any:
+def _opener(calls: Calls | Current, real: Any) -> Any:
     def call(path: Any, *more: Any, **named: Any) -> Any:
         if calls.is_fake(path):
             return calls.open_file(path, *more, **named)

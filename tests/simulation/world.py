@@ -117,6 +117,7 @@ class World:
         self.outsider = Outsider(self.calls, b"workspace", tell=self.tell)
         self.packer: Packer | None = None
         self._parts = contextlib.ExitStack()
+        self.opened = contextlib.ExitStack()  # of the real system, to be closed also after a kill
 
     def tell(self, text: str) -> None:
         """Add a line to the story, with the number of calls so far."""
@@ -197,6 +198,7 @@ class World:
         engine, self.engine = self.engine, None
         if engine is not None:
             close_real(engine)
+        self.opened.close()
         self._parts.pop_all()
         if self.calls.boot > self.boots:
             self.boots = self.calls.boot

@@ -132,14 +132,14 @@ class Daemon:
         *,
         idle_seconds: float | None = None,
         notifier: SystemdNotifier | None = None,
-        segment_bytes: int = SEGMENT_BYTES,
+        segment_bytes: int | None = None,
     ) -> None:
-        """`idle_seconds` overrides the configuration. `segment_bytes` is for the journal's new segments."""
+        """`idle_seconds` overrides the configuration. New segments of the journal have `segment_bytes`."""
         self._places = places
         self._config = config
         self._configuration = Configuration(config, places.name)
         self._idle_seconds = idle_seconds
-        self._segment_bytes = segment_bytes
+        self._segment_bytes = segment_bytes or SEGMENT_BYTES
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
         self._comparer: RegexPool  # the process for comparisons of texts
