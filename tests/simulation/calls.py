@@ -17,6 +17,7 @@ import ctypes
 import errno
 import fcntl
 import io
+import itertools
 import os
 import stat
 import struct
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 FIRST = 1_000_000  # no process of ours has so many descriptors
+_NUMBERS = itertools.count(FIRST)  # of all worlds, because garbage of an earlier one may close its own
 FREE_FILES = 10_000_000
 MOUNT = b"mount-01"
 PAGE = 4096
@@ -71,7 +73,7 @@ class Calls:
         self._prefix = root + "/"
         self.before = before
         self.files: dict[int, Open] = {}
-        self._next = FIRST
+        self._first = next(_NUMBERS)
         self.is_dead = False
         self.is_dying = False  # at this very call
         self.is_suspended = False  # all calls are the real system's
@@ -107,9 +109,9 @@ class Calls:
             raise failure(errno.EBADF) from None
 
     def _add(self, opened: Open) -> int:
-        self._next += 1
-        self.files[self._next] = opened
-        return self._next
+        number = next(_NUMBERS)
+        self.files[number] = opened
+        return number
 
     def _release(self, opened: Open) -> None:
         opened.users -= 1
@@ -195,7 +197,7 @@ class Calls:
         opened = self.files.pop(descriptor, None)
         if opened is not None:
             self._release(opened)
-        elif not self.is_dead:
+        elif not self.is_dead and descriptor > self._first:  # otherwise the garbage of an earlier world
             raise failure(errno.EBADF)
 
     def dup(self, descriptor: int) -> int:
