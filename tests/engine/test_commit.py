@@ -156,6 +156,7 @@ def test_two_edits_of_one_turn_that_are_refused_while_they_are_published_leave_n
 
 
 def test_a_segment_is_not_used_again_before_its_files_are_synced(place: Harness) -> None:
+    place.segment_bytes = 8 << 20  # a segment that one edit outgrows is not used again
     place.baseline()
     with place.engine() as engine:
         for number in range(3):

@@ -112,6 +112,7 @@ class History:
                 self.world.start()
                 self.ask_again()
                 self.world.drop(FAULT)
+                self.world.drop(OUTSIDE)  # otherwise a later change than the last look at the files
                 rules.settle(self.world)
             except Killed:
                 continue

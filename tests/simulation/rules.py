@@ -91,8 +91,9 @@ def verify(world: World, writers: list[Writer], story: list[str]) -> None:
         return is_foreign or (one.kind == "undo" and one.message.startswith(UNDO))
 
     verify_history(
-        made, versions(files), writers, lambda: "\n".join(story[-20:]), start=start, is_known=is_known
-    )
+        made, versions(files), writers, lambda: "\n".join(story[-20:]), start=start, is_known=is_known,
+        is_there=lambda version: bool(world.cuts) and was_taken_back(world, version),
+    )  # fmt: skip
     verify_foreign(world, engine, files)
 
 

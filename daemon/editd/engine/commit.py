@@ -378,7 +378,9 @@ def recover(
             for leftover in leftovers:
                 if not (leftover in states or (not same_boot and _is_torn(leftover, states))):
                     log.warning("%s: another program wrote to it during publishing", change.path.text)
-                    strangers[change.path] = _move_back(files, path_states, change, leftover)
+                    strangers[change.path] = leftover
+                    if not _is_put_back(files, path_states, change, leftover):
+                        _set_aside(history, change.path, leftover)
             # The folder of a deleted file may still exist.
             if leftovers or (change.after is None and change.path in chains):
                 is_recorded = all(leftover in states for leftover in leftovers)
@@ -479,19 +481,29 @@ def _leftovers(files: WorkspaceWriter, change: Change[FileState], token: str, in
         return []
 
 
-def _move_back(
+def _is_put_back(
     files: WorkspaceWriter, chain: PathStates | None, change: Change[FileState], leftover: FileState
-) -> FileState | None:
-    """Write another program's content back to its path, unless the file changed again. Return the content."""
+) -> bool:
+    """Write another program's content back to its path, unless the file changed again or the write fails."""
     expected: Sequence[FileState | None] = (
         chain.states if chain is not None else [change.before, change.after]
     )
     try:
-        if files.put(change.path, leftover, expected, secrets.token_hex(8)):
-            return leftover
+        return files.put(change.path, leftover, expected, secrets.token_hex(8))
     except Refused as refusal:
         log.warning("%s: could not be put back: %s", change.path.text, refusal.text())
-    return leftover
+    return False
+
+
+def _set_aside(history: History, path: WorkspacePath, state: FileState) -> None:
+    """Keep content whose only copy is about to be removed, because the journal may fail to take it.
+
+    Raises IoError: then the start is refused, and the copy stays.
+    """
+    try:
+        history.quarantine(state.version, state.content)
+    except OSError as error:
+        raise IoError(error, f"What another program wrote into {path.text} could not be kept") from error
 
 
 def _changes(record: Committed, history: History) -> Iterator[Change[FileState]]:

@@ -93,16 +93,13 @@ class Quarantine:
         self._folder.close()
 
     def keep(self, disk: Disk, item: StagedChange) -> bool:
-        """Take over the file that the item replaced; False if the caller must remove it."""
+        """Take over the file that the item replaced; False if it needs no quarantine. Raises OSError."""
         before = item.change.before
         if before is None or before.mode == SYMLINK:
             return False
-        try:
-            if not (item.is_spare or item.is_linked):  # otherwise it is in this folder already
-                with disk.folder(item.temp_dir) as temp_dir:
-                    temp_dir.move(item.temporary, self._folder, item.temporary)
-        except OSError:
-            return False
+        if not (item.is_spare or item.is_linked):  # otherwise it is in this folder already
+            with disk.folder(item.temp_dir) as temp_dir:
+                temp_dir.move(item.temporary, self._folder, item.temporary)
         state = item.change.after if item.is_taken_back else before
         assert state is not None
         self._kept.append(ReplacedFile(item.temporary, item.change.path, state.version, len(state.content)))

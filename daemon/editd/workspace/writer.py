@@ -19,6 +19,7 @@ syncs only in `sync`. It does not depend on the journal, which makes the changes
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 from collections import deque
@@ -76,6 +77,11 @@ if TYPE_CHECKING:
     from editd.workspace.replaced_files import Quarantine, QuarantineCheck, ReplacedFile
     from editd.workspace.staged_change import CreatedDirs
 
+log = logging.getLogger(__name__)
+
+NEVER_IN_QUARANTINE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS}
+"""Errors of a move into the quarantine that a second try would meet again."""
+
 
 class WorkspaceWriter:
     """Writes the workspace's files, one transaction at a time."""
@@ -107,6 +113,7 @@ class WorkspaceWriter:
         self._unfinished: list[StagedFiles] = []
         self._live: set[str] = set()  # tokens whose temporaries `sweep` leaves alone
         self._unremoved: list[bytes] = []  # temporaries whose removal failed
+        self._unkept: dict[str, list[StagedChange]] = {}  # replaced files whose move failed, by their tokens
         self._emptied: set[bytes] = set()  # emptied folders whose removal failed
         with disk.folder(b"") as root:
             self._device = stat_directory(root, b".").st_dev
@@ -287,14 +294,14 @@ class WorkspaceWriter:
             breathe()
             if item.change.before is None or item.is_mode_only or item.is_in_place:
                 continue
-            if self._replaced is None or not self._replaced.keep(self._disk, item):
-                self._remove(item)
+            self._put_away(staging.token, item)
             if item.change.after is None:
                 emptied.add(item.folder)
         if emptied:
             self._emptied |= prune(self._disk, emptied)
-        self._release(staging.token)
-        if self._unremoved or self._emptied:
+        if staging.token not in self._unkept:
+            self._release(staging.token)
+        if self._unremoved or self._emptied or self._unkept:
             self._retry_removals()
 
     @property
@@ -538,13 +545,35 @@ class WorkspaceWriter:
                 orphans.append((path, orphan))
         return orphans
 
+    def _put_away(self, token: str, item: StagedChange) -> None:
+        """Move a replaced file to the quarantine, or remove it if it needs none.
+
+        Another program may still write into such a file. So after an error of the disk it stays where it is,
+        and the next `finish` tries again; a later start finds it as a temporary.
+        """
+        try:
+            if self._replaced is not None and self._replaced.keep(self._disk, item):
+                return
+        except OSError as error:
+            if error.errno not in NEVER_IN_QUARANTINE:
+                log.warning("%s: the replaced file could not be moved: %s", item.change.path.text, error)
+                self._unkept.setdefault(token, []).append(item)
+                return
+        self._remove(item)
+
     def _remove(self, item: StagedChange) -> None:
         is_gone = remove_temporary(self._disk, item, self._spares)
         if not is_gone and not item.is_spare:
             self._unremoved.append(item.temp_dir + b"/" + item.temporary if item.temp_dir else item.temporary)
 
     def _retry_removals(self) -> None:
-        """Retry failed removals; a scan finds temporaries that stay."""
+        """Retry failed removals, and moves to the quarantine; a scan finds temporaries that stay."""
+        unkept, self._unkept = self._unkept, {}
+        for token, items in unkept.items():
+            for item in items:
+                self._put_away(token, item)
+            if token not in self._unkept:
+                self._release(token)
         if self._unremoved:
             self._unremoved = [path for path in self._unremoved if not self.sweep(path)]
         if self._emptied:
