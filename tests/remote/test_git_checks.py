@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from editd.wire.messages import Symlink
 from hostile_log import HostileLog
 from hosts import exchange, hosts, name_host, until
@@ -21,17 +19,18 @@ if TYPE_CHECKING:
 
 FILES = {"a.txt": "a\n"}
 MODULE = '[submodule "{name}"]\n\tpath = sub\n\turl = {url}\n'
-REFUSED_BY_GIT: Mapping[str, tuple[str, str]] = {
-    "a long line of attributes": (".gitattributes", f"*.txt {'x' * 3000}\n"),
-    "a command": (".gitmodules", MODULE.format(name="m", url="./m") + "\tupdate = !touch /nowhere/x\n"),
-    "an odd name": ("sub/.gitmodules", MODULE.format(name="../../m", url="./m")),
-    "an option for a URL": (".gitmodules", MODULE.format(name="m", url="-u./m")),
-    "an odd path": (".gitmodules", MODULE.format(name="m", url="./m").replace("= sub", "= -sub")),
-    "a folder": (".gitmodules/x", "x\n"),
-    "a folder of attributes": ("sub/.gitattributes/x", "x\n"),
-    "another case": (".GitModules", MODULE.format(name="../m", url="./m")),
+REFUSED_BY_GIT: Mapping[str, str] = {  # git looks for these names in all folders
+    ".gitattributes": f"*.txt {'x' * 3000}\n",
+    ".gitmodules": MODULE.format(name="m", url="./m") + "\tupdate = !touch /nowhere/x\n",
+    "sub/.gitmodules": MODULE.format(name="../../m", url="./m"),
+    "option/.gitmodules": MODULE.format(name="m", url="-u./m"),
+    "path/.gitmodules": MODULE.format(name="m", url="./m").replace("= sub", "= -sub"),
+    "folder/.gitmodules/x": "x\n",
+    "sub/.gitattributes/x": "x\n",
+    ".GitModules": MODULE.format(name="../m", url="./m"),
 }
 LINKS = (".gitmodules", "sub/.gitmodules", "sub/.gitattributes", ".gitignore", ".mailmap")
+ODD_NAMES = (b"c/d", b"b.txt b.txt", b"z.txt c.txt", b".. .git .", b"a.txt=tree a.txt")
 
 
 def check_objects(server: Path) -> None:
@@ -39,80 +38,84 @@ def check_objects(server: Path) -> None:
     subprocess.run(["git", "--git-dir", server, "config", "receive.fsckObjects", "true"], check=True)
 
 
-@pytest.mark.parametrize("reason", REFUSED_BY_GIT)
-def test_a_file_that_git_would_refuse_is_exchanged_as_any_other(tmp_path: Path, reason: str) -> None:
-    path, content = REFUSED_BY_GIT[reason]
+def test_files_that_git_would_refuse_are_exchanged_as_any_others(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         for place in places:  # a user's own choice concerns the user's own repositories
             (place.folder / "home/.gitconfig").write_text("[fetch]\nfsckObjects = true\n")
-        made = one.apply([write(path, content)]).transaction
-        assert made is not None
+        made = [one.apply([write(path, content)]).transaction for path, content in REFUSED_BY_GIT.items()]
         other.apply([write("b.txt", "b\n")])
         exchange(one, other)
-        expected = {"a.txt": b"a\n", "b.txt": b"b\n", path: content.encode()}
+        left = {"a.txt": b"a\n", "b.txt": b"b\n"}
+        expected = left | {path: content.encode() for path, content in REFUSED_BY_GIT.items()}
         assert [place.files() for place in places] == [expected, expected]
         with workplace(tmp_path / "third") as third:
             name_host(third, "third")
             with third.start() as client:
                 client.remote_join(str(server))
                 assert third.files() == expected
-                one.undo(made.seq)
+                for transaction in made:
+                    assert transaction is not None
+                    one.undo(transaction.seq)
                 exchange(client, one, other)
-                assert path not in places[0].files()
-                assert third.files() == places[1].files() == {"a.txt": b"a\n", "b.txt": b"b\n"}
+                assert places[0].files() == third.files() == places[1].files() == left
 
 
-@pytest.mark.parametrize("path", LINKS)
-def test_a_symlink_that_git_would_refuse_is_exchanged_as_any_other(tmp_path: Path, path: str) -> None:
+def test_symlinks_that_git_would_refuse_are_exchanged_as_any_others(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), _):
-        one.apply([Symlink(path=path, target="a.txt")])
+        for path in LINKS:
+            one.apply([Symlink(path=path, target="a.txt")])
         other.apply([write("b.txt", "b\n")])
         exchange(one, other)
-        assert os.readlink(places[1].root / path) == "a.txt"
+        assert [os.readlink(places[1].root / path) for path in LINKS] == ["a.txt"] * len(LINKS)
         assert places[0].files().keys() == places[1].files().keys()
 
 
-@pytest.mark.parametrize("names", [b"c/d", b"b.txt b.txt", b"z.txt c.txt", b".. .git .", b"a.txt=tree a.txt"])
-def test_an_odd_name_in_the_log_is_as_if_it_were_not_there(tmp_path: Path, names: bytes) -> None:
+def test_an_odd_name_in_the_log_is_as_if_it_were_not_there(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         log = HostileLog(server)
         (usual,) = log.names().values()
         tree = bytes.fromhex(log.git("rev-parse", f"{log.head}^{{tree}}"))
-        raw = b"100644 a.txt\0" + bytes.fromhex(usual[1])
-        for name, _, kind in (word.partition(b"=") for word in names.split()):
-            raw += (
-                b"40000 %b\0%b" % (name, tree) if kind else b"100644 %b\0%b" % (name, bytes.fromhex(usual[1]))
-            )
-        log.add_tree(log.object("tree", raw))
-        exchange(one, other)
-        one.apply([replace("a.txt", "a\n", "A\n")])
-        other.apply([write("e.txt", "e\n")])
-        exchange(one, other)
-        files = places[0].files()
-        assert files == places[1].files()
-        assert (files["a.txt"], files["e.txt"]) == (b"A\n", b"e\n")
-        assert set(files) - {"a.txt", "e.txt"} <= {"b.txt", "c.txt", "z.txt"}
-        assert len(log_of(server)) == 4
+        for number, names in enumerate(ODD_NAMES):
+            raw = b"100644 a.txt\0" + bytes.fromhex(usual[1])
+            for name, _, kind in (word.partition(b"=") for word in names.split()):
+                mode, odd = (b"40000", tree) if kind else (b"100644", bytes.fromhex(usual[1]))
+                raw += b"%b %b\0%b" % (mode, name, odd)
+            log.add_tree(log.object("tree", raw))
+            exchange(one, other)
+            one.read("a.txt")
+            one.apply([replace("a.txt", "a\n", "A\n")])
+            other.apply([write("e.txt", "e\n")])
+            exchange(one, other)
+            files = places[0].files()
+            assert files == places[1].files(), names
+            assert (files["a.txt"], files["e.txt"]) == (b"A\n", b"e\n"), names
+            assert set(files) - {"a.txt", "e.txt"} <= {"b.txt", "c.txt", "z.txt"}, names
+            assert len(log_of(server)) == 4 + 3 * number, names
 
 
-def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(tmp_path: Path) -> None:
+def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(
+    tmp_path: Path, is_long: bool
+) -> None:
+    number_made, refused = (20, (3, 11, 12)) if is_long else (8, (2, 5, 6))
+    first, *later = refused
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         check_objects(server)
         one.remote_pause()
         made = []
-        for number in range(20):
+        for number in range(number_made):
             path, content = f"{number}.txt", f"{number}\n"
-            if number in (3, 11, 12):
+            if number in refused:
                 path, content = f"{number}/.gitmodules", MODULE.format(name=f"../{number}", url="./m")
             applied = one.apply([write(path, content)], actor="ann", session="work").transaction
             assert applied is not None
             made.append(applied.seq)
         one.remote_resume()
-        bad = [made[number] for number in (3, 11, 12)]
+        bad = [made[number] for number in refused]
         until(lambda: one.remote_status().kept_back == bad, "it does not keep these back")
         until(lambda: one.remote_status().tentative == 3, "the rest does not go on")
         exchange(other)
-        assert set(places[1].files()) == {"a.txt", *(f"{n}.txt" for n in range(20) if n not in (3, 11, 12))}
+        arrived = {f"{number}.txt" for number in range(number_made) if number not in refused}
+        assert set(places[1].files()) == {"a.txt", *arrived}
         status = one.remote_status()
         assert status.state == "refused"
         assert status.reasons.keys() == set(map(str, bad))
@@ -128,10 +131,10 @@ def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(tmp
             f"Transaction {seq} does not reach other hosts" for seq in bad
         ]
         assert one.apply([write("21.txt", "21\n")], actor="ann", session="work").warnings == []
-        (waits,) = one.apply([write("3/.gitmodules", "\n")], actor="bob").warnings
+        (waits,) = one.apply([write(f"{first}/.gitmodules", "\n")], actor="bob").warnings
         assert waits.startswith(f"Waits behind transaction {bad[0]}, which does not reach other hosts: ")
         until(lambda: "21.txt" in places[1].files(), "the rest does not go on")
-        for number in (11, 12):
+        for number in later:
             one.undo(made[number])
         subprocess.run(["git", "--git-dir", server, "config", "receive.fsckObjects", "false"], check=True)
         exchange(one, other)

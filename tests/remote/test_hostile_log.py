@@ -10,15 +10,36 @@ import pytest
 from editd.server.convert import mode_of
 from editd.values.content import FileState
 from hostile_log import MORE_TRAILERS, TRAILERS, HostileLog
-from hosts import exchange, hosts, until
-from workplace import replace, write
+from hosts import bare_repository, exchange, hosts, name_host, until
+from log_checker import log_of
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
+    from hosts import Hosts
 
 FILES = {"a.txt": "a\n", "b.txt": "b\n", "sub/c.txt": "c\n"}
+TRIED_SECONDS = 0.5  # some rounds of the exchange, which the entry stops
+KINDS = (
+    (b"b.txt", b"100644", "tree"),
+    (b"b.txt", b"100644", "commit"),
+    (b"b.txt", b"120000", "tree"),
+    (b"new", b"100755", "commit"),
+    (b"sub", b"40000", "blob"),
+    (b"sub", b"40000", "commit"),
+)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Two hosts for the tests that leave them well."""
+    with hosts(tmp_path_factory.mktemp("two"), 2, FILES) as made:
+        yield made
+        for client in made[1]:
+            client.close()
 
 
 def count(client: Client) -> int:
@@ -32,38 +53,45 @@ def settle_down(client: Client) -> tuple[int, str]:
     return count(client), str(states[-1])
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"), [(b"104755", "100755"), (b"100664", "100644"), (b"140000", None)]
-)
-def test_only_gits_modes_come_out_of_a_log(tmp_path: Path, mode: bytes, expected: str | None) -> None:
+def test_only_gits_modes_come_out_of_a_log(tmp_path: Path) -> None:
+    modes = {b"104755": "100755", b"100664": "100644", b"140000": None}
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         log = HostileLog(server)
-        log.add({b"new": (mode, log.object("blob", b"new\n"))})
+        new = log.object("blob", b"new\n")
+        for mode in modes:
+            log.add({mode: (mode, new)})
         log.add({b"b.txt": (b"100644", log.object("blob", b"behind\n"))})
         exchange(one, other)
         for place, client in zip(places, (one, other), strict=True):
-            assert place.files().get("new") == (b"new\n" if expected else None)
             assert place.files()["b.txt"] == b"behind\n"
             shown = [file for made in client.log(limit=9).transactions for file in made.files or ()]
-            assert [file.mode for file in shown if file.path == "new"] == ([expected] if expected else [])
+            for mode, expected in modes.items():
+                name = mode.decode()
+                assert place.files().get(name) == (b"new\n" if expected else None)
+                assert [file.mode for file in shown if file.path == name] == ([expected] if expected else [])
         one.apply([replace("a.txt", "a\n", "A\n")])
         exchange(one, other)
         before = settle_down(one)
         assert before[1] == "current"
-        log.add({b"new": (b"100" + mode[-3:], log.object("blob", b"new\n"))})
+        for mode in modes:
+            log.add({mode: (b"100" + mode[-3:], new)})
         exchange(one, other)
-        assert count(one) == before[0] + (expected is None), "the same file is no change"
+        assert count(one) == before[0] + 1, "the same file is no change, but for the one that was none"
         assert places[0].files() == places[1].files()
         one.remote_leave(lose=True)
-        assert count(one) == before[0] + (expected is None)
+        assert count(one) == before[0] + 1
 
 
-def test_no_set_user_id_bit_comes_out_of_a_log(tmp_path: Path) -> None:
-    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
-        log = HostileLog(server)
-        log.add({b"new": (b"100755", log.object("blob", b"new\n"))}, "Permissions: 6711 new\n")
-        exchange(one, other)
-        assert (places[0].root / "new").stat().st_mode & 0o7777 == 0o711
+def test_what_comes_out_of_a_log_has_no_set_user_id_bit_and_the_umask(two: Hosts) -> None:
+    places, clients, server = two
+    log = HostileLog(server)
+    blob = log.object("blob", b"new\n")
+    log.add({b"program": (b"100755", blob)}, "Permissions: 6711 program\n")
+    log.add({b"open": (b"100644", blob)}, "Permissions: 7666 open\n")
+    exchange(*clients)
+    for place in places:
+        assert (place.root / "program").stat().st_mode & 0o7777 == 0o711
+        assert (place.root / "open").stat().st_mode & 0o7777 == 0o644
 
 
 def test_a_submodule_comes_out_as_nothing(tmp_path: Path) -> None:
@@ -100,72 +128,67 @@ def test_the_next_entries_keep_a_submodule_that_somebody_pushed(tmp_path: Path) 
         assert [client.check().problems for client in (one, other)] == [[], []]
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "kind"),
-    [
-        (b"b.txt", b"100644", "tree"),
-        (b"b.txt", b"100644", "commit"),
-        (b"b.txt", b"120000", "tree"),
-        (b"new", b"100755", "commit"),
-        (b"sub", b"40000", "blob"),
-        (b"sub", b"40000", "commit"),
-    ],
-)
-def test_an_object_of_another_kind_stops_the_exchange_and_writes_nothing(
-    tmp_path: Path, name: bytes, mode: bytes, kind: str
-) -> None:
-    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
-        before, log = count(one), HostileLog(server)
-        objects = {
-            "tree": log.git("rev-parse", f"{log.head}^{{tree}}"), "commit": log.head,
-            "blob": log.object("blob", b"100644 x\0" + b"x" * 20),
-        }  # fmt: skip
-        log.add({name: (mode, objects[kind])})
-        log.add({b"a.txt": (b"100644", log.object("blob", b"behind\n"))})
-        until(lambda: one.remote_now(timeout=1).error is not None, "it is taken")
-        assert settle_down(one)[0] == before, "no transaction comes of it, however often it is tried"
-        assert places[0].files() == {path: content.encode() for path, content in FILES.items()}
-        assert one.apply([write("a.txt", "edited\n")]).transaction is not None
-        one.remote_leave(lose=True)
-        assert count(one) == before + 1
+def test_an_object_of_another_kind_stops_the_exchange_and_writes_nothing(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), _):
+        for number, (name, mode, kind) in enumerate(KINDS):
+            one.remote_leave(lose=True)
+            server = bare_repository(tmp_path / f"{number}.git")
+            one.remote_init(str(server))
+            before, files, log = count(one), places[0].files(), HostileLog(server)
+            objects = {
+                "tree": log.git("rev-parse", f"{log.head}^{{tree}}"), "commit": log.head,
+                "blob": log.object("blob", b"100644 x\0" + b"x" * 20),
+            }  # fmt: skip
+            log.add({name: (mode, objects[kind])})
+            log.add({b"a.txt": (b"100644", log.object("blob", b"behind\n"))})
+            until(lambda: one.remote_now(timeout=TRIED_SECONDS).error is not None, f"{name!r} is taken")
+            one.remote_now(timeout=TRIED_SECONDS)
+            assert count(one) == before, "no transaction comes of it, however often it is tried"
+            assert places[0].files() == files
+            assert one.apply([write("a.txt", f"edited {number}\n")]).transaction is not None
+            assert count(one) == before + 1
 
 
-@pytest.mark.parametrize(
-    ("trailers", "reason"),
-    [*TRAILERS, *(pytest.param(*one, marks=pytest.mark.long) for one in MORE_TRAILERS)],
-)
-def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(
-    tmp_path: Path, trailers: str, reason: str | None
-) -> None:
-    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
-        one.apply([write("a.txt", "before\n")])
+def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(two: Hosts, is_long: bool) -> None:
+    places, clients, server = two
+    one, other = clients
+    exchange(one, other)
+    log, reasons = HostileLog(server), {}
+    for case, (trailers, reason) in enumerate([*TRAILERS, *(MORE_TRAILERS if is_long else [])]):
+        name, expected = f"new{case}", places[0].files()
+        changes = {name.encode(): (b"100644", log.object("blob", b"new\n"))}
+        log.add(changes, trailers.replace("new", name) + "\n")
+        number = len(log_of(server)) - 1
+        assert one.apply([write("b.txt", f"behind {trailers}\n")]).transaction is not None
         exchange(one, other)
-        log = HostileLog(server)
-        log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, trailers + "\n")
-        assert one.apply([write("b.txt", "behind\n")]).transaction is not None
-        exchange(one, other)
-        expected = {"a.txt": b"before\n", "b.txt": b"behind\n", "sub/c.txt": b"c\n"}
-        expected |= {} if reason else {"new": b"new\n"}
+        expected["b.txt"] = f"behind {trailers}\n".encode()
+        expected |= {} if reason else {name: b"new\n"}
+        reasons |= {number: reason} if reason else {}
         named = []
         for place, client in zip(places, (one, other), strict=True):
             state = client.remote_status()
-            assert (place.files(), state.state) == (expected, "current")
+            assert (place.files(), state.state) == (expected, "current"), trailers
             named.append([(entry.number, entry.host, entry.reason) for entry in state.unusable])
-            assert state.unusable_entries == (reason is not None)
-            for made in client.log(limit=9).transactions:
-                client.show(made.seq)
-            client.blame("b.txt")
-            assert client.check().ok
+            assert state.unusable_entries == len(named[-1])
         assert named[0] == named[1]
-        assert [number for number, _, _ in named[0]] == [2] * (reason is not None)
-        assert all(reason in text for _, _, text in named[0]) if reason else True
-        taken = count(other)
-        places[1].stop()
-        with places[1].start() as again:
-            assert count(again) == taken
-            exchange(one, again)
-            assert again.remote_status().unusable == one.remote_status().unusable
-        assert "entry 2 of" in places[0].editctl("remote", "status").stdout if reason else True
+        texts = {entry: text for entry, _, text in named[0]}
+        assert (number in texts) == (reason is not None), trailers
+    assert reasons.keys() <= texts.keys()
+    assert all(reason in texts[number] for number, reason in reasons.items()), texts
+    for client in (one, other):
+        for made in client.log(limit=200).transactions:
+            client.show(made.seq)
+        client.blame("b.txt")
+        assert client.check().ok
+    shown = places[0].editctl("remote", "status").stdout
+    assert all(f"entry {number} of" in shown for number in reasons)
+    taken = count(other)
+    other.close()
+    places[1].stop()
+    clients[1] = again = places[1].start()
+    assert count(again) == taken
+    exchange(one, again)
+    assert again.remote_status().unusable == one.remote_status().unusable
 
 
 def test_an_entry_of_a_newer_version_is_said_and_its_files_are_taken(tmp_path: Path) -> None:
@@ -184,68 +207,63 @@ def test_an_entry_of_a_newer_version_is_said_and_its_files_are_taken(tmp_path: P
         assert "the kind squash" in places[0].editctl("remote", "status").stdout
 
 
-def test_an_entry_behind_an_unusable_one_does_not_bring_its_files(tmp_path: Path) -> None:
+def test_an_entry_behind_an_unusable_one_does_not_bring_its_files(two: Hosts, tmp_path: Path) -> None:
     """A host that joins later has the same files, and the same entry for each line."""
-    with hosts(tmp_path, 3, FILES, join=False) as (places, (one, other, late), server):
-        other.remote_join(str(server))
-        log = HostileLog(server)
-        link = log.object("blob", b"a\0b")
-        log.add({b"b.txt": (b"100644", log.object("blob", b"evil\n"))}, 'Actor: "\\u0000"\n')
-        log.add({b"link": (b"120000", link)})
-        log.add({b"link": None})
-        exchange(one, other)
-        assert [entry.number for entry in one.remote_status().unusable] == [1, 2]
-        assert places[0].files()["b.txt"] == b"evil\n", "the third entry, which is right, still has it"
-        assert "link" not in places[0].files()
-        other.apply([write("a.txt", "A\n")])
-        exchange(one, other)
-        late.remote_join(str(server))
-        exchange(one, other, late)
-        assert late.remote_status().unusable == one.remote_status().unusable
-        assert places[2].files() == places[1].files() == places[0].files()
-        assert [line.number for line in late.blame("a.txt").lines] == [
-            line.number for line in one.blame("a.txt").lines
-        ]
-        assert one.diff("@0", "@2").files == [], "unusable entries change nothing"
+    places, (one, other), server = two
+    exchange(one, other)
+    log, first = HostileLog(server), len(log_of(server))
+    link = log.object("blob", b"a\0b")
+    log.add({b"b.txt": (b"100644", log.object("blob", b"evil\n"))}, 'Actor: "\\u0000"\n')
+    log.add({b"link": (b"120000", link)})
+    log.add({b"link": None})
+    exchange(one, other)
+    unusable = [entry.number for entry in one.remote_status().unusable if entry.number >= first]
+    assert unusable == [first, first + 1]
+    assert places[0].files()["b.txt"] == b"evil\n", "the third entry, which is right, still has it"
+    assert "link" not in places[0].files()
+    other.apply([write("a.txt", "A\n")])
+    exchange(one, other)
+    with workplace(tmp_path / "late") as place:
+        name_host(place, "late")
+        with place.start() as late:
+            late.remote_join(str(server))
+            exchange(one, other, late)
+            assert late.remote_status().unusable == one.remote_status().unusable
+            assert place.files() == places[1].files() == places[0].files()
+            assert [line.number for line in late.blame("a.txt").lines] == [
+                line.number for line in one.blame("a.txt").lines
+            ]
+    assert one.diff(f"@{first - 1}", f"@{first + 1}").files == [], "unusable entries change nothing"
 
 
-def test_a_transaction_is_not_twice_in_a_log(tmp_path: Path) -> None:
-    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
-        made = one.apply([write("a.txt", "once\n")]).transaction
+def test_a_transaction_is_not_twice_in_a_log(two: Hosts) -> None:
+    places, (one, other), server = two
+    made = one.apply([write("a.txt", "once\n")]).transaction
+    assert made is not None
+    number = exchange(one, other)[0].number
+    log = HostileLog(server)
+    log.add({b"a.txt": (b"100644", log.object("blob", b"twice\n"))}, f"Origin: {made.id}\n")
+    other.apply([write("b.txt", "behind\n")])
+    exchange(one, other)
+    unusable = {entry.number: entry.reason for entry in one.remote_status().unusable}
+    assert unusable[len(log_of(server)) - 2] == f"its transaction is entry {number} already"
+    assert [place.files()["a.txt"] for place in places] == [b"once\n"] * 2
+
+
+def test_a_transaction_that_an_entry_undoes_twice_is_in_the_history_once(two: Hosts) -> None:
+    _, clients, server = two
+    log = HostileLog(server)
+    for lines in ("Undoes: 1\n", "Undoes: 1\nUndoes: 2\n", "Undoes: 1 b.txt\nUndoes: 2 b.txt\n"):
+        made = clients[0].apply([write("b.txt", f"before {lines}")]).transaction
         assert made is not None
-        exchange(one, other)
-        log = HostileLog(server)
-        log.add({b"a.txt": (b"100644", log.object("blob", b"twice\n"))}, f"Origin: {made.id}\n")
-        other.apply([write("b.txt", "behind\n")])
-        exchange(one, other)
-        assert [entry.reason for entry in one.remote_status().unusable] == [
-            "its transaction is entry 1 already"
-        ]
-        assert [place.files()["a.txt"] for place in places] == [b"once\n"] * 2
-
-
-@pytest.mark.parametrize(
-    "lines", ["Undoes: 1\n", "Undoes: 1\nUndoes: 2\n", "Undoes: 1 b.txt\nUndoes: 2 b.txt\n"]
-)
-def test_a_transaction_that_an_entry_undoes_twice_is_in_the_history_once(tmp_path: Path, lines: str) -> None:
-    with hosts(tmp_path, 2, FILES) as (_, (one, other), server):
-        made = one.apply([write("b.txt", "before\n")]).transaction
-        assert made is not None
-        exchange(one, other)
-        log = HostileLog(server)
+        number = exchange(*clients)[0].number
         changes = {b"b.txt": (b"100644", log.object("blob", b"b\n"))}
         log.add(changes, f"Kind: undo\n{lines}" + f"Undone: {made.id}\n" * 2)
-        exchange(one, other)
-        assert [client.log(limit=1).transactions[0].undoes for client in (one, other)] == [[1], [2]]
-        assert [client.check().problems for client in (one, other)] == [[], []]
-
-
-def test_the_umask_holds_for_what_arrives(tmp_path: Path) -> None:
-    with hosts(tmp_path, 1, FILES) as (places, (one,), server):
-        log = HostileLog(server)
-        log.add({b"new": (b"100644", log.object("blob", b"new\n"))}, "Permissions: 7666 new\n")
-        exchange(one)
-        assert (places[0].root / "new").stat().st_mode & 0o7777 == 0o644
+        exchange(*clients)
+        for client in clients:
+            undo, landed = client.log(limit=2).transactions
+            assert (landed.number, undo.undoes) == (number, [landed.seq])
+    assert [client.check().problems for client in clients] == [[], []]
 
 
 @pytest.mark.parametrize(

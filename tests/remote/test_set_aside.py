@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from editd.wire.messages import ReviewedFile
 from hosts import exchange, hosts, until
 from log_checker import log_of
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 NAMES = ("rejected", "approved", "withdrawn", "killed", "redone", "twice")
 FILES = {f"{name}.txt": LINES for name in NAMES}
+COMMENTS = ("a\0b", "\ud800", "a\n\nKind: baseline\n", "x" * 100_000)
 
 
 def set_aside(three: Hosts, name: str, session: str | None = None) -> Transaction:
@@ -58,20 +57,23 @@ def states(three: Hosts, name: str) -> set[str]:
     return {one.state for answer in found for one in answer.proposals if one.message == name}
 
 
-@pytest.mark.parametrize("comment", ["a\0b", "\ud800", "a\n\nKind: baseline\n", "x" * 100_000])
-def test_a_decision_with_any_comment_is_sent_once(tmp_path: Path, comment: str) -> None:
-    with hosts(tmp_path, 2, {"a.txt": LINES}) as (_, (one, other), server):
+def test_a_decision_with_any_comment_is_sent_once(tmp_path: Path) -> None:
+    files = {f"{number}.txt": LINES for number in range(len(COMMENTS))}
+    with hosts(tmp_path, 2, files) as (_, (one, other), server):
         one.remote_pause()
-        one.apply([replace("a.txt", "line 5", "five")])
-        other.apply([replace("a.txt", "line 5", "FIVE")])
+        for path in files:
+            one.apply([replace(path, "line 5", "five")])
+            other.apply([replace(path, "line 5", "FIVE")])
         exchange(other)
         one.remote_resume()
         exchange(one, other)
-        until(lambda: one.proposal_list().proposals != [], "it is not set aside")
-        one.proposal_reject(one.proposal_list().proposals[0].proposal, comment=comment)
-        until(lambda: other.proposal_list().proposals == [], "it is decided on one host alone")
+        until(lambda: len(one.proposal_list().proposals) == len(files), "some are not set aside")
+        for shown, comment in zip(one.proposal_list().proposals, COMMENTS, strict=True):
+            one.proposal_reject(shown.proposal, comment=comment)
+        until(lambda: other.proposal_list().proposals == [], "some are decided on one host alone")
         exchange(one, other)
-        assert [entry.is_decision for entry in log_of(server)[1:]] == [False, False, True]
+        made = [entry.is_decision for entry in log_of(server)[1:]]
+        assert made == [False] * 2 * len(files) + [True] * len(files)
         assert one.remote_status().unusable == []
 
 
