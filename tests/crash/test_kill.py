@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.disk  # reuses the numbers of files at once
 
-KILLS, KILLS_PORTABLE, KILLS_LONG = 5, 2, 200
+KILLS, KILLS_PORTABLE, KILLS_LONG = 4, 1, 200
 LOAD_SECONDS_MAX = 0.25  # under load, before the kill
 START_SECONDS_MAX = 0.3  # of a start that is itself killed
 

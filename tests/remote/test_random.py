@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from random_hosts import Run
 
-TRANSACTIONS, LONG_TRANSACTIONS = 40, 400
+TRANSACTIONS, LONG_TRANSACTIONS = 25, 400
 DISTURBED_SHARE = 0.2  # of the requests: with crafted entries, restored servers, and hosts that leave
 
 
