@@ -3,7 +3,7 @@
 To start an interpreter and import a program takes 0.1 to 0.3 s of a CPU, and most tests begin so. A forked
 process runs the same code in a process of its own, with the arguments, environment, folder and descriptors
 of a real one. That holds for the daemon, for the processes that it starts, for `editctl`, and for a daemon
-that `editctl` starts. Tests of the start itself and of crashes exec real ones (`Workplace.is_forked`).
+that `editctl` starts. Tests of the start itself exec real ones (`Workplace.is_forked`).
 
 This module is the end in the test's process; `forked_process` has the server.
 """

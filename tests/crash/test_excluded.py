@@ -46,7 +46,6 @@ def edit(client: Client) -> None:
 def test_wherever_it_is_killed_the_edit_is_whole_or_not_there_and_can_be_undone(
     place: Workplace, tmp_path: Path, is_long: bool
 ) -> None:
-    place.is_forked = False
     with place.start() as client:
         client.apply([write(".env", BEFORE), write("beside.txt", "before\n")])
     place.stop()
@@ -92,7 +91,6 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
             edit(client)
             pytest.fail(f"not struck: {call}")
         assert process.wait(30) == -signal.SIGKILL
-    place.is_forked = True  # nothing strikes this daemon
     with place.start() as client:
         client.settle()
         files = place.files()
@@ -109,7 +107,6 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
         assert client.check().problems == []
         wait_until(partial(is_only_kept, place), f"the secret is in a record, after a kill at {call}")
     place.stop()
-    place.is_forked = False
     return is_whole
 
 

@@ -92,7 +92,6 @@ def test_wherever_it_is_killed_the_content_is_there_or_forgotten(place: Workplac
 
 def _look(place: Workplace, version: str, secret: str) -> bool:
     """Open what is left, and find it whole; returns whether the content is forgotten."""
-    place.is_forked = True  # nothing strikes this daemon
     with place.start() as client:
         assert place.files() == {"app.conf": b"password = $PASSWORD\n", "b.txt": b"beside\n"}
         is_forgotten = bool(client.status().history["forgotten"])

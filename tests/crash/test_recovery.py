@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
 
-UNPACKED = 1000
+UNPACKED, UNPACKED_LONG = 300, 1000
 NEXT_PACKER_SECONDS = 2.0  # the next packing process is given so long to do what it must not do yet
 RECOVER_SECONDS_MAX = 2.0  # from the exec of the daemon to its answer
 FIRST = 1  # the transaction that is packed before the packing process is stopped
@@ -113,13 +113,6 @@ TORN = ["", "after, and", in_the_long_form("\0" * 18), in_the_long_form("before\
 
 
 @pytest.fixture
-def place(place: Workplace) -> Workplace:
-    """An empty workspace whose daemons are forked: these tests are about what a crash leaves on the disk."""
-    place.is_forked = True
-    return place
-
-
-@pytest.fixture
 def hot(place: Workplace) -> Iterator[HotJournal]:
     made = HotJournal(place)
     yield made
@@ -169,22 +162,24 @@ def verify(place: Workplace, expected: Texts, *, adopted: list[Texts]) -> None:
 # ── A long journal ──
 
 
-def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(hot: HotJournal) -> None:
-    place = hot.place
+def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(
+    hot: HotJournal, is_long: bool
+) -> None:
+    place, unpacked = hot.place, UNPACKED_LONG if is_long else UNPACKED
     place.is_forked = False
     with hot.start() as client:
-        for number in range(UNPACKED):
+        for number in range(unpacked):
             client.apply([write(f"{number % 100}.txt", f"{number}\n"), write("newest", f"{number}\n")])
-        assert client.status().journal["unpacked"] == UNPACKED
+        assert client.status().journal["unpacked"] == unpacked
     hot.kill()
     files = held(place)
     began = time.monotonic()
     with place.start() as client:
-        assert client.status().head == FIRST + UNPACKED
-        assert client.read("newest").content == f"{UNPACKED - 1}\n"
+        assert client.status().head == FIRST + unpacked
+        assert client.read("newest").content == f"{unpacked - 1}\n"
         assert time.monotonic() - began < in_company(RECOVER_SECONDS_MAX)
         client.settle()
-        assert client.status().head == FIRST + UNPACKED, "something was adopted that nobody did"
+        assert client.status().head == FIRST + unpacked, "something was adopted that nobody did"
         assert client.check().problems == []
     place.stop()
     fsck(place)
@@ -350,45 +345,32 @@ def test_a_folder_in_the_place_of_a_file_is_left_alone(hot: HotJournal) -> None:
 
 # ── Files and folders that took each other's place ──
 
-BECOMES_FOLDER = {
-    "moved into itself": [Move(path="d/f", to="d/f/inner")],
-    "deleted, and one written below": [Delete(path="d/f"), write("d/f/inner", "inner\n")],
-    "two deep": [Move(path="d/f", to="d/f/deep/inner"), write("d/f/other", "other\n")],
-}
-BECOMES_FILE: dict[str, list[AnyEdit]] = {
-    "moved up": [Move(path="d/f/inner", to="d/f"), Delete(path="d/f/deep/other")],
-    "a symlink": [
-        Delete(path="d/f/inner"),
-        Delete(path="d/f/deep/other"),
-        Symlink(path="d/f", target="elsewhere"),
-    ],
-}
+BECOMES_FOLDER: tuple[tuple[AnyEdit, ...], ...] = (
+    (Move(path="d0/f", to="d0/f/inner"),),  # into itself
+    (Delete(path="d1/f"), write("d1/f/inner", "inner\n")),
+    (Move(path="d2/f", to="d2/f/deep/inner"), write("d2/f/other", "other\n")),
+)
+BECOMES_FILE: tuple[tuple[AnyEdit, ...], ...] = (
+    (Move(path="e0/f/inner", to="e0/f"), Delete(path="e0/f/deep/other")),
+    (Delete(path="e1/f/inner"), Delete(path="e1/f/deep/other"), Symlink(path="e1/f", target="elsewhere")),
+)
 
 
-@pytest.mark.parametrize("edits", BECOMES_FOLDER.values(), ids=BECOMES_FOLDER)
 @pytest.mark.parametrize("is_cut", [False, True], ids=["killed", "power cut"])
-def test_recovery_keeps_what_lies_in_a_folder_that_was_a_file(
-    hot: HotJournal, edits: list[AnyEdit], is_cut: bool
+def test_recovery_keeps_files_that_were_folders_and_what_lies_in_folders_that_were_files(
+    hot: HotJournal, is_cut: bool
 ) -> None:
+    texts: Texts = {f"d{number}/f": "text\n" for number in range(len(BECOMES_FOLDER))}
+    for number in range(len(BECOMES_FILE)):
+        texts |= {f"e{number}/f/inner": "inner\n", f"e{number}/f/deep/other": "other\n"}
     with hot.start() as client:
-        client.apply([write("d/f", "text\n")])
-        client.apply(edits)
+        client.apply([edit(path, text) for path, text in texts.items()])
+        for edits in (*BECOMES_FOLDER, *BECOMES_FILE):
+            client.apply(edits)
     hot.kill()
     if is_cut:
         hot.pretend_power_cut()
-    verify_agreement(hot.place, head=3)
-
-
-@pytest.mark.parametrize("edits", BECOMES_FILE.values(), ids=BECOMES_FILE)
-@pytest.mark.parametrize("is_cut", [False, True], ids=["killed", "power cut"])
-def test_recovery_keeps_a_file_that_was_a_folder(hot: HotJournal, edits: list[AnyEdit], is_cut: bool) -> None:
-    with hot.start() as client:
-        client.apply([write("d/f/inner", "inner\n"), write("d/f/deep/other", "other\n")])
-        client.apply(edits)
-    hot.kill()
-    if is_cut:
-        hot.pretend_power_cut()
-    verify_agreement(hot.place, head=3)
+    verify_agreement(hot.place, head=2 + len(BECOMES_FOLDER) + len(BECOMES_FILE))
 
 
 def test_a_file_takes_the_place_of_an_emptied_folder_though_the_daemon_was_killed_before(
