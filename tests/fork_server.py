@@ -119,7 +119,7 @@ class Server:
         descriptors: Mapping[int, int],
         folder: str | Path = "/",
     ) -> Forked:
-        """Fork a process with these arguments of Python, which end with `-m MODULE …`.
+        """Fork a process with these arguments of Python, which end with `-m MODULE …`, or are `-c CODE …`.
 
         `descriptors` has each of its own, and the one of this process that it is a copy of.
         """

@@ -36,15 +36,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from without import take_away
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MESSAGE_BYTES_MAX = 1 << 18
 DESCRIPTORS_MAX = 16
 ARGUMENT_BYTES = 2048  # of room for the command line that `ps` shows
 WORKERS = (
     "editd.engine.check_worker", "editd.engine.hook_worker", "editd.engine.publish_worker",
-    "editd.engine.regex_worker", "editd.engine.scan_worker", "editd.store.compaction",
-    "editd.store.pack_worker", "editd.store.verify",
+    "editd.engine.regex_worker", "editd.engine.scan_worker", "editd.remote.exchange_worker",
+    "editd.store.compaction", "editd.store.content_search", "editd.store.pack_worker", "editd.store.verify",
 )  # fmt: skip
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
@@ -196,11 +196,15 @@ def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
         _show([sys.executable, *argv])
         if argv[0] == "--without":
             take_away(argv[1].split(","))
-        module, *words = argv[argv.index("-m") + 1 :]
         _open_standard_streams()
-        global _copy  # noqa: PLW0603
-        _copy = _copied(numbers) if module == "editd" else None
-        status = _run(module, words)
+        if argv[0] == "-c":
+            code = compile(argv[1], "<string>", "exec")
+            status = _run(lambda: exec(code, {"__name__": "__main__"}), "-c", argv[2:])  # noqa: S102
+        else:
+            module, *words = argv[argv.index("-m") + 1 :]
+            global _copy  # noqa: PLW0603
+            _copy = _copied(numbers) if module == "editd" else None
+            status = _run(lambda: runpy.run_module(module, {}, "__main__", alter_sys=True), module, words)
     finally:
         os._exit(status)
 
@@ -228,12 +232,12 @@ def _close_all_but(numbers: Iterable[int]) -> None:
                 os.close(number)
 
 
-def _run(module: str, words: list[str]) -> int:
-    """Run a module as `python -m` does, and return the exit status."""
-    sys.argv = [module, *words]
+def _run(program: Callable[[], object], name: str, words: list[str]) -> int:
+    """Run a program as an interpreter does, and return the exit status."""
+    sys.argv = [name, *words]
     warnings.filterwarnings("ignore", ".* found in sys.modules", RuntimeWarning)
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        program()
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1

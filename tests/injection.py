@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fork_server import server
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -172,20 +174,22 @@ def missing() -> str | None:
 def carry_out(
     steps: str, *arguments: str, environment: dict[str, str], strikes: Sequence[str] = ()
 ) -> tuple[int, list[Call]]:
-    """Run `steps` in a separate process with these faults. Return the exit status and the calls.
+    """Run `steps` in a forked process with these faults. Return the exit status and the calls.
 
     The process prints `loaded` and reads a line of stdin before the calls that are counted.
     """
-    argv, pipe = [sys.executable, "-c", steps, *arguments], subprocess.PIPE
-    with subprocess.Popen(argv, env=environment, stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"loaded\n"
+    (its_stdin, stdin), (stdout, its_stdout) = os.pipe(), os.pipe()
+    descriptors = {0: its_stdin, 1: its_stdout, 2: 2}
+    process = server().start(["-c", steps, *arguments], environment, descriptors)
+    os.close(its_stdin)
+    os.close(its_stdout)
+    with open(stdin, "wb") as commands, open(stdout, "rb") as answers:
+        assert answers.readline() == b"loaded\n"
         with attached(process.pid, strikes) as trace:
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-            status = process.wait(60)
-            trace.process.wait(60)
+            commands.write(b"go\n")
+            commands.flush()
+            status = process.wait(PATIENCE_SECONDS * 2)
+            trace.process.wait(PATIENCE_SECONDS * 2)
             return status, trace.calls()
 
 

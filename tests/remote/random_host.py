@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ import pygit2
 
 from crash_checks import child, held, replayed, transactions, versions, wait_until
 from editd.system.process import read_frame, write_frame
+from fork_server import server as fork_server
 from hosts import forget_clocks
 
 if TYPE_CHECKING:
@@ -190,17 +189,15 @@ class Host:
         asked = json.loads((place.state / "remote.json").read_text())
         head = str(pygit2.Repository(str(place.store)).references["refs/heads/history"].target)
         asked |= {"do": "round", "head": head, "may_land": True, "proposed": [], "settled": [], "listed": 0}
-        argv = [sys.executable, "-P", "-m", "editd.remote.exchange_worker", str(place.state)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            [*argv, str(place.runtime)], env=place.environment, stdin=pipe, stdout=pipe
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            write_frame(process.stdin, asked)
-            answer = read_frame(process.stdout)
-            process.stdin.close()
-            process.wait(60)
+        argv = ["-P", "-m", "editd.remote.exchange_worker", str(place.state), str(place.runtime)]
+        (its_stdin, stdin), (stdout, its_stdout) = os.pipe(), os.pipe()
+        process = fork_server().start(argv, place.environment, {0: its_stdin, 1: its_stdout, 2: 2})
+        os.close(its_stdin)
+        os.close(its_stdout)
+        with open(stdin, "wb", buffering=0) as requests, open(stdout, "rb") as answers:
+            write_frame(requests, asked)
+            answer = read_frame(answers)
+        process.wait(60)
         assert answer is not None, "the exchange ended without an answer"
         after = self._digests()
         written = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, "b.txt": LINES}
+NAMES = ("undone", "redone", "aside")  # a file of each test that shares the hosts
 
 
 def made(client: Client, path: str, old: str, new: str) -> Transaction:
@@ -75,37 +76,45 @@ def test_the_links_of_undos_survive_a_leave_and_a_join_of_the_same_log(tmp_path:
             assert again.check().problems == []
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Hosts]:
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Two hosts, the first of which keeps files of `mine/` to itself."""
-    with hosts(tmp_path, 2, join=False) as (places, clients, _):
+    folder = tmp_path_factory.mktemp("pair")
+    with hosts(folder, 2, join=False) as (places, clients, _):
         clients[0].remote_leave()
         name_host(places[0], "host0", 'exclude = ["mine/"]\n')
         clients[0].config_reload()
-        clients[0].apply([write(path, text) for path, text in FILES.items()])
-        log = bare_repository(tmp_path / "log.git")
+        clients[0].apply([write(f"{name}.txt", LINES) for name in NAMES])
+        log = bare_repository(folder / "log.git")
         clients[0].remote_init(str(log))
         clients[1].remote_join(str(log))
         yield places, clients, log
-        exchange(*clients)
-        assert places[0].files().items() >= places[1].files().items()
-        assert [client.check().problems for client in clients] == [[], []]
 
 
-def both(client: Client) -> Transaction:
+@pytest.fixture
+def pair(started: Hosts) -> Iterator[Hosts]:
+    """The two hosts, which have the same files and sound histories after each test."""
+    places, clients, _ = started
+    yield started
+    exchange(*clients)
+    assert places[0].files().items() >= places[1].files().items()
+    assert [client.check().problems for client in clients] == [[], []]
+
+
+def both(client: Client, name: str) -> Transaction:
     """Change a file of both hosts, and a file that stays, in one transaction."""
-    change = replace("a.txt", "line 1\n", "1\n", guard="text")
-    transaction = client.apply([change, write("mine/key.txt", "stays\n")]).transaction
+    change = replace(f"{name}.txt", "line 1\n", "1\n", guard="text")
+    transaction = client.apply([change, write(f"mine/{name}.txt", "stays\n")]).transaction
     assert transaction is not None
     return transaction
 
 
 def test_an_undo_elsewhere_takes_back_the_part_that_the_log_has(pair: Hosts) -> None:
     places, (one, other), server = pair
-    mixed = both(one)
+    mixed = both(one, "undone")
     exchange(one, other)
     there = other.show(mixed.id).transaction
-    assert (there.rest_on, [file.path for file in there.files]) == ("host0", ["a.txt"])
+    assert (there.rest_on, [file.path for file in there.files]) == ("host0", ["undone.txt"])
     assert one.show(mixed.seq).transaction.rest_on is UNSET
     undone = other.undo(there.seq)
     assert undone.warnings == [
@@ -115,7 +124,7 @@ def test_an_undo_elsewhere_takes_back_the_part_that_the_log_has(pair: Hosts) -> 
     here = one.show(mixed.seq).transaction
     assert here.undone_by is None
     assert {file.path: file.undone_by is UNSET for file in here.files} == {
-        "a.txt": False, "mine/key.txt": True
+        "undone.txt": False, "mine/undone.txt": True
     }  # fmt: skip
     until(lambda: one.remote_status().in_part == [mixed.seq], "the status does not name it")
     assert "undone in part by" in places[0].editctl("log").stdout
@@ -123,7 +132,7 @@ def test_an_undo_elsewhere_takes_back_the_part_that_the_log_has(pair: Hosts) -> 
     assert "undone in part by" in places[1].editctl("show", str(there.seq)).stdout
 
     rest = one.undo(mixed.seq)
-    assert [file.path for file in rest.files] == ["mine/key.txt"]
+    assert [file.path for file in rest.files] == ["mine/undone.txt"]
     exchange(one, other)
     assert is_undone(one, mixed.seq)
     until(lambda: one.remote_status().in_part == [], "the status still names it")
@@ -132,7 +141,7 @@ def test_an_undo_elsewhere_takes_back_the_part_that_the_log_has(pair: Hosts) -> 
 
 def test_a_redo_elsewhere_brings_back_the_part_that_the_log_has(pair: Hosts) -> None:
     _, (one, other), _ = pair
-    mixed = both(one)
+    mixed = both(one, "redone")
     whole = one.undo(mixed.seq).transaction
     assert whole is not None
     exchange(one, other)
@@ -141,7 +150,7 @@ def test_a_redo_elsewhere_brings_back_the_part_that_the_log_has(pair: Hosts) -> 
     here = one.show(mixed.seq).transaction
     assert here.undone_by is None
     assert {file.path: file.undone_by for file in here.files} == {
-        "a.txt": UNSET, "mine/key.txt": whole.seq
+        "redone.txt": UNSET, "mine/redone.txt": whole.seq
     }  # fmt: skip
     one.undo(whole.seq)
     exchange(one, other)
@@ -151,16 +160,16 @@ def test_a_redo_elsewhere_brings_back_the_part_that_the_log_has(pair: Hosts) -> 
 def test_a_transaction_that_is_set_aside_keeps_the_part_that_stays(pair: Hosts) -> None:
     places, (one, other), _ = pair
     one.remote_pause()
-    mixed = both(one)
-    other.apply([replace("a.txt", "line 1\n", "ONE\n", guard="text")])
+    mixed = both(one, "aside")
+    other.apply([replace("aside.txt", "line 1\n", "ONE\n", guard="text")])
     exchange(other)
     one.remote_resume()
     exchange(one, other)
     until(lambda: one.proposal_list().proposals != [], "it is not set aside")
     here = one.show(mixed.seq).transaction
     assert here.undone_by is None
-    assert [file.path for file in here.files if file.undone_by is UNSET] == ["mine/key.txt"]
-    assert places[0].files()["mine/key.txt"] == b"stays\n"
+    assert [file.path for file in here.files if file.undone_by is UNSET] == ["mine/aside.txt"]
+    assert places[0].files()["mine/aside.txt"] == b"stays\n"
     one.undo(mixed.seq)
-    assert "mine/key.txt" not in places[0].files()
+    assert "mine/aside.txt" not in places[0].files()
     exchange(one, other)
