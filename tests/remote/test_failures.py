@@ -65,6 +65,19 @@ def test_a_server_that_hangs_delays_no_edit_no_question_and_no_stop(tmp_path: Pa
         assert time.monotonic() - begun < 20
 
 
+def test_a_pause_is_answered_when_the_exchange_that_had_begun_is_over(tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    push = f'touch {begun}; sleep 0.5; "$real" "$@"; touch {ended}; exit 0'
+    with hosts(tmp_path, 1, FILES) as (places, (one,), _):
+        use_git(places[0], f'case "$*" in *" push "*) {push};; *) exec "$real" "$@";; esac')
+        one.close()
+        with places[0].start() as client:
+            client.apply([replace("a.txt", "line 1\n", "1\n")])
+            until(begun.exists, "nothing is pushed")
+            assert client.remote_pause().state == "paused"
+            assert ended.exists(), "the host still moves the log"
+
+
 def test_edits_go_on_without_the_server_and_land_when_it_is_back(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         away = server.rename(server.with_name("away.git"))

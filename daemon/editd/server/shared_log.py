@@ -57,6 +57,7 @@ CHILD_NICE = 5
 LEFT_MAX = 100  # transactions that a refusal to leave names
 UNSEEN_MAX = 1000  # transactions since the last round, whose times are kept
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
+PAUSE_SECONDS = 5.0  # at most, for the end of the exchange that has begun, before a pause is answered
 CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
 HOLD_AFTER = 4  # refusals of the same paths while nothing is recorded
@@ -408,12 +409,17 @@ class SharedLog:
             self._unseen.append((int(transaction.seq), transaction.time_us))
 
     async def pause(self, *, is_paused: bool) -> dict[str, Any]:
-        """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams."""
+        """Stop the exchange, or go on with it; a restart changes nothing. Raises InvalidParams.
+
+        A pause waits for the end of the round that has begun, because that one may still move the log.
+        """
         async with self._changing:
             self._check_joined()
             self._save(self._place | {"paused": is_paused} if self._place is not None else {})
             self._wake.set()
-            return self.status()
+        if is_paused:
+            await wait_event(self._round_over, PAUSE_SECONDS)
+        return self.status()
 
     async def now(self, seconds: float) -> dict[str, Any]:
         """Exchange until nothing waits, or for `seconds`; return the status. Raises InvalidParams."""
