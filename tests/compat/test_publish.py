@@ -317,17 +317,21 @@ def test_the_blobs_are_what_git_add_would_make_of_the_line_ends(place: Workplace
     assert place.files()["dos.txt"].decode() == dos.replace("line 3\r", "LINE 3\r")
 
 
-@pytest.mark.parametrize("setting", ["true", "input", "false"])
-def test_without_attributes_autocrlf_decides_as_it_does_for_git(place: Workplace, setting: str) -> None:
+def test_without_attributes_autocrlf_decides_as_it_does_for_git(place: Workplace) -> None:
     contents = ["1\r\n2\r\n", "1\r\n\0\r\n", "1\r2\r\n", "1\r\n2\n\x1a", "\x01\r\n"]
-    place.git("config", "core.autocrlf", setting)
+    settings = ("true", "input", "false")
+    place.write({f"{setting}/old.txt": "c\n" for setting in settings})
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "old")
     with place.start() as client:
-        news = [write(f"new{number}", content) for number, content in enumerate(contents)]
-        edit(client, "bot", *news, write("sub/c.txt", "c\r\n"))
-        client.publish("x", session="bot")
-    for number in range(len(contents)):
-        as_git = place.git("hash-object", f"--path=new{number}", f"new{number}")
-        assert place.git("rev-parse", f"HEAD:new{number}") == as_git
+        for setting in settings:
+            place.git("config", "core.autocrlf", setting)
+            news = [write(f"{setting}{number}", content) for number, content in enumerate(contents)]
+            edit(client, setting, *news, write(f"{setting}/old.txt", "c\r\n"))
+            client.publish("x", session=setting)
+            for path in [new.path for new in news]:
+                as_git = place.git("hash-object", f"--path={path}", path)
+                assert place.git("rev-parse", f"HEAD:{path}") == as_git, (setting, path)
 
 
 def test_a_file_that_a_filter_would_convert_is_refused_by_name(place: Workplace) -> None:

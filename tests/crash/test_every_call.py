@@ -70,7 +70,7 @@ def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("scenario", "count"),
-    [(ONE, 0), (TEN, 2), (UNDO, 0), (ROLLBACK, 0), (ADOPTION, 0), (LARGE, 0), (TO_FOLDER, 2), (TO_FILE, 2)],
+    [(ONE, 0), (TEN, 2), (UNDO, 0), (ROLLBACK, 0), (ADOPTION, 0), (LARGE, 0), (TO_FOLDER, 1), (TO_FILE, 1)],
     ids=lambda value: value.name if isinstance(value, Scenario) else "",
 )
 def test_a_transaction_is_whole_or_not_there_wherever_the_daemon_is_killed(
