@@ -199,7 +199,7 @@ def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
         _open_standard_streams()
         if argv[0] == "-c":
             code = compile(argv[1], "<string>", "exec")
-            status = _run(lambda: exec(code, {"__name__": "__main__"}), "-c", argv[2:])  # noqa: S102
+            status = _run(lambda: exec(code, {"__name__": "__main__"}), "-c", argv[2:])
         else:
             module, *words = argv[argv.index("-m") + 1 :]
             global _copy  # noqa: PLW0603

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BEFORE = "KEY=before\n"
 SECRET = f"KEY={secrets.token_hex(20)}\n"
 REPLY = "sendto"
-EVERY = 8  # the short form takes one of so many steps, by the seed, and the last one
+EVERY = 12  # the short form takes one of so many steps, by the seed, and the last one
 
 pytestmark = pytest.mark.skipif(injection.missing() is not None, reason=f"{injection.missing()}")
 
