@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import injection
-from crash_checks import wait_until
+from crash_checks import has_spare, wait_until
 from editd_client.errors import Unreachable
 from injection import attached
 from kill_chain import KILL, Kept
@@ -63,6 +63,7 @@ def recorded(place: Workplace) -> list[Call]:
     """Return the calls that change a file, from the request to its answer."""
     with place.start() as client:
         client.settle()
+        wait_until(partial(has_spare, place), "no segment is ready")  # its calls would be among the edit's
         assert place.process is not None
         with attached(place.process.pid) as trace:
             edit(client)
@@ -85,6 +86,7 @@ def killed_at(place: Workplace, kept: Kept, call: Call) -> bool:
     kept.again()
     with place.start() as client:
         client.settle()
+        wait_until(partial(has_spare, place), "no segment is ready")
         assert place.process is not None
         process = place.process
         with attached(process.pid, [call.struck(KILL)]), contextlib.suppress(Unreachable):

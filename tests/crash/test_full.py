@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import machine as machines
-from crash_checks import fsck, held, strays, wait_until
+from crash_checks import fsck, has_spare, held, strays, wait_until
 from editd_client.errors import EditdError
 from machine import mounted
 from workplace import workplace, write
@@ -58,12 +58,6 @@ def fill(where: Path) -> Path:
 def write_on(file: RawIOBase, size: int) -> None:
     while file.write(bytes(size)):
         continue
-
-
-def has_spare(place: Workplace) -> bool:
-    """Whether a segment of the journal is ready for when the current one is full."""
-    made = (place.state / "journal").glob("*.new")
-    return any(segment.stat().st_size == place.segment_bytes for segment in made)
 
 
 def take_inodes(where: Path) -> Path:

@@ -19,7 +19,6 @@ from crash_checks import (
     fsck,
     held,
     history_files,
-    in_company,
     in_the_long_form,
     packer,
     strays,
@@ -177,13 +176,21 @@ def test_a_thousand_unpacked_transactions_are_recovered_within_two_seconds(
     with place.start() as client:
         assert client.status().head == FIRST + unpacked
         assert client.read("newest").content == f"{unpacked - 1}\n"
-        assert time.monotonic() - began < in_company(RECOVER_SECONDS_MAX)
+        assert place.process is not None
+        taken = time.monotonic() - began if is_long else processor_seconds(place.process.pid)
+        assert taken < RECOVER_SECONDS_MAX, "in the gate without the waits for a processor"
         client.settle()
         assert client.status().head == FIRST + unpacked, "something was adopted that nobody did"
         assert client.check().problems == []
     place.stop()
     fsck(place)
     assert held(place) == files
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the time that a process has had a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.long

@@ -153,8 +153,11 @@ def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(two: H
     places, clients, server = two
     one, other = clients
     exchange(one, other)
-    log, reasons = HostileLog(server), {}
-    for case, (trailers, reason) in enumerate([*TRAILERS, *(MORE_TRAILERS if is_long else [])]):
+    log = HostileLog(server)
+    reasons: dict[int, str] = {}
+    texts: dict[int, str] = {}
+    cases: list[tuple[str, str | None]] = [*TRAILERS, *(MORE_TRAILERS if is_long else [])]
+    for case, (trailers, reason) in enumerate(cases):
         name, expected = f"new{case}", places[0].files()
         changes = {name.encode(): (b"100644", log.object("blob", b"new\n"))}
         log.add(changes, trailers.replace("new", name) + "\n")
@@ -163,7 +166,8 @@ def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(two: H
         exchange(one, other)
         expected["b.txt"] = f"behind {trailers}\n".encode()
         expected |= {} if reason else {name: b"new\n"}
-        reasons |= {number: reason} if reason else {}
+        if reason is not None:
+            reasons[number] = reason
         named = []
         for place, client in zip(places, (one, other), strict=True):
             state = client.remote_status()
