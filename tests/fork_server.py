@@ -112,6 +112,11 @@ class Server:
         self._lock = threading.Lock()
         self._ended: dict[int, int] = {}
 
+    @property
+    def pid(self) -> int:
+        """The parent of each process that this server starts."""
+        return self._process.pid
+
     def start(
         self,
         argv: Sequence[str],

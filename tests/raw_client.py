@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from fork_server import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from fork_server import Forked
     from workplace import Workplace
 
 EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
-AGENT = Path(__file__).with_name("mcp") / "shell_agent.py"
 SED = ("exec", "--", "sed", "-i", "s/one/1/", "a.txt")
 
 
 class RawClient:
-    """A client that sends lines and reads lines, and knows nothing of MCP."""
+    """A client that sends lines and reads lines, and knows nothing of MCP.
 
-    def __init__(self, place: Workplace, *words: str, folder: Path | None = None, **variables: str) -> None:
+    Its server is a child of the fork server, or of this process if it is exec'ed.
+    """
+
+    def __init__(
+        self,
+        place: Workplace,
+        *words: str,
+        folder: Path | None = None,
+        is_forked: bool = True,
+        **variables: str,
+    ) -> None:
+        editctl = [str(place.provide_editctl() / "editctl")] if is_forked else EDITCTL
         self.process = subprocess.Popen(
-            [*EDITCTL, "mcp", *words], env=place.environment | variables, cwd=folder or place.root,
+            [*editctl, "mcp", *words], env=place.environment | variables, cwd=folder or place.root,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
@@ -62,9 +76,9 @@ class RawClient:
 
 @contextlib.contextmanager
 def raw_client(
-    place: Workplace, *words: str, folder: Path | None = None, **variables: str
+    place: Workplace, *words: str, folder: Path | None = None, is_forked: bool = True, **variables: str
 ) -> Iterator[RawClient]:
-    made = RawClient(place, *words, folder=folder, **variables)
+    made = RawClient(place, *words, folder=folder, is_forked=is_forked, **variables)
     try:
         yield made
     finally:
@@ -80,21 +94,26 @@ def hello(name: str = "raw", version: str = "2025-06-18", **capabilities: Any) -
 
 
 class ShellAgent:
-    """An agent in a process of its own: an MCP client that runs commands, as told line by line."""
+    """An agent in a process of its own: an MCP client that runs commands, as told line by line.
+
+    Its process forks its servers. With a `wrapper`, they are exec'ed, as is each command in its shell.
+    """
 
     def __init__(self, place: Workplace, *wrapper: str, name: str = "coder", servers: int = 1) -> None:
-        words = json.dumps([*wrapper, *EDITCTL, "mcp"])
-        self._process = subprocess.Popen(
-            [sys.executable, str(AGENT), name, str(servers), words],
-            env=place.environment, cwd=place.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        words = [*wrapper, *EDITCTL, "mcp"]
+        requests, self._requests = _pipe()
+        self._answers, answers = _pipe()
+        self._process: Forked = server().start(
+            ["-m", "shell_agent", name, str(servers), *words], place.environment,
+            {0: requests.fileno(), 1: answers.fileno(), 2: 2}, place.root,
         )  # fmt: skip
+        requests.close()
+        answers.close()
 
     def ask(self, kind: str, what: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([kind, what]) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        self._requests.write(json.dumps([kind, what]).encode() + b"\n")
+        self._requests.flush()
+        return json.loads(self._answers.readline())
 
     def edit(self, path: str, content: str) -> None:
         arguments = {"edits": [{"op": "write", "path": path, "content": content}]}
@@ -109,13 +128,20 @@ class ShellAgent:
         return said
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._requests.close()
         assert self._process.wait(30) == 0
+        self._answers.close()
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._requests.close()
+        self._answers.close()
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
 def newest(place: Workplace) -> tuple[str, str, str | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fork_server import run_forked, server
 from raw_client import SED, ShellAgent, hello, newest, raw_client
 
 if TYPE_CHECKING:
@@ -110,18 +110,21 @@ def test_a_client_of_another_name_sends_its_id_in_vain(workspace: Workplace) -> 
         assert newest(workspace) == ("edit", "somebody", "somebody")
 
 
-@pytest.mark.parametrize("session_id", ["", "\n", 7, None, ["x"]])
-def test_an_id_that_is_none_names_no_session(workspace: Workplace, session_id: Any) -> None:
-    with raw_client(workspace) as client:
-        begin(client, "codex-mcp-client")
-        write(client, "made.txt", session_id)
-        assert newest(workspace) == ("edit", "codex", "codex")
+def test_an_id_that_is_none_names_no_session(workspace: Workplace) -> None:
+    ids: tuple[Any, ...] = ("", "\n", 7, None, ["x"])
+    own = ("codex", *(f"codex-{number}" for number in range(2, len(ids) + 1)))
+    for session_id, name in zip(ids, own, strict=True):
+        with raw_client(workspace) as client:
+            begin(client, "codex-mcp-client")
+            write(client, f"{name}.txt", session_id)
+            assert newest(workspace) == ("edit", "codex", name), session_id
+            assert client.end() == b""
 
 
 def test_a_session_that_is_named_at_the_start_goes_before_that_of_the_hooks(
     workspace: Workplace, hook: Client
 ) -> None:
-    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=os.getpid())
+    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=server().pid)
     with raw_client(workspace, "--session", "named") as client:
         begin(client, "codex-mcp-client")
         write(client, "made.txt", CODEX_ID)
@@ -131,15 +134,15 @@ def test_a_session_that_is_named_at_the_start_goes_before_that_of_the_hooks(
 def test_a_server_acts_in_the_only_session_that_its_parent_has_named(
     workspace: Workplace, hook: Client
 ) -> None:
-    """This process is the agent here: it starts the server, and its hooks name it."""
+    """The fork server is the agent here: it starts the MCP server, and its hooks name it."""
     before = workspace.files()
-    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=os.getpid())
+    native_edit(hook, workspace, "gemini-12345678", "a.txt", pid=server().pid)
     with raw_client(workspace) as client:
         begin(client, "gemini-cli-mcp-client")
         client.ask(2, "tools/list")
         write(client, "made.txt")
         assert newest(workspace) == ("edit", "gemini", "gemini-12345678")
-        native_edit(hook, workspace, "gemini-other", "b.txt", pid=os.getpid())
+        native_edit(hook, workspace, "gemini-other", "b.txt", pid=server().pid)
         write(client, "more.txt")
         assert newest(workspace)[2] == "gemini-12345678", "the first call decides"
         call(client, "rollback_session", {})
@@ -149,10 +152,10 @@ def test_a_server_acts_in_the_only_session_that_its_parent_has_named(
 def test_the_start_of_an_agent_s_session_is_enough_to_know_it(workspace: Workplace) -> None:
     workspace.git("init", "-q")
     event = {"hook_event_name": "SessionStart", "session_id": "11111111-22223333", "cwd": str(workspace.root)}
-    subprocess.run(
-        [sys.executable, "-m", "editd_client.agents.hook", "claude"], input=json.dumps(event),
-        env=workspace.environment | {"EDITD_HOOK_SECONDS": "30"}, cwd=workspace.root, text=True, check=True,
-    )  # fmt: skip
+    run_forked(
+        ["-m", "editd_client.agents.hook", "claude"], stdin=json.dumps(event).encode(),
+        environment=workspace.environment | {"EDITD_HOOK_SECONDS": "30"}, folder=workspace.root,
+    ).check_returncode()  # fmt: skip
     with raw_client(workspace) as client:
         begin(client, "claude-code")
         write(client, "made.txt")
@@ -161,7 +164,7 @@ def test_the_start_of_an_agent_s_session_is_enough_to_know_it(workspace: Workpla
 
 def test_of_two_sessions_that_its_parent_has_named_it_takes_none(workspace: Workplace, hook: Client) -> None:
     for session, path in (("gemini-1", "a.txt"), ("gemini-2", "b.txt")):
-        native_edit(hook, workspace, session, path, pid=os.getpid())
+        native_edit(hook, workspace, session, path, pid=server().pid)
     with raw_client(workspace) as client:
         begin(client, "gemini-cli-mcp-client")
         write(client, "made.txt")

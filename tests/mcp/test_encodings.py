@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -208,19 +207,19 @@ def test_the_page_says_that_no_encoding_fits_a_text(unknown: Workplace, before: 
             assert "\ufffd" not in shown
 
 
-@pytest.mark.parametrize("words", ["diff 0", "show 1", "show 1 --hunks", "log -p", "proposal show 1"])
 @each_unknown
-def test_a_terminal_says_that_no_encoding_fits_a_text(unknown: Workplace, before: bytes, words: str) -> None:
+def test_a_terminal_says_that_no_encoding_fits_a_text(unknown: Workplace, before: bytes) -> None:
+    folder, environment = str(unknown.root), {**unknown.environment, "EDITD_PAGER": "cat"}
     with changed(unknown, before) as client:
         edit = Write(path="a.txt", content=before.decode("utf-8", "surrogateescape") + "new\n", force=True)
         client.apply([edit], propose=True, session="author")
-        argv = [sys.executable, "-P", "-m", "editd_client", *words.split()]
-        environment = {**unknown.environment, "EDITD_PAGER": "cat"}
-        with PseudoTerminal(argv, (200, 60), folder=str(unknown.root), environment=environment) as terminal:
-            terminal.until(r"\+(fin|.*new)")
-            shown = terminal.text().decode()
-    assert UNKNOWN in shown
-    assert shown_bytes(before) in shown
+        for words in ("diff 0", "show 1", "show 1 --hunks", "log -p", "proposal show 1"):
+            argv = [str(unknown.provide_editctl() / "editctl"), *words.split()]
+            with PseudoTerminal(argv, (200, 60), folder=folder, environment=environment) as terminal:
+                terminal.until(r"\+(fin|.*new)")
+                shown = terminal.text().decode()
+            assert UNKNOWN in shown, words
+            assert shown_bytes(before) in shown, words
 
 
 @each_unknown

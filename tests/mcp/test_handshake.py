@@ -38,7 +38,7 @@ def without_the_sdk(place: Workplace) -> str:
 
 def test_a_client_that_only_asks_what_there_is_needs_no_sdk_and_no_daemon(shared: Workplace) -> None:
     words = ["--dialect", "claude", "--dialect", "roo", "--workspace", str(shared.root)]
-    with raw_client(shared, *words, PYTHONPATH=without_the_sdk(shared)) as client:
+    with raw_client(shared, *words, is_forked=False, PYTHONPATH=without_the_sdk(shared)) as client:
         began = time.monotonic()
         assert client.ask(1, "initialize", **hello())["result"]["serverInfo"]["name"] == "editd"
         client.send({"method": "notifications/initialized"})
@@ -47,7 +47,7 @@ def test_a_client_that_only_asks_what_there_is_needs_no_sdk_and_no_daemon(shared
         assert {"apply_edits", "str_replace_based_edit_tool", "search_and_replace"} < set(names)
         assert client.ask(3, "ping") == {"result": {}}
         assert client.end() == b""
-    with raw_client(shared, PYTHONPATH=without_the_sdk(shared)) as client:
+    with raw_client(shared, is_forked=False, PYTHONPATH=without_the_sdk(shared)) as client:
         client.send({"id": 1, "method": "tools/call", "params": {"name": "log"}})
         assert client.process.wait(30) == 3, "and says why on standard error"
 

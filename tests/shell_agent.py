@@ -1,4 +1,4 @@
-"""An agent: `shell_agent.py NAME SERVERS WORDS` starts that many MCP servers with these words.
+"""An agent: `python -m shell_agent NAME SERVERS WORD…` starts that many MCP servers with these words.
 
 Reads one JSON array a line on standard input, `[kind, what]`, and answers each with one line.
 """
@@ -63,7 +63,7 @@ def in_terminal(command: str) -> int:
 
 
 def main() -> None:
-    name, servers, words = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+    name, servers, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     started = [Server(words, name) for _ in range(servers)]
     for line in sys.stdin:
         kind, what = json.loads(line)
