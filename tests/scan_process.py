@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editd.system.process import read_frame, write_frame
+from fork_server import run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,19 +84,21 @@ class Ground:
         os.utime(index, ns=(later, later))
 
     def survey(self, *requests: Mapping[str, Any], under: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """Run a surveying process, ask it, and return all that it answers. `under` runs it by a command."""
-        argv = [*under, sys.executable, "-m", "editd.engine.scan_worker", str(self.root), str(self.state)]
-        with subprocess.Popen(
-            argv, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as child:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            for request in requests:
-                write_frame(child.stdin, dict(request))
-            child.stdin.close()
-            frames = list(iter(lambda: read_frame(child.stdout), None))  # type: ignore[arg-type]
-        assert child.returncode == 0
-        return frames
+        """Run a surveying process, ask it, and return all that it answers. `under` execs it by a command."""
+        words = ["-m", "editd.engine.scan_worker", str(self.root), str(self.state)]
+        asked = io.BytesIO()
+        for request in requests:
+            write_frame(asked, dict(request))
+        if under:
+            done = subprocess.run(
+                [*under, sys.executable, *words], env=self.environment, input=asked.getvalue(),
+                stdout=subprocess.PIPE, check=True,
+            )  # fmt: skip
+        else:
+            done = run_forked(words, environment=self.environment, folder="/", stdin=asked.getvalue())
+            assert done.returncode == 0, done.stderr.decode()
+        answers = io.BytesIO(done.stdout)
+        return list(iter(lambda: read_frame(answers), None))
 
     def baseline(self, under: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Take the baseline, and let the store's head name it, as the daemon does."""
@@ -142,7 +147,7 @@ class Ground:
             mode = 0o100755 if os.stat(place).st_mode & 0o100 else 0o100644
             with open(place, "rb") as file:
                 content = file.read()
-        return mode, self.git("hash-object", "--stdin", "--no-filters", at=self.folder, content=content)
+        return mode, hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest()
 
 
 def everything_below(folder: Path) -> dict[str, tuple[int, ...] | tuple[bytes, int, int, int]]:
