@@ -3,8 +3,9 @@
 ;;; Commentary:
 
 ;; Run by test_emacs.py, in one batch Emacs: each test is a claim.  The workspace is
-;; EDITD_TEST_ROOT, and EDITD_TEST_OWN_ROOT one whose reviewers have a socket of their own.  `editctl' is EDITD_TEST_PYTHON with -m editd_client.  `theirs' is
-;; another client of the same daemon, and `outside' a program that knows of none.
+;; EDITD_TEST_ROOT, and EDITD_TEST_OWN_ROOT one whose reviewers have a socket of their own.
+;; EDITD_TEST_EDITCTL is an `editctl'.  `theirs' is another client of the same daemon, and
+;; `outside' a program that knows of none.
 
 ;;; Code:
 
@@ -20,7 +21,7 @@
 (when (boundp 'native-comp-enable-subr-trampolines) ; the tests replace functions such as `yes-or-no-p'
   (setq native-comp-enable-subr-trampolines nil))
 
-(setq editd-program (list (getenv "EDITD_TEST_PYTHON") "-P" "-m" "editd_client")
+(setq editd-program (list (getenv "EDITD_TEST_EDITCTL"))
       make-backup-files nil
       auto-save-default nil
       editd-timeout 30)                 ; the machine may be busy

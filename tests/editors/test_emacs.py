@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +78,7 @@ def run(place: Workplace) -> str:
     environment = place.environment | {
         "EDITD_TEST_ROOT": str(place.root.resolve()),
         "EDITD_TEST_OWN_ROOT": str((place.folder / "own").resolve()),
-        "EDITD_TEST_PYTHON": sys.executable,
+        "EDITD_TEST_EDITCTL": str(place.provide_editctl() / "editctl"),
         "LC_ALL": "C.UTF-8",
     }
     files = ["-l", str(PACKAGE), "-l", str(CLAIMS)]

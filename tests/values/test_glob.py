@@ -108,7 +108,6 @@ def test_a_character_of_a_glob_is_itself_in_its_expression() -> None:
 
 
 @given(globs())
-@settings(max_examples=60, deadline=None)
 def test_the_automaton_of_a_glob_takes_what_its_expression_takes(glob: Glob) -> None:
     for path in PATHS[::7]:
         exactly = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", path.text))
@@ -133,7 +132,6 @@ def test_two_globs_meet_exactly_where_brute_force_finds_a_path(first: Glob, seco
 
 
 @given(globs())
-@settings(max_examples=60, deadline=None)
 def test_a_glob_matches_below_a_folder_exactly_if_it_has_a_path_in_common_with_all_below(glob: Glob) -> None:
     for folder in PATHS[::7]:
         below = Glob.parse(re.sub(r"([*?\[\\])", r"\\\1", folder.text) + "/")
