@@ -223,7 +223,7 @@ def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
         else:
             module, *words = argv[argv.index("-m") + 1 :]
             global _copy  # noqa: PLW0603
-            _copy = _copied(numbers) if module == "editd" else None
+            _copy = _copied(numbers) if module == "editd" or module.endswith("_daemon") else None
             status = _run(lambda: runpy.run_module(module, {}, "__main__", alter_sys=True), module, words)
     finally:
         os._exit(status)

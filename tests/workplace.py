@@ -90,9 +90,9 @@ class Workplace:
         arguments = ["-C", str(self.root), "--ready-fd", str(writing), *self.options]
         if self.segment_bytes is not None and self.python == sys.executable:  # another may be an older editd
             arguments += ["--segment-bytes", str(self.segment_bytes)]
-        feature = feature_of(self.launcher)
-        if self.is_forked and (feature or not self.launcher):
-            argv = [*(["--without", feature] if feature else []), "-m", "editd", *arguments]
+        prefix = self._forked_prefix()
+        if prefix is not None:
+            argv = [*prefix, "-m", "editd", *arguments]
             descriptors = {number: number for number in (0, 1, 2, writing)}
             self.process = server().start(argv, self.environment, descriptors)
         else:
@@ -103,6 +103,22 @@ class Workplace:
             said = pipe.readline().strip()
         assert said == "ready", f"{said!r}\n{self.log()}"
         return self.client()
+
+    def _forked_prefix(self) -> list[str] | None:
+        """Return the arguments of a forked daemon before its own; None if the daemon is to be exec'ed."""
+        if not self.is_forked or not self.launcher:
+            return [] if self.is_forked else None
+        if feature := feature_of(self.launcher):
+            return ["--without", feature]
+        interpreter, *words = self.launcher
+        program = Path(words[0]) if words else Path()
+        if (
+            interpreter == sys.executable
+            and program.parent == TOP / "tests"
+            and program.stem.endswith("_daemon")
+        ):
+            return ["-m", program.stem, *words[1:], self.python]
+        return None
 
     def skip_without_overlay(self) -> None:
         """Skip the test if this user cannot put an overlay over the workspace."""
