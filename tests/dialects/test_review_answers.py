@@ -1,4 +1,8 @@
-"""What the tools of other systems answer when a reviewer approves, changes or rejects their edit."""
+"""What the tools of other systems answer when a reviewer approves, changes or rejects their edit.
+
+One daemon, one author and one reviewer serve the file. Each test begins with the same files, and with no
+proposal open.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ import pytest
 
 from editd.tools import review_answers
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
+from reviewers import author_of, reviewer_of, set_pin
+from workplace import workplace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from editd.wire.messages import ProposalGetResult
     from editd_client.client import Client
@@ -60,6 +66,35 @@ index f04eb265eb..640a48ebc0 100644
 """  # from what was proposed to what landed
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("answers") / "place") as made:
+        set_pin(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def author(place: Workplace) -> Iterator[Client]:
+    with author_of(place, FILES) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def reviewer(place: Workplace, author: Client) -> Iterator[Client]:
+    assert author.status().state == "ready"
+    with reviewer_of(place) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def beginning(place: Workplace, author: Client, reviewer: Client) -> None:
+    """Put the files back, and reject what a test has left open."""
+    for left in reviewer.proposal_list().proposals:
+        reviewer.proposal_reject(left.proposal)
+    place.write(FILES)
+    author.settle()
+
+
 def call_of(place: Workplace, dialect: str, **more: Any) -> Tool:
     tool, args = CALLS[dialect]
     root = str(place.root.resolve())
@@ -87,15 +122,15 @@ def answered(
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(author.apply, calls, propose=True, wait=30)
         until = time.monotonic() + 30
-        while not reviewer.proposal_list().proposals:
+        while not (proposals := reviewer.proposal_list().proposals):
             assert time.monotonic() < until, "nothing is proposed"
             time.sleep(0.01)
-        decide(reviewer.proposal_get(1, content=True))
+        decide(reviewer.proposal_get(proposals[0].proposal, content=True))
         return waiting.result(30)
 
 
 def approve(reviewer: Client) -> Callable[[ProposalGetResult], object]:
-    return lambda shown: reviewer.proposal_approve(1, view=shown.view)
+    return lambda shown: reviewer.proposal_approve(shown.proposal, view=shown.view)
 
 
 def approve_own(reviewer: Client, **texts: str) -> Callable[[ProposalGetResult], object]:
@@ -107,7 +142,7 @@ def approve_own(reviewer: Client, **texts: str) -> Callable[[ProposalGetResult],
             ReviewedFile(path=f"{stem}.txt", content=text, base=now[f"{stem}.txt"])
             for stem, text in texts.items()
         ]
-        return reviewer.proposal_approve(1, view=shown.view, files=files)
+        return reviewer.proposal_approve(shown.proposal, view=shown.view, files=files)
 
     return decide
 
@@ -151,7 +186,7 @@ def test_a_rejected_call_answers_as_if_the_user_had_denied_it(
 ) -> None:
     result = answered(
         author, reviewer, [call_of(place, dialect)],
-        lambda _shown: reviewer.proposal_reject(1, comment=comment or None),
+        lambda shown: reviewer.proposal_reject(shown.proposal, comment=comment or None),
     )  # fmt: skip
     denied = "The user denied this operation."
     words = f"\nThe user provided the following feedback:\n<feedback>\n{comment}\n</feedback>"
@@ -177,24 +212,25 @@ def test_a_call_that_still_waits_says_that_nothing_is_written(
 ) -> None:
     author.read("a.txt", session="t1")
     result = author.apply([call_of(place, dialect)], propose=True, wait=wait)
-    assert result.answers == [
-        "Proposal 1 waits for review (rule: request). Nothing is written. Go on with other work."
-    ]
     assert isinstance(result.proposal, ProposedResult)
     assert result.proposal.state == "open"
+    number = result.proposal.proposal
+    assert result.answers == [
+        f"Proposal {number} waits for review (rule: request). Nothing is written. Go on with other work."
+    ]
     assert place.files()["a.txt"] == TEXT.encode()
 
 
 @pytest.mark.parametrize("dialect", ["gemini", "roo", "cline", "serena"])
-def test_nobody_denied_what_its_author_takes_back(
-    place: Workplace, author: Client, reviewer: Client, dialect: str
-) -> None:
-    opened = author.session_open("helper")
-    with place.client() as same:
-        same.hello(session="helper", token=opened.token)
+def test_nobody_denied_what_its_author_takes_back(place: Workplace, reviewer: Client, dialect: str) -> None:
+    session = f"helper-{dialect}"
+    with place.client() as author, place.client() as same:
+        opened = author.session_open(session)
+        same.hello(session=session, token=opened.token)
         calls = [call_of(place, dialect)]
-        result = answered(author, reviewer, calls, lambda _shown: same.proposal_withdraw(1))
-    assert result.answers == ["Proposal 1 was withdrawn. Nothing was changed."]
+        result = answered(author, reviewer, calls, lambda shown: same.proposal_withdraw(shown.proposal))
+    assert isinstance(result.proposal, ProposedResult)
+    assert result.answers == [f"Proposal {result.proposal.proposal} was withdrawn. Nothing was changed."]
 
 
 def test_each_call_is_told_of_its_own_file(place: Workplace, author: Client, reviewer: Client) -> None:
@@ -230,9 +266,10 @@ def test_that_a_user_changed_the_text_is_not_for_an_agent_to_say(
     call = call_of(place, "gemini", modified_by_user=True)
     result = author.apply([call], propose=True)
     assert isinstance(result.proposal, ProposedResult)
-    shown = reviewer.proposal_get(1)
+    assert result.proposal.proposal is not None
+    shown = reviewer.proposal_get(result.proposal.proposal)
     assert shown.state == "open"
-    landed = reviewer.proposal_approve(1, view=shown.view)
+    landed = reviewer.proposal_approve(shown.proposal, view=shown.view)
     assert landed.transaction is not None
     assert landed.transaction.modified is not True
     assert landed.reviewer_diff == ""
@@ -250,10 +287,13 @@ def test_a_call_that_is_sent_again_to_wait_has_the_same_words(
     place: Workplace, author: Client, reviewer: Client, dialect: str
 ) -> None:
     said = own_answer(place, author, dialect)
-    calls = [call_of(place, dialect)]
-    author.apply(calls, propose=True, request_id="r")
-    waits = author.apply(calls, propose=True, request_id="r", wait=0.1).answers
-    assert isinstance(waits, list)
-    assert "Proposal 1 waits for review" in str(waits[0])
-    reviewer.proposal_approve(1, view=reviewer.proposal_get(1).view)
-    assert author.apply(calls, propose=True, request_id="r", wait=1).answers == [said]
+    calls, request_id = [call_of(place, dialect)], f"again-{dialect}"
+    author.apply(calls, propose=True, request_id=request_id)
+    waits = author.apply(calls, propose=True, request_id=request_id, wait=0.1)
+    assert isinstance(waits.proposal, ProposedResult)
+    number = waits.proposal.proposal
+    assert number is not None
+    assert isinstance(waits.answers, list)
+    assert f"Proposal {number} waits for review" in str(waits.answers[0])
+    reviewer.proposal_approve(number, view=reviewer.proposal_get(number).view)
+    assert author.apply(calls, propose=True, request_id=request_id, wait=1).answers == [said]

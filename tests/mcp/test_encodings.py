@@ -1,4 +1,7 @@
-"""Files that are not UTF-8: everything that a model or a person reads of them is the text that they edit."""
+"""Files that are not UTF-8: everything that a model or a person reads of them is the text that they edit.
+
+One daemon and one model serve the tests with the key `encoding`. Each begins with the same files.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,34 @@ def raw(path: str, text: str) -> bytes:
     return (b"\xff\xfe" if path == WIDE else b"") + text.encode(ENCODINGS[path])
 
 
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    with workplace(tmp_path_factory.mktemp("encodings") / "place") as made:
-        made.write({path: raw(path, TEXT) for path in ENCODINGS} | {BINARY: b"\x00\x81\x8d" * 9})
+PERSON = {"EDITD_SESSION": "", "EDITD_ACTOR": "ann"}  # not the model: the fork server has started both
+FILES = {path: raw(path, TEXT) for path in ENCODINGS} | {BINARY: b"\x00\x81\x8d" * 9}
+
+
+@pytest.fixture(scope="module")
+def shared_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("encodings") / "place", FILES) as made:
         configure(made, 'encoding = "cp1252"\n')
         made.start().close()
         yield made
         made.stop()
 
 
-@pytest.fixture
-def model(place: Workplace) -> Iterator[Agent]:
-    with agent(place, "--workspace", str(place.root)) as made:
+@pytest.fixture(scope="module")
+def model(shared_place: Workplace) -> Iterator[Agent]:
+    with agent(shared_place, "--workspace", str(shared_place.root)) as made:
         yield made
+
+
+@pytest.fixture
+def place(shared_place: Workplace) -> Workplace:
+    """The shared workspace, with no files but those of the beginning."""
+    for path in shared_place.files().keys() - FILES.keys():
+        (shared_place.root / path).unlink()
+    shared_place.write(FILES)
+    with shared_place.client() as client:
+        client.settle()
+    return shared_place
 
 
 @each_file
@@ -80,7 +97,8 @@ def test_a_model_that_follows_the_hint_replaces_a_damaged_file(place: Workplace,
 
 
 @each_file
-def test_every_diff_for_a_model_is_text(model: Agent, path: str) -> None:
+def test_every_diff_for_a_model_is_text(place: Workplace, model: Agent, path: str) -> None:
+    assert place.files()[path] == raw(path, TEXT)
     edit = {"op": "replace", "path": path, "old": "zwölf", "new": "zwölf é"}
     dry = model.does("apply_edits", edits=[edit], dry_run=True)["diff"]
     made = model.does("apply_edits", edits=[edit])["transaction"]
@@ -102,16 +120,17 @@ def test_a_diff_to_read_is_a_patch_for_the_same_file(place: Workplace, path: str
     with place.client() as client:
         dry = client.apply([Replace(path=path, old="zwölf", new="élan")], dry_run=True).files[0].diff
         assert isinstance(dry, str)
-        place.editctl("patch", "-", stdin=dry)
+        assert place.editctl("patch", "-", stdin=dry, **PERSON).returncode == 0
         assert place.files()[path] == raw(path, TEXT.replace("zwölf", "élan"))
         patched = client.diff(0, paths=[path]).diff
         assert ("GIT binary patch" in patched) == (path == WIDE), "bytes, for `git apply`"
-        assert client.show(1, decoded=True).diff == client.diff(0, paths=[path], decoded=True).diff
+        made = client.log(limit=1).transactions[0].seq
+        assert client.show(made, decoded=True).diff == client.diff(0, paths=[path], decoded=True).diff
 
 
 def test_a_patch_in_utf8_never_puts_its_bytes_into_a_file_of_another_encoding(place: Workplace) -> None:
     patch = f"--- a/{SINGLE}\n+++ b/{SINGLE}\n@@ -3 +3 @@\n-end\n+fin é\n"
-    assert place.editctl("patch", "-", stdin=patch).returncode == 0
+    assert place.editctl("patch", "-", stdin=patch, **PERSON).returncode == 0
     assert place.files()[SINGLE] == raw(SINGLE, TEXT.replace("end", "fin é"))
 
 
