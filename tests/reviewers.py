@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,8 +37,14 @@ def configure(place: Workplace, text: str) -> None:
 def set_pin(place: Workplace) -> None:
     """Write the file of the PIN; a forked daemon compares it at once, any other by scrypt."""
     is_quick = place.is_forked and not place.launcher
-    made = PinHash(PIN_SALT.hex(), quick_hash(PIN).hex()) if is_quick else hash_pin(PIN)
+    made = PinHash(PIN_SALT.hex(), quick_hash(PIN).hex()) if is_quick else slow_pin()
     (config_folder(place) / "review.pin").write_bytes(msgspec.json.encode(made))
+
+
+@functools.cache
+def slow_pin() -> PinHash:
+    """Return the hash by scrypt. It takes 50 ms, so each process of tests makes it once."""
+    return hash_pin(PIN)
 
 
 @contextmanager

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,31 +14,19 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack
 
 from crash_checks import wait_until
-from workplace import TOP
+from fork_server import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TextIO
 
+    from fork_server import Forked
     from workplace import Workplace
 
 MIB = 1 << 20
 STATUS_SECONDS_MAX = 0.050  # the promise, for 99 of 100 answers on a machine that has nothing else to do
 LOADED = 5  # times as long may it take here: who attacks takes one of two cores, other tests the other
 RSS_MAX = 100 * MIB  # more than before, once an attack is over: glibc keeps up to 64 MiB of what was freed
-
-# In a process of its own, so that the attackers' share of this one is not taken for the daemon's.
-CANARY = """
-import sys, time
-from editd_client.client import Client
-with Client(sys.argv[1]) as client:
-    client.status()
-    print("ready", flush=True)
-    while True:
-        began = time.perf_counter()
-        client.status()
-        print(time.perf_counter() - began, flush=True)
-        time.sleep(0.005)
-"""
 
 
 @dataclass
@@ -88,22 +74,16 @@ def siege(
     made = Siege(place, place.process.pid)
     Path(f"/proc/{made.pid}/clear_refs").write_text("5")  # VmHWM counts from now on
     before, descriptors, logged = made.memory(), made.descriptors(), len(place.log())
-    canary = subprocess.Popen(
-        [sys.executable, "-c", CANARY, place.socket],
-        env=place.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=TOP,
-    )
-    assert canary.stdout is not None
+    canary, printed = start_canary(place)
     try:
-        assert canary.stdout.readline() == "ready\n"
+        assert printed.readline() == "ready\n"
         yield made
         time.sleep(0.2)
         assert canary.poll() is None, "it is not served any more"
     finally:
         canary.terminate()
-        said, _ = canary.communicate()
+        with printed:
+            said = printed.read()
     seconds = sorted(float(line) for line in said.splitlines() if line.count(".") == 1 and len(line) > 6)
     slowest, peak = seconds[len(seconds) * 99 // 100], made.memory("VmHWM") - before
     print(
@@ -121,6 +101,15 @@ def siege(
     assert peak < peak_mib * MIB
     assert len(place.log()) - logged < 200_000, "it can be made to fill its log"
     assert "Traceback" not in place.log()[logged:], place.log()[logged:]
+
+
+def start_canary(place: Workplace) -> tuple[Forked, TextIO]:
+    """Start a client that is served beside an attack. Return its process and what it prints."""
+    reading, writing = os.pipe()
+    descriptors = {0: 0, 1: writing, 2: 2}
+    process = server().start(["-P", "-m", "canary", place.socket], place.environment, descriptors)
+    os.close(writing)
+    return process, os.fdopen(reading)
 
 
 def heard(stream: socket.socket) -> bytes:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from socket_attacks import CANARY
+from socket_attacks import start_canary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,20 +27,16 @@ class Canary:
     def __init__(self, place: Workplace) -> None:
         self.seconds: list[float] = []
         self._has_answer = threading.Event()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", CANARY, place.socket], env=place.environment, stdout=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
+        self._process, self._printed = start_canary(place)
+        assert self._printed.readline() == "ready\n"
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.seconds.append(float(line))
-            self._has_answer.set()
+        with self._printed:
+            for line in self._printed:
+                self.seconds.append(float(line))
+                self._has_answer.set()
 
     def end(self) -> list[float]:
         """Stop it after an answer at least. Return how long each answer took, the shortest first."""
