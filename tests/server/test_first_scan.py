@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crash_checks import surveyor, transactions, wait_until
+from editd.engine.scan_worker import PROGRESS_SECONDS
 from editd.values.content import version_of
 from editd.wire.messages import Delete, Move
 from editd_client.errors import NothingToUndo, Stale
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 LARGE_BYTES = 8 * 1024 * 1024
-LARGE_FILES = 150  # holes, so that they take no space; reading them takes a second
+LARGE_FILES = 32  # holes, so that they take no space
+SCANNED_FILES = 10  # edits do not wait for a scan that has read so many of them
+RUN_SECONDS = 0.03
 BEFORE = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "below/c.txt": "c\n", "run.sh": "#!\n"}
 
 
@@ -52,9 +56,23 @@ def in_the_first_scan(place: Workplace) -> Iterator[Client]:
 
 
 def stop_scan(place: Workplace, client: Client) -> int:
-    wait_until(lambda: client.status().watcher["files"] > LARGE_FILES // 5, "the scan does not begin")
+    """Let the scan run for a moment at a time, and stop it for good when it has read some of the files.
+
+    While it is stopped, the time to its next report passes. So the rest of its work may be short.
+    """
     scan = surveyor(place)
     os.kill(scan, signal.SIGSTOP)
+
+    def has_begun() -> bool:
+        if client.status().watcher["files"] > SCANNED_FILES:
+            return True
+        os.kill(scan, signal.SIGCONT)
+        time.sleep(RUN_SECONDS)
+        os.kill(scan, signal.SIGSTOP)
+        time.sleep(PROGRESS_SECONDS)
+        return False
+
+    wait_until(has_begun, "the scan does not begin")
     assert client.status().state == "scanning"
     return scan
 
