@@ -121,7 +121,7 @@ def test_the_daemon_ends_when_its_socket_or_the_folder_of_it_is_gone(
 def test_the_memory_of_240_subscribers_is_given_back(place: Workplace) -> None:
     ask = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscribe", "params": {"since": 0}}).encode()
     with place.start() as client:
-        for number in range(20):
+        for number in range(10):
             change_many(client, number)
         assert place.process is not None
         before = resident_kib(place.process.pid)
@@ -131,7 +131,7 @@ def test_the_memory_of_240_subscribers_is_given_back(place: Workplace) -> None:
             subscribers[-1].connect(place.socket)
             subscribers[-1].sendall(ask + b"\n")
             client.status()
-        for number in range(100):
+        for number in range(40):
             change_many(client, number)
         taken = resident_kib(place.process.pid) - before
         for subscriber in subscribers:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,22 +132,16 @@ def test_status_answers_at_once_whatever_goes_on(place: Workplace, work: Callabl
 
 
 def test_twenty_clients_at_once_start_exactly_one_daemon(place: Workplace) -> None:
-    words = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root)]
-    verbs = [["start"], ["log", "--json"]] * (CLIENTS // 2)
-    asked = [
-        subprocess.Popen(
-            [*words, *verb], env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        for verb in verbs
-    ]
+    verbs = [("start",), ("log", "--json")] * (CLIENTS // 2)
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = list(pool.map(lambda verb: place.editctl(*verb), verbs))
     try:
-        answers = [process.communicate(timeout=60)[0] for process in asked]
-        assert [process.returncode for process in asked] == [0] * CLIENTS, answers
+        assert [answer.returncode for answer in answers] == [0] * CLIENTS, answers
         assert place.log().count(f"serves {place.root}") == 1
         with place.client() as client:
             assert client.status().head == 0
     finally:
-        subprocess.run([*words, "stop"], env=place.environment, check=True, capture_output=True)
+        assert place.editctl("stop").returncode == 0
 
 
 def test_a_second_daemon_says_busy_and_the_first_goes_on(place: Workplace) -> None:

@@ -241,8 +241,8 @@ def test_permissions_given_after_staging_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.needs("exchange")
 @pytest.mark.parametrize("kind", outsider.KINDS)
-def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str) -> None:
-    rounds = 1500
+def test_no_version_of_an_outside_writer_is_lost(tmp_path: Path, kind: str, is_long: bool) -> None:
+    rounds = 1500 if is_long else 300
     put(tmp_path, {"a": OLD, "b": OLD})
     disk = Disk(str(tmp_path))
     tree, files = WorkspaceReader(disk, file_bytes_max=1 << 20), files_on(disk)
