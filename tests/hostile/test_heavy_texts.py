@@ -47,8 +47,12 @@ def equal_lines(seed: int, part: int) -> str:
 
 
 PART = 5  # the share of the equal lines and of the rows for `blame` in the short form
+TOOL_PART = 3  # the same of the texts of tool calls, whose work grows with their length
+FEW_DISTINCT, FEW_DISTINCT_LONG = 10_000, 17_000  # 136 KiB took 37 s, and 80 KiB a third of that
 TEXTS: dict[str, Callable[[int, int], str]] = {
-    "few distinct lines": lambda seed, _part: few_distinct(17_000, seed),  # 136 KiB: it took 37 s
+    "few distinct lines": lambda seed, part: few_distinct(
+        FEW_DISTINCT_LONG if part == 1 else FEW_DISTINCT, seed
+    ),
     "minified": lambda seed, _part: minified(seed),
     "equal lines": equal_lines,
 }
@@ -120,8 +124,11 @@ def test_no_request_on_such_a_text_holds_the_status_of_others_up(
         )
 
 
-def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Workplace) -> None:
-    lines = [f"line {number} has some text\n" for number in range(150_000)]
+def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(
+    place: Workplace, is_long: bool
+) -> None:
+    part = 1 if is_long else TOOL_PART
+    lines = [f"line {number} has some text\n" for number in range(150_000 // part)]
     hunk = "".join(f"-{line}" for line in lines) + "+x\n"
     head = "*** Begin Patch\n*** Update File: "
     ten = "@@\n" + " a\n" * 10 + "+x\n"
@@ -130,19 +137,29 @@ def test_no_tool_call_with_a_large_text_holds_the_status_of_others_up(place: Wor
         "a Gemini CLI text of millions of tokens": Tool(
             dialect="gemini",
             tool="replace",
-            args={"file_path": "a", "instruction": "x", "old_string": "a(b)" * 1_500_000, "new_string": "x"},
+            args={
+                "file_path": "a",
+                "instruction": "x",
+                "old_string": "a(b)" * (1_500_000 // part),
+                "new_string": "x",
+            },
         ),
         "a Gemini CLI text of spaces": Tool(
             dialect="gemini",
             tool="replace",
-            args={"file_path": "a", "instruction": "x", "old_string": " " * 6_000_000, "new_string": "x"},
+            args={
+                "file_path": "a",
+                "instruction": "x",
+                "old_string": " " * (6_000_000 // part),
+                "new_string": "x",
+            },
         ),
         "a Codex patch of a whole file": codex(f"{head}a\n@@\n{hunk}*** End Patch\n"),
         "a Codex patch of equal lines": codex(f"{head}b\n{many}*** End Patch\n"),
-        "a Codex patch of ten equal lines": codex(f"{head}b\n{ten * 3_000}*** End Patch\n"),
+        "a Codex patch of ten equal lines": codex(f"{head}b\n{ten * (3_000 // part)}*** End Patch\n"),
     }
     with place.start() as client:
-        client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0, 1), force=True)])
+        client.apply([write("a", "".join(lines), force=True), write("b", equal_lines(0, part), force=True)])
         for name, call in calls.items():
             check_answered(place, name, partial(ask, client, "apply", edits=[call], dry_run=True))
 

@@ -57,7 +57,7 @@ class Stage:
         """Return the files, the history, the git of the user and the started programs."""
         status = self.owner.status()
         git = sorted(str(path) for path in (self.place.root / ".git").rglob("*") if path.is_file())
-        started = self.programs.read_text() if self.programs.exists() else ""
+        started = programs_of(self)
         return self.place.files(), status.head, status.config["problem"], git, started
 
     def requests(self) -> list[tuple[str, dict[str, Any]]]:
@@ -71,7 +71,6 @@ def provide_git(place: Workplace) -> Path:
     (folder / "git").write_text(f'#!/bin/sh\necho "$@" >> "{note}"\nexec {real} "$@"\n')
     (folder / "git").chmod(0o755)
     place.variables["PATH"] = f"{folder}:{os.environ['PATH']}"
-    place.is_forked = False
     return note
 
 
@@ -103,6 +102,11 @@ def stage(place: Workplace, configuration: str = "") -> Iterator[Stage]:
         made = Stage(place, owner, lease, owner.proposal_get(1).view or "", programs)
         yield made
     place.stop()
+
+
+def programs_of(made: Stage) -> list[str]:
+    """Return the command lines of git that the daemon has started."""
+    return made.programs.read_text().splitlines() if made.programs.exists() else []
 
 
 def is_closed(answer: dict[str, Any]) -> bool:
@@ -166,6 +170,7 @@ def test_a_connection_of_the_owner_may_do_everything(place: Workplace, name: str
         if name == "paused":
             made.owner.session_pause(name)
         check_walk(name, made, line)
+        assert programs_of(made), "a start of git leaves no trace"
 
 
 def test_an_agent_may_do_only_what_its_session_may(place: Workplace) -> None:

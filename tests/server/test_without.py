@@ -15,6 +15,7 @@ from crash_checks import check_short_life, strays, transactions, wait_until
 from editd.values.content import version_of
 from editd_client.errors import Unreachable
 from fork_server import run_forked
+from seeds import seed
 from workplace import replace, write
 
 if TYPE_CHECKING:
@@ -40,6 +41,16 @@ MISSING = {  # the name in `system.missing`
 }
 
 
+def in_the_gate(cases: list[Any]) -> list[Any]:
+    """Return the cases for `parametrize`. The gate has half of them, by the seed, and the long form all."""
+    return [
+        case
+        if number % 2 == seed() % 2
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
+        for number, case in enumerate(cases)
+    ]
+
+
 def editctl(place: Workplace, feature: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     launcher = without.launcher(feature)
     argv = ["-P", "-m", "editd_client", "-C", str(place.root), *words]
@@ -56,7 +67,7 @@ def status(place: Workplace, feature: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("feature", [*without.FEATURES, "exchange,leases,inotify,pidfd,statx"])
+@pytest.mark.parametrize("feature", in_the_gate([*without.FEATURES, "exchange,leases,inotify,pidfd,statx"]))
 def test_a_missing_feature_is_done_without_and_status_says_so(place: Workplace, feature: str) -> None:
     if (reason := without.missing_for(feature)) is not None:
         pytest.skip(reason)
@@ -92,7 +103,9 @@ def test_without_leases_settle_waits_for_the_second_look(place: Workplace, featu
         assert client.read("a").content == "two\n"
 
 
-@pytest.mark.parametrize(("call", "when"), [("linkat", 1), ("renameat", 2), ("linkat", 2), ("renameat", 3)])
+@pytest.mark.parametrize(
+    ("call", "when"), in_the_gate([("linkat", 1), ("renameat", 2), ("linkat", 2), ("renameat", 3)])
+)
 def test_a_kill_beside_the_second_name_of_what_is_replaced_loses_nothing(
     place: Workplace, call: str, when: int
 ) -> None:
