@@ -6,13 +6,16 @@ import functools
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from editd.config.paths import review_socket_path
 from editd.config.pin import PinHash, hash_pin
+from editd.wire import messages
 from editd_client.client import Client
+from editd_client.errors import EditdError
 from forked_process import PIN_SALT, quick_hash
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 PIN = "1234"
+LINES = "".join(f"{number}\n" for number in range(1, 31))
+FILES = {"a.txt": LINES, "b.txt": LINES}
 
 
 def config_folder(place: Workplace) -> Path:
@@ -32,6 +37,12 @@ def config_folder(place: Workplace) -> Path:
 def configure(place: Workplace, text: str) -> None:
     """Write the user's configuration, for the next start of the daemon."""
     (config_folder(place) / "config.toml").write_text(text)
+
+
+def reconfigure(place: Workplace, client: Client, text: str) -> None:
+    """Write the user's configuration, and have the running daemon read it."""
+    configure(place, text)
+    client.config_reload()
 
 
 def set_pin(place: Workplace) -> None:
@@ -71,3 +82,22 @@ def reviewer_of(place: Workplace, name: str = "ann") -> Client:
     client.hello(name)
     client.review_unlock(PIN)
     return client
+
+
+def propose(client: Client, *edits: messages.AnyEdit, **more: Any) -> int:
+    """Propose edits, and return the number of the proposal."""
+    made = client.apply(list(edits), propose=True, **more)
+    assert made.transaction is None
+    return proposal_of(made)
+
+
+def proposal_of(made: messages.ApplyResult | messages.UndoResult) -> int:
+    """Return the number of the proposal that an answer names."""
+    assert isinstance(made.proposal, messages.ProposedResult)
+    assert made.proposal.proposal is not None
+    return made.proposal.proposal
+
+
+def refused(name: str) -> Any:
+    """Expect a refusal with this name."""
+    return pytest.raises(EditdError, check=lambda error: error.name == name)
