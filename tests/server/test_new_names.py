@@ -10,9 +10,12 @@ import pytest
 from agent import agent
 from editd.wire.messages import Delete, Move, Patch, Replace, Symlink, Tool, Write
 from editd_client.errors import EditdError
+from shared_daemon import renewed, shared_workplace
+from workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
@@ -20,12 +23,24 @@ if TYPE_CHECKING:
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café.txt") for form in ("NFC", "NFD"))
 
 
+FILES = {"src/x.py": "x\n", DECOMPOSED: "old\n"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with shared_workplace(tmp_path_factory.mktemp("names")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(shared: Workplace) -> Workplace:
+    return renewed(shared, FILES)
+
+
 @pytest.fixture
 def client(place: Workplace) -> Iterator[Client]:
-    place.write({"src/x.py": "x\n", DECOMPOSED: "old\n"})
-    with place.start() as found:
-        yield found
-    place.stop()
+    with place.client() as made:
+        yield made
 
 
 def refused(client: Client, *edits: object, **more: str) -> EditdError:
@@ -182,12 +197,14 @@ def test_a_new_file_in_a_folder_of_another_form_goes_into_that_folder(
 
 
 def test_the_history_of_a_deleted_file_is_found_by_its_name_in_another_unicode_form(
-    place: Workplace, client: Client
+    tmp_path: Path,
 ) -> None:
-    client.apply([Delete(path=DECOMPOSED)])
-    assert [one.kind for one in client.log(path=COMPOSED).transactions] == ["edit"]
-    assert client.log_count(path=COMPOSED).count == 1
-    done = place.editctl("restore", "--", COMPOSED)
-    assert done.returncode == 0, done.stderr
-    assert place.files()[DECOMPOSED] == b"old\n"
-    assert COMPOSED not in place.files()
+    with workplace(tmp_path / "place", FILES) as place, place.start() as client:
+        client.apply([Delete(path=DECOMPOSED)])
+        assert [one.kind for one in client.log(path=COMPOSED).transactions] == ["edit"]
+        assert client.log_count(path=COMPOSED).count == 1
+        done = place.editctl("restore", "--", COMPOSED)
+        assert done.returncode == 0, done.stderr
+        assert place.files()[DECOMPOSED] == b"old\n"
+        assert COMPOSED not in place.files()
+        place.stop()

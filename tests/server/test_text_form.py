@@ -12,9 +12,12 @@ from editd.values.content import FileState
 from editd.wire.messages import Delete, Move, Tool, Write
 from editd_client.errors import NotText
 from reviewers import configure
+from shared_daemon import renewed
+from workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
@@ -35,14 +38,26 @@ KEPT = {
 each_form = pytest.mark.parametrize("path", FORMS)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("forms") / "place") as made:
+        configure(made, 'encoding = "cp1252"\n')
+        made.start().close()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def place(shared: Workplace) -> Workplace:
+    return renewed(shared, FORMS | {"run.sh": "#!/bin/sh\n"})
+
+
 @pytest.fixture
 def client(place: Workplace) -> Iterator[Client]:
-    configure(place, 'encoding = "cp1252"\n')
-    place.write(FORMS | {"run.sh": "#!/bin/sh\n"})
     (place.root / "run.sh").chmod(0o755)
-    with place.start() as found:
-        yield found
-    place.stop()
+    with place.client() as made:
+        made.settle()
+        yield made
 
 
 def warnings(answer: Any) -> list[str]:
@@ -152,28 +167,20 @@ def test_bytes_that_are_no_text_are_never_converted(place: Workplace, client: Cl
     assert place.files()["wide.txt"] == b"\xff\xfe\x00new"
 
 
-@pytest.fixture
-def strange(place: Workplace) -> Iterator[Client]:
-    place.write({"strange.txt": b"caf\xe9\n", "wider.txt": "\ufeffwide\n".encode("utf-32-le")})
-    with place.start() as found:
-        yield found
-    place.stop()
-
-
-@pytest.mark.parametrize("path", ["strange.txt", "wider.txt"])
-def test_a_form_that_no_known_encoding_fits_cannot_be_kept(
-    place: Workplace, strange: Client, path: str
-) -> None:
-    before = place.files()[path]
-    assert strange.read(path).encoding is None
-    with pytest.raises(NotText) as refusal:
-        strange.apply([Write(path=path, content=NEW, force=True, keep_form=True)])
-    assert "`encoding`" in str(refusal.value)
-    assert place.files()[path] == before
-    (warning,) = warnings(strange.apply([Write(path=path, content=NEW, force=True)]))
-    assert "no known encoding fitted it before, and it is utf-8 now" in warning
-    (warning,) = warnings(strange.apply([Write(path=path, content="\udce9", force=True)]))
-    assert "its encoding was utf-8, and no known encoding fits it now" in warning
+def test_a_form_that_no_known_encoding_fits_cannot_be_kept(tmp_path: Path) -> None:
+    files = {"strange.txt": b"caf\xe9\n", "wider.txt": "\ufeffwide\n".encode("utf-32-le")}
+    with workplace(tmp_path / "place", files) as place, place.start() as client:
+        for path, before in files.items():
+            assert client.read(path).encoding is None
+            with pytest.raises(NotText) as refusal:
+                client.apply([Write(path=path, content=NEW, force=True, keep_form=True)])
+            assert "`encoding`" in str(refusal.value)
+            assert place.files()[path] == before
+            (warning,) = warnings(client.apply([Write(path=path, content=NEW, force=True)]))
+            assert "no known encoding fitted it before, and it is utf-8 now" in warning
+            (warning,) = warnings(client.apply([Write(path=path, content="\udce9", force=True)]))
+            assert "its encoding was utf-8, and no known encoding fits it now" in warning
+        place.stop()
 
 
 def test_a_file_that_is_deleted_and_added_as_it_was_says_that_nothing_changed(
