@@ -19,10 +19,12 @@ from editd.values.content import version_of
 from editd.wire import messages
 from editd_client.errors import EditdError, Unsaved
 from reviewers import reviewer_of, set_pin
-from workplace import replace, write
+from shared_daemon import renewed
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import Any
 
     from editd_client.client import Client
@@ -40,20 +42,33 @@ def edited(*numbers: int, by: str = "typed", text: str = TEXT) -> str:
     return "".join(lines)
 
 
+FILES = {"a.txt": TEXT, "b.txt": TEXT, "src/c.txt": TEXT}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with workplace(tmp_path_factory.mktemp("documents") / "place") as made:
+        set_pin(made)
+        made.start().close()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def place(shared: Workplace) -> Workplace:
+    return renewed(shared, FILES)
+
+
 @pytest.fixture
 def agent(place: Workplace) -> Iterator[Client]:
-    set_pin(place)
-    place.write({"a.txt": TEXT, "b.txt": TEXT, "src/c.txt": TEXT})
-    with place.start() as made:
-        made.settle()
+    with place.client() as made:
+        wait_until(lambda: made.status().documents == 0, "the holds of another test do not end")
         made.session_open("agent")
         yield made
-    place.stop()
 
 
 @pytest.fixture
-def editor(place: Workplace, agent: Client) -> Iterator[Client]:
-    del agent  # the daemon runs
+def editor(place: Workplace) -> Iterator[Client]:
     with place.client() as made:
         made.hello("vscode")
         yield made
@@ -107,7 +122,7 @@ def test_an_edit_of_the_same_lines_is_refused_however_it_is_sent(
             lambda: nobody.commit(changeset),
             agent.redo,
             lambda: agent.restore(first.transaction.seq if first.transaction else 0),
-            lambda: agent.undo(2),
+            lambda: agent.undo(agent.status().head),
         ]
         for attempt in attempts:
             error = refused(attempt)
@@ -341,11 +356,17 @@ def test_limits(agent: Client, editor: Client) -> None:
     assert agent.status().documents == DOCUMENTS_MAX
 
 
-def test_nothing_of_it_is_written_anywhere(place: Workplace, agent: Client, editor: Client) -> None:
+def test_nothing_of_it_is_written_anywhere(tmp_path: Path) -> None:
     secret = "the secret that nobody saved"
-    editor.document_hold("a.txt", editor.read("a.txt").version, TEXT + secret + "\n")
-    agent.apply([replace("a.txt", "line 3\n", "agent 3\n")])
-    place.stop()
+    with workplace(tmp_path / "place", FILES) as place:
+        with place.start() as agent, place.client() as editor:
+            editor.document_hold("a.txt", editor.read("a.txt").version, TEXT + secret + "\n")
+            agent.apply([replace("a.txt", "line 3\n", "agent 3\n")])
+            place.stop()
+        check_absent(place, secret)
+
+
+def check_absent(place: Workplace, secret: str) -> None:
     for file in [*place.folder.rglob("*")]:
         if file.is_file() and not file.is_symlink():
             assert secret.encode() not in file.read_bytes(), file

@@ -12,10 +12,12 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from workplace import replace, write
+from shared_daemon import renewed, shared_workplace
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from editd_client.client import Client
     from workplace import Workplace
@@ -23,13 +25,36 @@ if TYPE_CHECKING:
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"
 
 
+FILES = {"a.txt": TEXT, "src/b.txt": TEXT, "docs/c.txt": TEXT}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    with shared_workplace(tmp_path_factory.mktemp("sessions")) as made:
+        yield made
+
+
+@pytest.fixture
+def alone() -> None:
+    """Give a test a daemon that it may end, and a history without the sessions of other tests."""
+
+
+@pytest.fixture
+def place(shared: Workplace, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workplace]:
+    if "alone" not in request.fixturenames:
+        yield renewed(shared, FILES)
+        return
+    with workplace(tmp_path / "place", FILES) as made:
+        made.start().close()
+        yield made
+        made.stop()
+
+
 @pytest.fixture
 def client(place: Workplace) -> Iterator[Client]:
-    place.write({"a.txt": TEXT, "src/b.txt": TEXT, "docs/c.txt": TEXT})
-    with place.start() as made:
+    with place.client() as made:
         made.settle()
         yield made
-    place.stop()
 
 
 def refusal(refused: pytest.ExceptionInfo[EditdError]) -> str:
@@ -78,6 +103,7 @@ def test_a_name_that_nobody_opened_is_just_a_name(place: Workplace, client: Clie
     assert refusal(refused) == "unknown_session"
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_person_undoes_what_a_session_did_in_their_own_name(place: Workplace, client: Client) -> None:
     client.session_open("agent", actor="claude")
     client.apply([replace("a.txt", "two", "2")])
@@ -148,9 +174,9 @@ def test_a_session_ends_when_nobody_has_used_it_for_its_time(place: Workplace, c
 
 
 def test_a_scope_confines_what_is_written_however_it_is_asked_for(place: Workplace, client: Client) -> None:
-    client.apply([replace("docs/c.txt", "two", "2")])
+    first = seq_of(client.apply([replace("docs/c.txt", "two", "2")]))
     client.session_open("agent", scope=messages.Scope(write=["src/**/*.txt"]))
-    client.apply([replace("src/b.txt", "two", "2")])
+    second = seq_of(client.apply([replace("src/b.txt", "two", "2")]))
     (place.root / "src/link.txt").symlink_to("../a.txt")
     before = place.files()
     patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n"
@@ -172,7 +198,7 @@ def test_a_scope_confines_what_is_written_however_it_is_asked_for(place: Workpla
     changeset = client.begin().changeset
     attempts: tuple[Callable[[], object], ...] = (
         lambda: client.stage(changeset, [replace("a.txt", "two", "2")]),
-        lambda: client.undo(1),
+        lambda: client.undo(first),
         lambda: client.restore("0"),
     )
     for attempt in attempts:
@@ -180,7 +206,7 @@ def test_a_scope_confines_what_is_written_however_it_is_asked_for(place: Workpla
             attempt()
         assert refusal(refused) == "permission_denied"
     assert place.files() == before
-    assert client.undo(2).transaction is not None
+    assert client.undo(second).transaction is not None
 
 
 def test_what_a_session_may_not_read_it_may_not_edit_either(place: Workplace, client: Client) -> None:
@@ -341,6 +367,7 @@ def test_a_session_does_not_make_itself_stale_however_fast_it_asks(place: Workpl
 # ── a restart ──
 
 
+@pytest.mark.usefixtures("alone")
 def test_sessions_and_what_they_have_seen_outlive_the_daemon(place: Workplace, client: Client) -> None:
     token = client.session_open("agent", actor="claude", unread="reject").token
     client.read("a.txt")
@@ -360,6 +387,7 @@ def test_sessions_and_what_they_have_seen_outlive_the_daemon(place: Workplace, c
         assert refusal(refused) == "unread"
 
 
+@pytest.mark.usefixtures("alone")
 def test_what_a_killed_daemon_may_have_forgotten_has_to_be_read_again(
     place: Workplace, client: Client
 ) -> None:
@@ -390,6 +418,7 @@ def test_what_a_killed_daemon_may_have_forgotten_has_to_be_read_again(
             again.apply([replace(path, "three", "3")])
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_replace_that_its_text_guards_needs_no_new_read_after_a_crash(
     place: Workplace, client: Client
 ) -> None:
@@ -413,6 +442,7 @@ def test_a_replace_that_its_text_guards_needs_no_new_read_after_a_crash(
         assert refusal(refused) == "unread"
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_damaged_registry_is_put_aside_and_tokens_still_rise(place: Workplace, client: Client) -> None:
     client.session_open("agent")
     first = client.lease_acquire(["src/"], 60).token
@@ -447,6 +477,7 @@ def _has_seen(path: object, name: bytes) -> bool:
 # ── sessions of their own ──
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_fresh_session_has_a_name_that_no_session_ever_had(client: Client, place: Workplace) -> None:
     first = client.session_open("agent", fresh=True)
     client.apply([replace("a.txt", "one", "1")])
