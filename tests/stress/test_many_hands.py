@@ -95,7 +95,7 @@ def test_of_many_hands_on_the_same_files_nothing_is_lost(place: Workplace, is_lo
 
 
 def run(hands: Iterable[Callable[[], None]], told: Told, stop: threading.Event, is_long: bool) -> None:
-    """Let all of them work at once: for a minute in the long form, otherwise until each has met the others."""
+    """Let all work at once: for a minute in the long form, otherwise until each has met the others."""
 
     def guarded(hand: Callable[[], None]) -> None:
         try:
