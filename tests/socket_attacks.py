@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 STATUS_SECONDS_MAX = 0.050  # the promise, for 99 of 100 answers on a machine that has nothing else to do
+ANSWERS_MIN = 11  # to others
 LOADED = 5  # times as long may it take here: who attacks takes one of two cores, other tests the other
 RSS_MAX = 100 * MIB  # more than before, once an attack is over: glibc keeps up to 64 MiB of what was freed
 
@@ -78,13 +78,14 @@ def siege(
     try:
         assert printed.readline() == "ready\n"
         yield made
-        time.sleep(0.2)
+        first = [printed.readline() for _ in range(ANSWERS_MIN)]
         assert canary.poll() is None, "it is not served any more"
     finally:
         canary.terminate()
         with printed:
             said = printed.read()
-    seconds = sorted(float(line) for line in said.splitlines() if line.count(".") == 1 and len(line) > 6)
+    answers = [*first, *said.splitlines()]
+    seconds = sorted(float(line) for line in answers if line.count(".") == 1 and len(line) > 6)
     slowest, peak = seconds[len(seconds) * 99 // 100], made.memory("VmHWM") - before
     print(
         f"{len(seconds)} answers to others, 99 % within {slowest * 1000:.1f} ms,"
@@ -95,7 +96,7 @@ def siege(
     wait_until(
         lambda: made.memory() - before < RSS_MAX, f"memory is kept: {(made.memory() - before) / MIB:.0f} MiB"
     )
-    assert len(seconds) > 10, "others were hardly served"
+    assert len(seconds) >= ANSWERS_MIN, "others were hardly served"
     loaded = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # by others, in the last minute
     assert slowest < seconds_max * loaded
     assert peak < peak_mib * MIB
