@@ -1,4 +1,7 @@
-"""Each action of the owner on the screen: on the ordinary and on the reviewers' socket, and with the PIN."""
+"""Each action of the owner on the screen: on the ordinary and on the reviewers' socket, and with the PIN.
+
+The short form has each action on one of the two sockets, by the seed of the commit, the long form on both.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 
 from reviewers import PIN, announce_agent, configure, set_pin
 from screens import Seen, on_screen, screen_of
+from seeds import seed
 from supervisor import supervised
 from workplace import workplace, write
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
+SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it
 # The keys up to the question for the PIN, each with a text that comes after it, and the text at the end.
 ACTIONS = {
     "undo": ([("2", "edit 2"), ("u", "Nothing is changed yet"), ("u", "")], "is made"),
@@ -41,12 +46,12 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
         yield made
 
 
-@pytest.fixture(params=["", OWN], ids=["ordinary socket", "reviewers' socket"])
+@pytest.fixture(params=SOCKETS)
 def served(
     place: Workplace, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workplace]:
     """The screen, which is this process, is an agent: all that only the owner may do needs the PIN."""
-    configure(place, request.param)
+    configure(place, SOCKETS[request.param])
     set_pin(place)
     take_environment(place, monkeypatch)
     place.write({"a.txt": "old\n"})
@@ -75,7 +80,20 @@ def take_environment(place: Workplace, patch: pytest.MonkeyPatch) -> None:
         patch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+def drawn_socket(action: str) -> str:
+    """Return the socket of an action in the short form: a seed gives each socket half of the actions."""
+    return list(SOCKETS)[(seed() + list(ACTIONS).index(action)) % len(SOCKETS)]
+
+
+@pytest.mark.parametrize(
+    ("served", "action"),
+    [
+        pytest.param(name, action, marks=[] if drawn_socket(action) == name else pytest.mark.long)
+        for name in SOCKETS
+        for action in ACTIONS
+    ],
+    indirect=["served"],
+)
 def test_an_action_of_the_owner_asks_for_the_pin(served: Workplace, action: str) -> None:
     keys, end = ACTIONS[action]
 
