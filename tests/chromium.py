@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAM = shutil.which("chromium")
 SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.05  # between two looks at a page: each costs the browser some milliseconds
 COMMANDS, ANSWERS = 3, 4  # descriptors that --remote-debugging-pipe expects
 
 MIDDLE = """
@@ -112,17 +113,21 @@ class Tab:
         )
         attached = browser.call("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
         self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
+        self._first_event = 0  # of those that are about the page in front
+        for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
-        self.resize(width)
-        if is_dark:
-            features = [{"name": "prefers-color-scheme", "value": "dark"}]
-            self.call("Emulation.setEmulatedMedia", {"features": features})
+        self.show(width=width, is_dark=is_dark)
         if not script:
             self.call("Emulation.setScriptExecutionDisabled", {"value": True})
 
     def call(self, method: str, params: dict[str, Any] | None = None) -> Any:
         return self._browser.call(method, params, self._session)
+
+    def show(self, *, width: int, is_dark: bool) -> None:
+        """Have the window this width, and the user's wish be a dark or a light page."""
+        self.resize(width)
+        features = [{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", {"features": features})
 
     def resize(self, width: int, height: int = 800) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -133,6 +138,12 @@ class Tab:
         seen = len(self._browser.events)
         self.call("Page.navigate", {"url": address})
         self.until(lambda: self._has_loaded(seen))
+
+    def leave(self) -> None:
+        """Go to an empty page, and forget the complaints of the one before."""
+        self.call("Page.navigate", {"url": "about:blank"})
+        self.until(lambda: self.run("location.href") == "about:blank")
+        self._first_event = len(self._browser.events)
 
     def run(self, code: str) -> Any:
         """Return the value of an expression, or of its promise. Raises RuntimeError if it throws."""
@@ -190,7 +201,7 @@ class Tab:
         while time.monotonic() < end:
             if found := is_so():
                 return found
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
         raise AssertionError(f"it did not become so\n{self.text()}\n{self.complaints()}")
 
     def until_text(self, text: str, selector: str = "body") -> None:
@@ -199,7 +210,7 @@ class Tab:
     def complaints(self) -> list[str]:
         """Return the errors that the page has logged, such as violations of its policy."""
         found = []
-        for event in self._browser.events:
+        for event in self._browser.events[self._first_event :]:
             if event.get("sessionId") != self._session:
                 continue
             if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":

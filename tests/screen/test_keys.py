@@ -1,4 +1,7 @@
-"""Every key of the help, in each view; the short form has each view at one of three sizes, the long form at all."""
+"""Every key of the help, in each view at three sizes.
+
+The short form has each view at one of the sizes, by the seed of the commit.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""A page with a browser that has entered, for the tests over HTTP."""
+"""A page with a browser that has entered, for the tests over HTTP, and Chromium for all the others."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from chromium import Chromium, Tab
 from web_page import web_page
 
 if TYPE_CHECKING:
@@ -22,3 +24,17 @@ def page(place: Workplace, author: Client) -> Iterator[WebPage]:
     assert author.status().state == "ready"
     with web_page(place) as made:
         yield made.enter()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Chromium]:
+    """One Chromium for all tests of a process, because its start takes a second of a CPU."""
+    with closing(Chromium()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def window(browser: Chromium) -> Iterator[Tab]:
+    """A tab for the tests of a module, each of which leaves the page that it has opened."""
+    with closing(Tab(browser)) as made:
+        yield made

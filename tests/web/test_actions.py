@@ -1,4 +1,7 @@
-"""Every action of the page in Chromium, once by its key and once with the mouse."""
+"""Every action of the page in Chromium, once by its key and once with the mouse.
+
+The short form has one of the two, by the seed of the commit.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 import chromium
-from chromium import Chromium, Tab
+from chromium import Tab
+from crash_checks import in_the_long_form
 from editd_client.review.actions import ACTIONS
 from reviewers import PIN, author_of, set_pin
+from seeds import seed
 from web_page import web_page
 from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from chromium import Chromium
     from editd_client.client import Client
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
@@ -77,9 +83,11 @@ class Hand:
         return str(self.tab.run("document.querySelector('tbody.current')?.id ?? ''"))
 
 
-@pytest.mark.parametrize("uses_keys", [True, False], ids=["keys", "mouse"])
-def test_every_action(tmp_path: Path, *, uses_keys: bool) -> None:
-    with workplace(tmp_path / "place") as place, closing(Chromium()) as browser:
+@pytest.mark.parametrize(
+    "uses_keys", [in_the_long_form(False), True] if seed() % 2 else [False, in_the_long_form(True)]
+)
+def test_every_action(tmp_path: Path, browser: Chromium, *, uses_keys: bool) -> None:
+    with workplace(tmp_path / "place") as place, closing(Tab(browser)) as tab:
         set_pin(place)
         place.write(FILES)
         place.git("init", "-q", "-b", "main")
@@ -89,7 +97,6 @@ def test_every_action(tmp_path: Path, *, uses_keys: bool) -> None:
         place.git("commit", "-q", "-m", "First")
         with author_of(place, FILES) as author, web_page(place) as page:
             prepare(author)
-            tab = Tab(browser)
             tab.go(f"{page.address}/?t={page.token}")
             person = Hand(tab, uses_keys=uses_keys)
             in_the_proposals(person, author, place.root)

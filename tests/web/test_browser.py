@@ -28,13 +28,6 @@ LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))
 FILES = {"a.py": LINES, "b.py": LINES}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    made = Chromium()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def page(place: Workplace, author: Client) -> Iterator[WebPage]:
     assert author.status().state == "ready"
@@ -43,12 +36,11 @@ def page(place: Workplace, author: Client) -> Iterator[WebPage]:
 
 
 @pytest.fixture
-def tab(browser: Chromium, page: WebPage) -> Iterator[Tab]:
+def tab(window: Tab, page: WebPage) -> Iterator[Tab]:
     """A browser that has opened the printed address, with a script."""
-    made = Tab(browser)
-    made.go(f"{page.address}/?t={page.token}")
-    yield made
-    made.close()
+    window.go(f"{page.address}/?t={page.token}")
+    yield window
+    window.leave()
 
 
 def propose(author: Client, path: str = "a.py", message: str = "Words") -> None:
@@ -185,31 +177,39 @@ def test_another_reviewer_s_decision_is_seen(tab: Tab, author: Client, place: Wo
     tab.until_text("Nothing waits", "#list")
 
 
-def test_a_click_is_not_lost_to_a_part_that_comes_in_the_middle_of_it(
-    browser: Chromium, page: WebPage, tab: Tab, author: Client
-) -> None:
+def test_a_click_is_not_lost_to_a_part_that_comes_in_the_middle_of_it(tab: Tab, author: Client) -> None:
     """A link that is replaced between the two halves of a click gets none of it."""
-    with closing(Tab(browser)) as other:  # sees when the part has come
-        other.go(f"{page.address}/?t={page.token}")
-        author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
-        tab.until_text("Timeline 1", "#views")
-        release = tab.press("#views a[href='/timeline']")
-        author.apply([replace("a.py", "x6 = 6\n", "x6 = VI\n")], message="Six")
-        other.until_text("Timeline 2", "#views")
-        release()
+    listen(tab)
+    author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
+    tab.until_text("Timeline 1", "#views")
+    release = tab.press("#views a[href='/timeline']")
+    author.apply([replace("a.py", "x6 = 6\n", "x6 = VI\n")], message="Six")
+    until_sent(tab, "Timeline 2")
+    release()
     tab.until_text("2 Six", "#list")
 
 
-def test_what_came_while_the_mouse_was_down_is_shown_afterwards(
-    browser: Chromium, page: WebPage, tab: Tab, author: Client
-) -> None:
-    with closing(Tab(browser)) as other:
-        other.go(f"{page.address}/?t={page.token}")
-        release = tab.press("h1")
-        author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
-        other.until_text("Timeline 1", "#views")
-        release()
+def test_what_came_while_the_mouse_was_down_is_shown_afterwards(tab: Tab, author: Client) -> None:
+    listen(tab)
+    release = tab.press("h1")
+    author.apply([replace("a.py", "x5 = 5\n", "x5 = V\n")], message="Five")
+    until_sent(tab, "Timeline 1")
+    release()
     tab.until_text("Timeline 1", "#views")
+
+
+def listen(tab: Tab) -> None:
+    """Keep the parts that the server sends, by a second stream in the page."""
+    tab.run(
+        "window.sent = []; new EventSource('/events?page=%2F&version=')"
+        ".addEventListener('part', one => window.sent.push(JSON.parse(one.data)))"
+    )
+
+
+def until_sent(tab: Tab, text: str) -> None:
+    """Wait until a part with this text has come to the page, which may not show it yet."""
+    shown = "window.sent.some(one => one.html.replace(/<[^>]*>/g, '').includes(%r))"
+    tab.until(lambda: tab.run(shown % text))
 
 
 def test_a_transaction_is_undone_after_its_preview(tab: Tab, author: Client, place: Workplace) -> None:
@@ -231,16 +231,15 @@ def test_without_a_script_a_proposal_is_read_and_decided(
     browser: Chromium, page: WebPage, author: Client, place: Workplace
 ) -> None:
     propose(author)
-    tab = Tab(browser, script=False)
-    tab.go(f"{page.address}/?t={page.token}")
-    assert "x5 = 'five'" in tab.text("#detail")
-    tab.click("#decide button[value=approve]")
-    tab.until_text("only with the PIN")
-    tab.fill("#pin", PIN)
-    tab.click("#decide button[value=approve]")
-    tab.until_text("landed", "#detail")
+    with closing(Tab(browser, script=False)) as tab:
+        tab.go(f"{page.address}/?t={page.token}")
+        assert "x5 = 'five'" in tab.text("#detail")
+        tab.click("#decide button[value=approve]")
+        tab.until_text("only with the PIN")
+        tab.fill("#pin", PIN)
+        tab.click("#decide button[value=approve]")
+        tab.until_text("landed", "#detail")
     assert b"x5 = 'five'" in place.files()["a.py"]
-    tab.close()
 
 
 ATTACKS = {
@@ -290,9 +289,7 @@ def test_the_policy_stops_attacks_from_within(tab: Tab, page: WebPage) -> None:
         assert tab.run("window.hit") is None, attack
 
 
-def test_a_page_of_another_server_gets_and_changes_nothing(
-    browser: Chromium, page: WebPage, tab: Tab, author: Client, place: Workplace
-) -> None:
+def test_a_page_of_another_server_gets_and_changes_nothing(page: WebPage, tab: Tab, author: Client) -> None:
     """The browser has the cookie. The attack is a page of an agent's server on the same machine."""
     propose(author)
     target = page.address
