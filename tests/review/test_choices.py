@@ -13,6 +13,7 @@ from editd_client.review.choices import HunkChoices
 from workplace import replace
 
 if TYPE_CHECKING:
+    from editd.wire.messages import ApplyResult
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -26,8 +27,13 @@ def propose(author: Client) -> int:
         replace("a", "#20\n", "#twenty\n"),
         replace("b", "#9\n", "#IX\n"),
     ]
-    author.apply(edits, propose=True)
-    return 1
+    return number_of(author.apply(edits, propose=True))
+
+
+def number_of(made: ApplyResult) -> int:
+    number: int | None = getattr(made.proposal, "proposal", None)
+    assert number is not None
+    return number
 
 
 def ids(choices: HunkChoices) -> list[str]:
@@ -35,17 +41,17 @@ def ids(choices: HunkChoices) -> list[str]:
 
 
 def send(reviewer: Client, choices: HunkChoices, comment: str | None = None) -> None:
-    for call in actions.decide(choices, comment=comment, request_id="one"):
+    for call in actions.decide(choices, comment=comment, request_id=f"{choices.shown.proposal}"):
         reviewer.ask(call)
 
 
-def test_what_fits_is_to_land_at_first(author: Client, reviewer: Client, place: Workplace) -> None:
+def test_what_fits_is_to_land_at_first(author: Client, reviewer: Client, shared: Workplace) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     assert choices.count() == (3, 3)
     assert choices.count("a") == (2, 2)
     send(reviewer, choices)
-    assert reviewer.proposal_get(1).state == "landed"
-    assert b"#IX" in place.files()["b"]
+    assert reviewer.proposal_get(choices.shown.proposal).state == "landed"
+    assert b"#IX" in shared.files()["b"]
 
 
 def test_a_hunk_turns_from_approve_to_reject_to_open(author: Client, reviewer: Client) -> None:
@@ -56,23 +62,23 @@ def test_a_hunk_turns_from_approve_to_reject_to_open(author: Client, reviewer: C
 
 
 def test_the_chosen_land_and_the_rejected_are_rejected_in_one_request(
-    author: Client, reviewer: Client, place: Workplace
+    author: Client, reviewer: Client, shared: Workplace
 ) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     choices.set_all("reject", "a")
     assert len(actions.decide(choices, comment="no", request_id="one")) == 1
     send(reviewer, choices, "not these")
-    assert reviewer.proposal_get(1).state == "partly"
-    assert place.files()["a"].decode() == LINES
+    assert reviewer.proposal_get(choices.shown.proposal).state == "partly"
+    assert shared.files()["a"].decode() == LINES
 
 
-def test_a_hunk_that_is_left_open_stays_open(author: Client, reviewer: Client, place: Workplace) -> None:
+def test_a_hunk_that_is_left_open_stays_open(author: Client, reviewer: Client, shared: Workplace) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     first, second, third = ids(choices)
     choices.set(first, "reject")
     choices.set(second, "open")
     send(reviewer, choices, "not the first")
-    shown = reviewer.proposal_get(1)
+    shown = reviewer.proposal_get(choices.shown.proposal)
     assert [hunk.state for file in shown.files for hunk in file.hunks] == ["rejected", "fits", "landed"]
     assert [one.comment for one in shown.decisions] == ["not the first", "not the first"]
     later = HunkChoices(shown)
@@ -83,7 +89,7 @@ def test_all_that_is_rejected_is_one_rejection(author: Client, reviewer: Client)
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     choices.set_all("reject")
     send(reviewer, choices, "no")
-    assert reviewer.proposal_get(1).state == "rejected"
+    assert reviewer.proposal_get(choices.shown.proposal).state == "rejected"
 
 
 def test_without_a_choice_nothing_is_sent(author: Client, reviewer: Client) -> None:
@@ -94,14 +100,14 @@ def test_without_a_choice_nothing_is_sent(author: Client, reviewer: Client) -> N
 
 
 def test_choices_stay_while_the_lines_move_and_go_with_what_conflicts(
-    author: Client, reviewer: Client, place: Workplace
+    author: Client, reviewer: Client, shared: Workplace
 ) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     first, second, third = ids(choices)
     choices.set(first, "reject")
-    place.write({"a": "#0\n" + LINES.replace("#20\n", "#XX\n")})
+    shared.write({"a": "#0\n" + LINES.replace("#20\n", "#XX\n")})
     reviewer.settle()
-    assert choices.replace(reviewer.proposal_get(1)) == [second]
+    assert choices.replace(reviewer.proposal_get(choices.shown.proposal)) == [second]
     assert [choices.of(hunk) for hunk in (first, second, third)] == ["reject", "open", "approve"]
     assert not choices.set(second, "approve")
     assert choices.turn(second) == "reject"
@@ -109,15 +115,15 @@ def test_choices_stay_while_the_lines_move_and_go_with_what_conflicts(
 
 def test_an_approved_view_does_not_land_what_was_revised(author: Client, reviewer: Client) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
-    author.apply([replace("a", "#5\n", "#other\n")], propose=True, proposal=1)
+    author.apply([replace("a", "#5\n", "#other\n")], propose=True, proposal=choices.shown.proposal)
     with pytest.raises(EditdError) as refused:
         send(reviewer, choices)
     assert refused.value.name == "stale"
 
 
 def test_lines_of_a_moved_file_need_its_move(author: Client, reviewer: Client) -> None:
-    author.apply([Move(path="a", to="c"), replace("c", "#5\n", "#five\n")], propose=True)
-    choices = HunkChoices(reviewer.proposal_get(1))
+    made = author.apply([Move(path="a", to="c"), replace("c", "#5\n", "#five\n")], propose=True)
+    choices = HunkChoices(reviewer.proposal_get(number_of(made)))
     move, lines = ids(choices)
     choices.set(move, "open")
     assert choices.chosen("approve") == []
@@ -128,8 +134,8 @@ def test_lines_of_a_moved_file_need_its_move(author: Client, reviewer: Client) -
 def test_an_undo_is_decided_as_a_whole(author: Client, reviewer: Client) -> None:
     made = author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")])
     assert made.transaction is not None
-    author.undo(made.transaction.seq, propose=True)
-    choices = HunkChoices(reviewer.proposal_get(1))
+    undo = author.undo(made.transaction.seq, propose=True)
+    choices = HunkChoices(reviewer.proposal_get(number_of(undo)))
     choices.set(ids(choices)[0], "reject")
     assert choices.count() == (0, 2)
     assert choices.chosen("reject") == ids(choices)

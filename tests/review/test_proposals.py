@@ -46,14 +46,14 @@ def test_a_proposal_has_its_files_hunks_rows_and_comments(author: Client, review
     assert [one.text for one in proposals.general_comments(shown)] == ["well"]
 
 
-def test_the_words_of_a_proposal(author: Client, reviewer: Client, place: Workplace) -> None:
+def test_the_words_of_a_proposal(author: Client, reviewer: Client, shared: Workplace) -> None:
     number = propose(author, "Words\n\nand more")
     before = reviewer.proposal_get(number)
     assert proposals.subject(before) == "Words"
     assert proposals.author(before) == "agent"
     assert proposals.fit(before) == "fits"
     assert proposals.reason(before) == "the author asked for it"
-    place.write({"a": "#0\n" + LINES.replace("#20\n", "#XX\n")})
+    shared.write({"a": "#0\n" + LINES.replace("#20\n", "#XX\n")})
     reviewer.settle()
     seq = reviewer.log(limit=1).transactions[0].seq
     after = reviewer.proposal_get(number)
@@ -66,7 +66,7 @@ def test_the_words_of_a_proposal(author: Client, reviewer: Client, place: Workpl
     assert shown.present_lines == ("#XX",)
     assert proposals.hunk_title(after.files[1].hunks[0]) == "whole file: fits"
     author.apply([replace("a", "#7\n", "#VII\n"), write("new", "one\n")], propose=True)
-    assert proposals.subject(reviewer.proposal_get(2)) == "a and 1 more"
+    assert proposals.subject(reviewer.proposal_get(number + 1)) == "a and 1 more"
 
 
 def test_a_check_without_a_result_runs_or_waits() -> None:
