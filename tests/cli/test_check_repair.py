@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,7 @@ def test_on_a_terminal_the_person_is_asked_before_anything_is_lost(
     place.stop()
     for path in place.state.glob("store.git/objects/pack/pack-*.pack"):
         path.unlink()
-    argv = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "check", "--repair"]
+    argv = [place.provide_editctl() / "editctl", "-C", str(place.root), "check", "--repair"]
     try:
         ours, theirs = os.openpty()
         with subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,26 +69,24 @@ def test_what_stays_is_named_with_an_exit_code_of_its_own(place: Workplace) -> N
     assert "still has the message of transaction 1." in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ((), "Give just one: "),
-        (("a.txt", "--matching", "*"), "Give just one: "),
-        (("a.txt",), "asks on a terminal first"),
-        (("--text", "swordfish", "--yes"), "'swordfish' is not '-'"),
-    ],
-)
-def test_wrong_usage_is_refused_before_anything_is_removed(
-    place: Workplace, words: tuple[str, ...], reason: str
-) -> None:
+WRONG: dict[tuple[str, ...], str] = {
+    (): "Give just one: ",
+    ("a.txt", "--matching", "*"): "Give just one: ",
+    ("a.txt",): "asks on a terminal first",
+    ("--text", "swordfish", "--yes"): "'swordfish' is not '-'",
+}
+
+
+def test_wrong_usage_is_refused_before_anything_is_removed(place: Workplace) -> None:
     place.start().close()
-    done = place.editctl("forget", *words)
-    assert done.returncode == 2
-    assert reason in done.stderr
+    for words, reason in WRONG.items():
+        done = place.editctl("forget", *words)
+        assert done.returncode == 2, words
+        assert reason in done.stderr
 
 
 def test_on_a_terminal_it_shows_the_contents_and_asks(place: Workplace, secret: str) -> None:
-    argv = [sys.executable, "-P", "-m", "editd_client", "forget", "app.conf"]
+    argv = [str(place.provide_editctl() / "editctl"), "forget", "app.conf"]
     for answer, is_gone in (("n\n", False), ("y\n", True)):
         with PseudoTerminal(
             argv, (100, 30), folder=str(place.root), environment=place.environment
@@ -104,7 +101,7 @@ def test_on_a_terminal_it_shows_the_contents_and_asks(place: Workplace, secret: 
 def test_the_step_is_shown_and_a_replaced_file_that_a_program_holds_open_is_named(
     place: Workplace, secret: str
 ) -> None:
-    argv = [sys.executable, "-P", "-m", "editd_client", "forget", "app.conf", "--yes"]
+    argv = [str(place.provide_editctl() / "editctl"), "forget", "app.conf", "--yes"]
     with (
         place.client() as client,
         held_replaced_file(place, client, secret) as name,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.workspace.scan import FILE_BYTES_MAX
+from seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,26 +48,33 @@ def changes(client: Client) -> set[tuple[str, str]]:
     return {(file.path, file.change) for file in client.log().transactions[0].files}
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ("rm big.bin", {("big.bin", "deleted")}),
-        ("rm big.bin small", {("big.bin", "deleted"), ("small", "deleted")}),
-        ("mv big.bin big2.bin", {("big.bin", "deleted"), ("big2.bin", "added")}),
-        (": >big.bin", {("big.bin", "modified")}),
-        ("chmod +x big.bin", {("big.bin", "mode")}),
-        ("rm big.bin; ln -s small big.bin", {("big.bin", "modified")}),
-        ("rm big.bin; mkdir big.bin; echo x >big.bin/x", {("big.bin", "deleted"), ("big.bin/x", "added")}),
-    ],
-)
+CHANGES = [
+    ("rm big.bin", {("big.bin", "deleted")}),
+    ("rm big.bin small", {("big.bin", "deleted"), ("small", "deleted")}),
+    ("mv big.bin big2.bin", {("big.bin", "deleted"), ("big2.bin", "added")}),
+    (": >big.bin", {("big.bin", "modified")}),
+    ("chmod +x big.bin", {("big.bin", "mode")}),
+    ("rm big.bin; ln -s small big.bin", {("big.bin", "modified")}),
+    ("rm big.bin; mkdir big.bin; echo x >big.bin/x", {("big.bin", "deleted"), ("big.bin/x", "added")}),
+]
+SHORT = 2  # changes of the short form, which the seed of the commit draws
+
+
 def test_a_change_of_a_file_that_was_never_recorded_lands_and_can_be_undone(
-    place: Workplace, client: Client, script: str, expected: set[tuple[str, str]]
+    place: Workplace, client: Client, *, is_long: bool
 ) -> None:
-    done = isolated(place, script)
-    assert (done.returncode, changes(client)) == (0, expected), done.stderr
-    assert client.log().transactions[0].kind == "edit"
-    client.undo()
-    assert (place.root / "big.bin").stat().st_size == SIZES["big.bin"]
+    first = seed() % len(CHANGES)
+    for number, (script, expected) in enumerate(
+        (CHANGES[first:] + CHANGES)[: len(CHANGES) if is_long else SHORT]
+    ):
+        size = SIZES["big.bin"] + number  # the content is a new one, which was not recorded by the last undo
+        os.truncate(place.root / "big.bin", size)
+        client.settle()
+        done = isolated(place, script)
+        assert (done.returncode, changes(client)) == (0, expected), done.stderr
+        assert client.log().transactions[0].kind == "edit"
+        client.undo()
+        assert (place.root / "big.bin").stat().st_size == size
 
 
 def test_its_deletion_can_wait_for_a_reviewer(place: Workplace, client: Client) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import select
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
-EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
 VERBS = (["undo", "1"], ["gc"], ["lease", "release", "--force"], ["session", "close", "bob"])
 
 
@@ -44,9 +42,8 @@ def served(place: Workplace, request: pytest.FixtureRequest) -> Iterator[Workpla
 
 def terminal_of(place: Workplace, *words: str) -> PseudoTerminal:
     words = (*words, place.variables["LEASE"]) if words[0] == "lease" else words
-    return PseudoTerminal(
-        [*EDITCTL, *words], (100, 24), folder=str(place.root), environment=place.environment
-    )
+    argv = [str(place.provide_editctl() / "editctl"), *words]
+    return PseudoTerminal(argv, (100, 24), folder=str(place.root), environment=place.environment)
 
 
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
@@ -85,7 +82,7 @@ def test_status_and_stop_are_the_owner_s_where_systemd_starts_the_daemon(place: 
     """The socket that systemd listens at is there first: the reviewers' own one comes with the daemon."""
     configure(place, OWN)
     with supervised(place) as unit:
-        argv = [*EDITCTL, "-C", str(place.root), verb, "--json"]
+        argv = [place.provide_editctl() / "editctl", "-C", str(place.root), verb, "--json"]
         with subprocess.Popen(argv, env=place.environment, stdout=subprocess.PIPE, text=True) as asking:
             assert select.select([unit.listener], [], [], START_SECONDS)[0], "editctl has connected"
             unit.start()
@@ -105,7 +102,8 @@ def test_status_and_stop_are_the_owner_s_where_systemd_starts_the_daemon(place: 
 def test_a_decision_is_the_owner_s_where_systemd_starts_the_daemon(place: Workplace) -> None:
     configure(place, OWN)
     with supervised(place) as unit:
-        argv = [*EDITCTL, "-C", str(place.root), "review", "allow", "docs/**", "--json"]
+        words = ["review", "allow", "docs/**", "--json"]
+        argv = [place.provide_editctl() / "editctl", "-C", str(place.root), *words]
         with subprocess.Popen(argv, env=place.environment, stdout=subprocess.PIPE, text=True) as asking:
             assert select.select([unit.listener], [], [], START_SECONDS)[0], "editctl has connected"
             unit.start()

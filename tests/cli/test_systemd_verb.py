@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
-EDITCTL = [sys.executable, "-P", "-m", "editd_client"]
 # A `systemctl` that answers and writes down what it was told.
 SYSTEMCTL = """#!/bin/sh
 shift
@@ -47,9 +46,7 @@ def editctl(place: Workplace) -> Run:
     place.variables["EDITD_WORKSPACE"] = str(place.root)
 
     def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*EDITCTL, *words], env=place.environment, capture_output=True, text=True, check=False
-        )
+        done = place.editctl(*words)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -70,9 +70,7 @@ def test_in_a_project_it_shows_the_projects_files_and_touches_none(place: Workpl
     place.write({"first.txt": TEXT, "deep/second.txt": TEXT, "it's odd.txt": b"\xff", ".env": "secret"})
     place.git("init", "-q")
     before = place.files()
-    done = subprocess.run(
-        TOUR, cwd=place.root, env=place.environment, capture_output=True, text=True, check=False
-    )
+    done = place.editctl("tour")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " M first.txt\n M it" not in done.stdout
     assert "$ editctl undo 1" in done.stdout

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crash_checks import in_the_long_form
+from seeds import seed
 from workplace import replace
 
 if TYPE_CHECKING:
@@ -314,7 +316,7 @@ def test_a_socket_alone_names_the_workspace_but_leads_no_edit_there(editctl: Run
 
 
 def test_twenty_clients_at_once_start_one_daemon(place: Workplace) -> None:
-    begin = [sys.executable, "-P", "-m", "editd_client", "-C", str(place.root), "start", "--json"]
+    begin = [place.provide_editctl() / "editctl", "-C", str(place.root), "start", "--json"]
     clients = [
         subprocess.Popen(begin, env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(20)
@@ -503,7 +505,16 @@ def test_what_cannot_be_written_leaves_a_commands_status_as_it_is(editctl: Run, 
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+CLOSED = ["<&-", ">&-", "2>&-", "<&- >&-"]  # the short form has one, by the seed of the commit
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "<&- >&- 2>&-",
+        *(one if CLOSED[seed() % len(CLOSED)] == one else in_the_long_form(one) for one in CLOSED),
+    ],
+)
 def test_closed_descriptors_are_as_if_they_led_nowhere(editctl: Run, place: Workplace, closed: str) -> None:
     done = in_a_shell(place, f"$EDITCTL write new.txt {closed}")  # and the daemon is started for it
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
@@ -513,9 +524,13 @@ def test_closed_descriptors_are_as_if_they_led_nowhere(editctl: Run, place: Work
     assert (done.returncode, "Traceback" in done.stderr) in ((1, False), (2, False)), done.stderr
 
 
-def test_the_exit_code_of_a_refusal_stays_where_nobody_reads_it(editctl: Run, place: Workplace) -> None:
+def test_the_exit_code_of_a_refusal_stays_where_nobody_reads_it(
+    editctl: Run, place: Workplace, *, is_long: bool
+) -> None:
+    """The short form has one of the refusals, by the seed of the commit."""
     editctl("settle")
-    for words, code in (("undo 99999 --json", 1), ("undo 99999", 1), ("log --nonsense", 2)):
+    refusals = [("undo 99999 --json", 1), ("undo 99999", 1), ("log --nonsense", 2)]
+    for words, code in refusals if is_long else [refusals[seed() % len(refusals)]]:
         for where in ("> /dev/full", "2> /dev/full", ">&- 2>&-"):
             done = in_a_shell(place, f"$EDITCTL {words} {where}")
             assert (done.returncode, "Traceback" in done.stderr) == (code, False), (words, where)
