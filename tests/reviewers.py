@@ -21,6 +21,7 @@ from forked_process import PIN_SALT, quick_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from editd.wire.messages import ApplyResult
     from workplace import Workplace
 
 PIN = "1234"
@@ -67,6 +68,29 @@ def author_of(place: Workplace, files: Mapping[str, str]) -> Iterator[Client]:
         made.session_open("agent", actor="claude")
         yield made
     place.stop()
+
+
+@contextmanager
+def next_author_of(place: Workplace, files: Mapping[str, str]) -> Iterator[Client]:
+    """Open the session `agent` at a running daemon, on these files alone; its proposals end with it."""
+    for path in place.files().keys() - files.keys():
+        (place.root / path).unlink()
+    place.write(dict(files))
+    with place.client() as made:
+        made.settle()
+        made.session_open("agent", actor="claude")
+        yield made
+        for one in made.proposal_list().proposals:
+            if one.session == "agent":
+                made.proposal_withdraw(one.proposal)
+        made.session_close()
+
+
+def number_of(made: ApplyResult) -> int:
+    """Return the number of the proposal that was made."""
+    number: int | None = getattr(made.proposal, "proposal", None)
+    assert number is not None
+    return number
 
 
 def announce_agent(place: Workplace) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import reviewer_of, set_pin
+from reviewers import next_author_of, reviewer_of, set_pin
 from workplace import Workplace, workplace
 
 if TYPE_CHECKING:
@@ -29,16 +29,8 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def author(shared: Workplace, request: pytest.FixtureRequest) -> Iterator[Client]:
     """The session `agent` of claude, in a workspace that has the module's `FILES` and no others."""
-    for path in shared.files():
-        (shared.root / path).unlink()
-    shared.write(request.module.FILES)
-    with shared.client() as client:
-        client.settle()
-        client.session_open("agent", actor="claude")
-        yield client
-        for one in client.proposal_list().proposals:
-            client.proposal_withdraw(one.proposal)
-        client.session_close()
+    with next_author_of(shared, request.module.FILES) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from editd.wire.messages import Move
 from editd_client.errors import EditdError
 from editd_client.review import actions
 from editd_client.review.choices import HunkChoices
+from reviewers import number_of
 from workplace import replace
 
 if TYPE_CHECKING:
-    from editd.wire.messages import ApplyResult
     from editd_client.client import Client
     from workplace import Workplace
 
@@ -28,12 +28,6 @@ def propose(author: Client) -> int:
         replace("b", "#9\n", "#IX\n"),
     ]
     return number_of(author.apply(edits, propose=True))
-
-
-def number_of(made: ApplyResult) -> int:
-    number: int | None = getattr(made.proposal, "proposal", None)
-    assert number is not None
-    return number
 
 
 def ids(choices: HunkChoices) -> list[str]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from editd_client.locate import current_actor
 from editd_client.web.site import PROPOSALS
-from reviewers import PIN
-from web_page import PART
-from workplace import replace, write
+from reviewers import PIN, author_of, next_author_of, number_of, reviewer_of, set_pin
+from web_page import PART, web_page
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from editd.wire.messages import AnyEdit
     from editd_client.client import Client
     from web_page import Answer, WebPage
     from workplace import Workplace
@@ -20,21 +25,66 @@ LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n", "mixed": "one\r\ntwo\n", "cr": "one\rtwo\r"}
 
 
-def propose(author: Client) -> None:
-    author.apply(
-        [replace("a", "#5\n", "#five\n"), replace("a", "#20\n", "#twenty\n")], propose=True, message="Words"
-    )
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workplace, WebPage]]:
+    """One daemon and one server for the tests of this module that need no empty history."""
+    with workplace(tmp_path_factory.mktemp("forms") / "place", FILES) as place:
+        set_pin(place)
+        with place.start() as client, web_page(place) as page:
+            client.settle()
+            yield place, page
+        place.stop()
 
 
-def decide(page: WebPage, verdict: str, **given: str) -> Answer:
-    return page.post("/proposals/1/decide", {**page.form("/proposals/1"), "do": verdict, "pin": PIN, **given})
+@pytest.fixture
+def shared(served: tuple[Workplace, WebPage]) -> Workplace:
+    return served[0]
 
 
-def hunks(author: Client, number: int = 1) -> list[str]:
+@pytest.fixture
+def author(shared: Workplace) -> Iterator[Client]:
+    with next_author_of(shared, FILES) as made:
+        yield made
+
+
+@pytest.fixture
+def page(served: tuple[Workplace, WebPage], author: Client) -> WebPage:
+    """A browser of a test's own, which has entered and has not given the PIN."""
+    assert author.status().state == "ready"
+    return served[1].another().enter()
+
+
+@pytest.fixture
+def own(place: Workplace) -> Iterator[tuple[Client, WebPage]]:
+    """The author and the page of a workspace without a history."""
+    with author_of(place, FILES) as author, web_page(place) as page:
+        yield author, page.enter()
+
+
+def propose(author: Client, *edits: AnyEdit) -> int:
+    """Propose edits, by default two hunks of a file; return the number of the proposal."""
+    two = [replace("a", "#5\n", "#five\n"), replace("a", "#20\n", "#twenty\n")]
+    return number_of(author.apply(list(edits) or two, propose=True, message="Words"))
+
+
+def change(author: Client, *edits: AnyEdit) -> int:
+    """Apply edits; return the number of the transaction."""
+    made = author.apply(list(edits)).transaction
+    assert made is not None
+    return made.seq
+
+
+def decide(page: WebPage, number: int, verdict: str, **given: str) -> Answer:
+    path = f"/proposals/{number}"
+    return page.post(f"{path}/decide", {**page.form(path), "do": verdict, "pin": PIN, **given})
+
+
+def hunks(author: Client, number: int) -> list[str]:
     return [hunk.hunk for file in author.proposal_get(number).files for hunk in file.hunks]
 
 
-def test_pages_can_be_read(page: WebPage, author: Client) -> None:
+def test_pages_can_be_read(own: tuple[Client, WebPage]) -> None:
+    author, page = own
     propose(author)
     author.apply([replace("b", "#5\n", "#V\n")], message="Landed\n\nand why")
     listed = page.get("/").text
@@ -55,209 +105,214 @@ def test_pages_can_be_read(page: WebPage, author: Client) -> None:
     assert "P1" in agents
 
 
-def test_without_proposals_the_page_says_how_to_get_some(page: WebPage) -> None:
+def test_without_proposals_the_page_says_how_to_get_some(own: tuple[Client, WebPage]) -> None:
+    _, page = own
     assert "editctl config set review.default ask" in page.get("/").text
 
 
 def test_an_approval_asks_for_the_pin_and_keeps_what_was_given(
-    page: WebPage, author: Client, place: Workplace
+    page: WebPage, author: Client, shared: Workplace
 ) -> None:
-    propose(author)
-    first, second = hunks(author)
-    given = {**page.form("/proposals/1"), f"hunk-{first}": "reject", "comment": "so so", "do": "approve"}
-    asked = page.post("/proposals/1/decide", given)
+    number = propose(author)
+    first, second = hunks(author, number)
+    form = page.form(f"/proposals/{number}")
+    given = {**form, f"hunk-{first}": "reject", "comment": "so so", "do": "approve"}
+    asked = page.post(f"/proposals/{number}/decide", given)
     assert asked.status == 403
     assert "only with the PIN" in asked.text
     assert 'type="password"' in asked.body
     assert "so so" in asked.body
     assert f'id="reject-{first}" checked' in asked.body
-    assert place.files()["a"].decode() == LINES
-    wrong = page.post("/proposals/1/decide", {**given, "pin": "0000"})
+    assert shared.files()["a"].decode() == LINES
+    wrong = page.post(f"/proposals/{number}/decide", {**given, "pin": "0000"})
     assert wrong.status == 403
     assert "not the PIN" in wrong.text
-    done = page.post("/proposals/1/decide", {**given, "pin": PIN})
-    assert (done.status, done.headers["location"]) == (303, "/proposals/1")
-    assert place.files()["a"].decode() == LINES.replace("#20\n", "#twenty\n")
-    shown = author.proposal_get(1)
+    done = page.post(f"/proposals/{number}/decide", {**given, "pin": PIN})
+    assert (done.status, done.headers["location"]) == (303, f"/proposals/{number}")
+    assert shared.files()["a"].decode() == LINES.replace("#20\n", "#twenty\n")
+    shown = author.proposal_get(number)
     assert shown.state == "partly"
     assert shown.decisions[0].comment == "so so"
     assert shown.decisions[0].by.actor == current_actor()
-    assert f'name="hunk-{second}"' not in page.get("/proposals/1").body
+    assert f'name="hunk-{second}"' not in page.get(f"/proposals/{number}").body
 
 
 def test_enter_in_the_field_of_the_pin_repeats_what_was_refused(page: WebPage, author: Client) -> None:
     """A browser presses the first button of the form for it."""
-    propose(author)
+    number = propose(author)
     for verdict in ("reject", "approve"):
-        asked = page.post("/proposals/1/decide", {**page.form("/proposals/1"), "do": verdict})
+        asked = page.post(f"/proposals/{number}/decide", {**page.form(f"/proposals/{number}"), "do": verdict})
         _, _, form = asked.body.partition('<form id="decide"')
         assert re.findall(r'<button name="do" value="(\w+)"', form)[0] == verdict
 
 
 def test_a_pin_admits_one_browser_only(page: WebPage, author: Client) -> None:
-    propose(author)
-    author.apply([replace("b", "#5\n", "#V\n")], propose=True)
-    assert decide(page, "reject").status == 303
-    second = page.form("/proposals/2")
+    number = propose(author)
+    other_path = f"/proposals/{propose(author, replace('b', '#5', '#V'))}"
+    assert decide(page, number, "reject").status == 303
+    second = page.form(other_path)
     other = page.another().enter()
-    assert other.post("/proposals/2/decide", {**second, "do": "reject"}).status == 403
-    assert page.post("/proposals/2/decide", {**second, "do": "reject"}).status == 303
+    assert other.post(f"{other_path}/decide", {**second, "do": "reject"}).status == 403
+    assert page.post(f"{other_path}/decide", {**second, "do": "reject"}).status == 303
 
 
 def test_a_page_of_one_file_decides_about_that_file_only(page: WebPage, author: Client) -> None:
-    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")], propose=True)
-    form = {**page.form("/proposals/1?path=b"), "do": "approve", "pin": PIN}
-    assert page.post("/proposals/1/decide", form).status == 303
-    shown = author.proposal_get(1)
+    number = propose(author, replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n"))
+    form = {**page.form(f"/proposals/{number}?path=b"), "do": "approve", "pin": PIN}
+    assert page.post(f"/proposals/{number}/decide", form).status == 303
+    shown = author.proposal_get(number)
     assert [(file.path, file.hunks[0].state) for file in shown.files] == [("a", "fits"), ("b", "landed")]
 
 
-def test_an_undo_that_waits_is_decided_as_a_whole(page: WebPage, author: Client, place: Workplace) -> None:
-    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")])
-    author.undo(1, propose=True)
-    assert "Approve this undo" in page.get("/proposals/1").text
-    assert decide(page, "approve").status == 303
-    assert place.files()["b"].decode() == LINES
+def test_an_undo_that_waits_is_decided_as_a_whole(page: WebPage, author: Client, shared: Workplace) -> None:
+    seq = change(author, replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n"))
+    number = number_of(author.undo(seq, propose=True))
+    assert "Approve this undo" in page.get(f"/proposals/{number}").text
+    assert decide(page, number, "approve").status == 303
+    assert shared.files()["b"].decode() == LINES
 
 
 def test_hunks_that_are_in_the_file_already_count_as_landed(page: WebPage, author: Client) -> None:
-    propose(author)
+    number = propose(author)
     author.apply([replace("a", "#5\n", "#five\n")])
-    assert decide(page, "approve").status == 303
-    assert author.proposal_get(1).state == "landed"
+    assert decide(page, number, "approve").status == 303
+    assert author.proposal_get(number).state == "landed"
 
 
 def test_a_form_sent_twice_lands_once(page: WebPage, author: Client) -> None:
-    propose(author)
-    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
-    assert [page.post("/proposals/1/decide", form).status for _ in range(2)] == [303, 303]
-    assert author.proposal_get(1).landed == [author.status().head]
+    number = propose(author)
+    form = {**page.form(f"/proposals/{number}"), "do": "approve", "pin": PIN}
+    assert [page.post(f"/proposals/{number}/decide", form).status for _ in range(2)] == [303, 303]
+    assert author.proposal_get(number).landed == [author.status().head]
 
 
 def test_a_page_that_is_older_than_the_proposal_lands_nothing(
-    page: WebPage, author: Client, place: Workplace
+    page: WebPage, author: Client, shared: Workplace
 ) -> None:
-    propose(author)
-    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
-    author.apply([replace("a", "#5\n", "#other\n")], propose=True, proposal=1)
-    refused = page.post("/proposals/1/decide", form)
+    number = propose(author)
+    form = {**page.form(f"/proposals/{number}"), "do": "approve", "pin": PIN}
+    author.apply([replace("a", "#5\n", "#other\n")], propose=True, proposal=number)
+    refused = page.post(f"/proposals/{number}/decide", form)
     assert refused.status == 409
     assert "has changed" in refused.text
     assert "#other" in refused.text
-    assert place.files()["a"].decode() == LINES
+    assert shared.files()["a"].decode() == LINES
 
 
 def test_a_proposal_that_somebody_else_has_decided_says_so(
-    page: WebPage, author: Client, reviewer: Client
+    page: WebPage, author: Client, shared: Workplace
 ) -> None:
-    propose(author)
-    form = {**page.form("/proposals/1"), "do": "approve", "pin": PIN}
-    reviewer.proposal_reject(1, comment="no")
-    refused = page.post("/proposals/1/decide", form)
+    number = propose(author)
+    form = {**page.form(f"/proposals/{number}"), "do": "approve", "pin": PIN}
+    with reviewer_of(shared) as reviewer:
+        reviewer.proposal_reject(number, comment="no")
+    refused = page.post(f"/proposals/{number}/decide", form)
     assert refused.status == 409
     assert "rejected" in refused.text
 
 
 def test_a_rejection_is_not_final(page: WebPage, author: Client) -> None:
-    propose(author)
-    assert decide(page, "reject", comment="use the helper").status == 303
-    assert author.proposal_get(1).state == "rejected"
-    assert "use the helper" in page.get("/proposals/1").text
-    assert page.post("/proposals/1/decide", {"do": "reopen"}).status == 303
-    assert author.proposal_get(2).state == "open"
+    number = propose(author)
+    assert decide(page, number, "reject", comment="use the helper").status == 303
+    assert author.proposal_get(number).state == "rejected"
+    assert "use the helper" in page.get(f"/proposals/{number}").text
+    assert page.post(f"/proposals/{number}/decide", {"do": "reopen"}).status == 303
+    assert author.proposal_get(number + 1).state == "open"
 
 
 def test_a_comment_is_added_to_the_proposal(page: WebPage, author: Client) -> None:
-    propose(author)
-    assert page.post("/proposals/1/comment", {"comment": "why?\r\nand how?"}).status == 303
-    assert author.proposal_get(1).comments[0].text == "why?\nand how?"
-    assert page.post("/proposals/1/comment", {"comment": " "}).status == 400
+    number = propose(author)
+    assert page.post(f"/proposals/{number}/comment", {"comment": "why?\r\nand how?"}).status == 303
+    assert author.proposal_get(number).comments[0].text == "why?\nand how?"
+    assert page.post(f"/proposals/{number}/comment", {"comment": " "}).status == 400
 
 
 def test_the_reviewers_own_text_lands_with_the_line_ends_of_the_file(
-    page: WebPage, author: Client, place: Workplace
+    page: WebPage, author: Client, shared: Workplace
 ) -> None:
-    author.apply([replace("crlf", "two", "three"), replace("a", "#5\n", "#V\n")], propose=True)
-    files = [file.path for file in author.proposal_get(1).files]
+    number = propose(author, replace("crlf", "two", "three"), replace("a", "#5\n", "#V\n"))
+    files = [file.path for file in author.proposal_get(number).files]
     at, other = files.index("crlf"), files.index("a")
     texts = {f"text-{at}": "one\r\nfour\r\n", f"text-{other}": "x\r\n"}
-    done = decide(page, "approve", **texts, **{f"own-{at}": "crlf", f"own-{other}": "a"})
+    done = decide(page, number, "approve", **texts, **{f"own-{at}": "crlf", f"own-{other}": "a"})
     assert done.status == 303
-    assert place.files()["crlf"] == b"one\r\nfour\r\n"
-    assert place.files()["a"] == b"x\n"
-    assert author.proposal_get(1).decisions[0].modified
+    assert shared.files()["crlf"] == b"one\r\nfour\r\n"
+    assert shared.files()["a"] == b"x\n"
+    assert author.proposal_get(number).decisions[0].modified
 
 
 def test_no_own_text_is_offered_for_line_ends_that_a_browser_would_change(
     page: WebPage, author: Client
 ) -> None:
-    author.apply([replace(name, "two", "three") for name in ("crlf", "mixed", "cr")], propose=True)
-    offered = [name for name in FILES if f'id="own:{name}"' in page.get(f"/proposals/1?path={name}").body]
+    number = propose(author, *(replace(name, "two", "three") for name in ("crlf", "mixed", "cr")))
+    offered = [
+        name for name in FILES if f'id="own:{name}"' in page.get(f"/proposals/{number}?path={name}").body
+    ]
     assert offered == ["crlf"]
 
 
 def test_the_question_for_the_pin_keeps_the_reviewers_own_text(page: WebPage, author: Client) -> None:
-    author.apply([replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n")], propose=True)
-    form = {**page.form("/proposals/1?path=b"), "own-0": "b", "text-0": "<mine>", "do": "approve"}
-    asked = page.post("/proposals/1/decide", form)
+    number = propose(author, replace("a", "#5\n", "#V\n"), replace("b", "#5\n", "#V\n"))
+    form = {**page.form(f"/proposals/{number}?path=b"), "own-0": "b", "text-0": "<mine>", "do": "approve"}
+    asked = page.post(f"/proposals/{number}/decide", form)
     assert asked.status == 403
     assert "\n&lt;mine&gt;</textarea>" in asked.body
     assert re.search(r'value="b" form="decide" class="land" id="own:b" checked', asked.body)
     assert f'value="{form["base-0"]}" form="decide" id="base:b"' in asked.body
-    (first, second) = hunks(author)
+    (first, second) = hunks(author, number)
     assert f'id="open-{first}" checked' in asked.body, "the page had another file only"
     assert f'id="approve-{second}" checked' in asked.body
 
 
 def test_a_conflict_names_the_transaction_in_the_way(page: WebPage, author: Client) -> None:
-    propose(author)
-    author.apply([replace("a", "#20\n", "#XX\n")])
-    shown = page.get("/proposals/1")
-    assert "conflict: 1 changed the same lines" in shown.text
-    assert 'href="/transactions/1"' in shown.body
+    number = propose(author)
+    seq = change(author, replace("a", "#20\n", "#XX\n"))
+    shown = page.get(f"/proposals/{number}")
+    assert f"conflict: {seq} changed the same lines" in shown.text
+    assert f'href="/transactions/{seq}"' in shown.body
     assert "1 of 2 in conflict" in page.get("/").text
-    assert decide(page, "approve").status == 303
-    assert author.proposal_get(1).counts["conflict"] == 1
+    assert decide(page, number, "approve").status == 303
+    assert author.proposal_get(number).counts["conflict"] == 1
 
 
 def test_an_undo_of_some_hunks_is_shown_before_it_is_made(
-    page: WebPage, author: Client, place: Workplace
+    page: WebPage, author: Client, shared: Workplace
 ) -> None:
-    author.apply([replace("a", "#5\n", "#V\n"), replace("a", "#20\n", "#XX\n")])
-    marked = [("seq", "1"), ("hunk", "2:a")]
+    seq = change(author, replace("a", "#5\n", "#V\n"), replace("a", "#20\n", "#XX\n"))
+    marked = [("seq", str(seq)), ("hunk", "2:a")]
     asked = page.post("/undo", [*marked, ("do", "preview")])
     assert asked.status == 200
-    assert "Undo 1 hunk of 1?" in asked.text
+    assert f"Undo 1 hunk of {seq}?" in asked.text
     assert "Nothing is changed yet" in asked.text
-    assert "#XX" in place.files()["a"].decode()
+    assert "#XX" in shared.files()["a"].decode()
     made = page.post("/undo", [*marked, ("do", "make"), ("request_id", "one")])
-    assert (made.status, made.headers["location"]) == (303, "/transactions/1")
-    assert place.files()["a"].decode() == LINES.replace("#5\n", "#V\n")
+    assert (made.status, made.headers["location"]) == (303, f"/transactions/{seq}")
+    assert shared.files()["a"].decode() == LINES.replace("#5\n", "#V\n")
     page.post("/undo", [*marked, ("do", "make"), ("request_id", "one")])
-    assert author.status().head == 2
+    assert author.status().head == seq + 1
 
 
 def test_an_undo_with_a_conflict_names_what_to_undo_first(page: WebPage, author: Client) -> None:
-    author.apply([replace("a", "#5\n", "#V\n"), write("new", "x\n")])
-    author.apply([replace("a", "#V\n", "#five\n")])
-    asked = page.post("/undo", {"seq": "1", "do": "preview"})
-    assert "in the way: 2 by agent, line 5" in asked.text
+    seq = str(change(author, replace("a", "#5\n", "#V\n"), write("new", "x\n")))
+    later = change(author, replace("a", "#V\n", "#five\n"))
+    asked = page.post("/undo", {"seq": seq, "do": "preview"})
+    assert f"in the way: {later} by agent, line 5" in asked.text
     assert "undone first" in asked.text
     assert "Do it" not in asked.text
-    assert page.post("/undo", {"seq": "1", "do": "make"}).status == 409
-    assert page.post("/undo", {"seq": "1", "do": "fitting"}).status == 303
+    assert page.post("/undo", {"seq": seq, "do": "make"}).status == 409
+    assert page.post("/undo", {"seq": seq, "do": "fitting"}).status == 303
     assert author.log(limit=1).transactions[0].kind == "undo"
 
 
-def test_a_session_is_rolled_back(page: WebPage, author: Client, place: Workplace) -> None:
-    author.apply([replace("a", "#5\n", "#V\n")])
-    assert (
-        "Roll back all the work of agent?"
-        in page.post("/rollback", {"session": "agent", "do": "preview"}).text
-    )
-    assert place.files()["a"].decode() != LINES
-    assert page.post("/rollback", {"session": "agent", "do": "make"}).status == 303
-    assert place.files()["a"].decode() == LINES
+def test_a_session_is_rolled_back(page: WebPage, shared: Workplace) -> None:
+    with shared.client() as other:
+        other.session_open("wrong", actor="codex")
+        other.apply([replace("a", "#5\n", "#V\n")])
+    asked = page.post("/rollback", {"session": "wrong", "do": "preview"})
+    assert "Roll back all the work of wrong?" in asked.text
+    assert shared.files()["a"].decode() != LINES
+    assert page.post("/rollback", {"session": "wrong", "do": "make"}).status == 303
+    assert shared.files()["a"].decode() == LINES
 
 
 def test_a_grant_asks_for_the_pin_is_listed_and_ended(page: WebPage, author: Client) -> None:
@@ -277,56 +332,58 @@ def test_a_grant_asks_for_the_pin_is_listed_and_ended(page: WebPage, author: Cli
     (grant,) = author.review_grants().grants
     assert (grant.paths, grant.session, grant.uses, grant.lines) == (["a", "tests/**"], "agent", 2, None)
     assert "a tests/** of agent" in page.get("/agents").text
-    assert page.post("/allow", {"do": "revoke", "grant": "1"}).status == 303
+    assert page.post("/allow", {"do": "revoke", "grant": str(grant.grant)}).status == 303
     assert not author.review_grants().grants
 
 
-WRONG = [
+WRONG = [  # NUMBER is that of an open proposal
     ("/allow", {"paths": "a", "ttl": "soon", "do": "allow"}),
     ("/allow", {"paths": "a", "ttl": "1h", "uses": "many", "do": "allow"}),
     ("/undo", {"seq": "x", "do": "make"}),
     ("/undo", {"do": "make"}),
     ("/undo", {"seq": "1", "hunk": "x:a", "do": "make"}),
-    ("/undo", {"seq": "999", "do": "preview"}),
+    ("/undo", {"seq": "99999", "do": "preview"}),
     ("/rollback", {"session": "nobody", "do": "preview"}),
-    ("/proposals/1/decide", {"do": "nothing"}),
-    ("/proposals/9/decide", {"do": "approve"}),
-    ("/proposals/9/comment", {"comment": "x"}),
+    ("/proposals/NUMBER/decide", {"do": "nothing"}),
+    ("/proposals/999/decide", {"do": "approve"}),
+    ("/proposals/999/comment", {"comment": "x"}),
 ]
 
 
 def test_a_wrong_field_is_refused_in_words(page: WebPage, author: Client) -> None:
-    propose(author)
+    number = propose(author)
+    head = author.status().head
     for path, fields in WRONG:
-        answer = page.post(path, fields)
+        answer = page.post(path.replace("NUMBER", str(number)), fields)
         assert 400 <= answer.status < 500, (path, fields)
         assert "." in answer.text
-        assert author.status().head == 0
+        assert author.status().head == head
 
 
 def test_a_wrong_filter_is_named_on_the_page(page: WebPage, author: Client) -> None:
     author.apply([replace("a", "#5\n", "#V\n")], message="Five")
-    assert "1 Five" in page.get("/timeline?q=session:agent").text
+    assert f"{author.status().head} Five" in page.get("/timeline?q=session:agent").text
     assert "No transaction matches" in page.get("/timeline?q=session:nobody").text
     assert "is not a kind" in page.get("/timeline?q=kind:nothing").text
 
 
 def test_a_script_gets_the_parts_of_a_page(page: WebPage, author: Client) -> None:
-    propose(author)
-    answer = page.get("/proposals/1", Accept=PART)
+    number = propose(author)
+    answer = page.get(f"/proposals/{number}", Accept=PART)
     assert answer.headers["content-type"] == PART
     assert set(answer.parts["parts"]) == {"views", "list", "detail", "keys"}
-    given = {**page.form("/proposals/1"), "do": "approve"}
-    asked = page.post("/proposals/1/decide", given, Accept=PART)
+    given = {**page.form(f"/proposals/{number}"), "do": "approve"}
+    asked = page.post(f"/proposals/{number}/decide", given, Accept=PART)
     assert asked.status == 403
     assert asked.parts["page"] is None, "an event would take the question away"
-    done = page.post("/proposals/1/decide", {**given, "pin": PIN}, Accept=PART)
+    done = page.post(f"/proposals/{number}/decide", {**given, "pin": PIN}, Accept=PART)
     assert done.status == 200
-    assert done.parts["said"] == "P1 landed as 1."
-    assert done.parts["page"] == "/proposals/1"
+    assert done.parts["said"] == f"P{number} landed as {author.status().head}."
+    assert done.parts["page"] == f"/proposals/{number}"
 
 
-def test_a_daemon_that_is_gone_is_named(page: WebPage, author: Client, place: Workplace) -> None:
+def test_a_daemon_that_is_gone_is_named(own: tuple[Client, WebPage], place: Workplace) -> None:
+    author, page = own
     propose(author)
     assert page.get("/").status == 200
     place.stop()
@@ -337,7 +394,8 @@ def test_a_daemon_that_is_gone_is_named(page: WebPage, author: Client, place: Wo
     assert "daemon" in answer.text
 
 
-def test_every_proposal_is_in_the_list_and_found_by_the_filter(page: WebPage, author: Client) -> None:
+def test_every_proposal_is_in_the_list_and_found_by_the_filter(own: tuple[Client, WebPage]) -> None:
+    author, page = own
     author.apply([replace("b", "#5\n", "#V\n")], propose=True, message="The oldest")
     for number in range(PROPOSALS + 2):
         edit = replace("a", "#5\n", f"#{number}!\n")
@@ -352,8 +410,8 @@ def test_every_proposal_is_in_the_list_and_found_by_the_filter(page: WebPage, au
     assert "P1 The oldest" in found.text
 
 
-def test_a_filter_by_the_beginning_of_a_session_lists_its_work(page: WebPage, place: Workplace) -> None:
-    with place.client() as client:
+def test_a_filter_by_the_beginning_of_a_session_lists_its_work(page: WebPage, shared: Workplace) -> None:
+    with shared.client() as client:
         client.session_open("claude-7f3a", actor="claude")
         client.apply([replace("b", "#5\n", "#V\n")], message="Landed")
         client.apply([replace("b", "#9\n", "#IX\n")], propose=True, message="Waits")
@@ -362,11 +420,11 @@ def test_a_filter_by_the_beginning_of_a_session_lists_its_work(page: WebPage, pl
     assert "Landed" not in page.get("/timeline?q=session:%3Dclaude").text, "a whole name is asked for"
 
 
-def test_a_closed_session_whose_work_waits_is_among_the_agents(page: WebPage, place: Workplace) -> None:
-    with place.client() as client:
+def test_a_closed_session_whose_work_waits_is_among_the_agents(page: WebPage, shared: Workplace) -> None:
+    with shared.client() as client:
         client.session_open("only-proposals", actor="codex")
-        client.apply([replace("b", "#5\n", "#V\n")], propose=True)
+        number = propose(client)
         client.session_close()
     shown = page.get("/agents").text
     assert "only-proposals" in shown
-    assert "waits for you: P1" in shown
+    assert f"waits for you: P{number}" in shown
