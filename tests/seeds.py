@@ -7,6 +7,14 @@ import os
 import subprocess
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _pytest.mark import ParameterSet
 
 SEED = "EDITD_TEST_SEED"
 TOP = Path(__file__).resolve().parent.parent
@@ -22,6 +30,19 @@ def seed() -> int:
     except (OSError, subprocess.CalledProcessError):
         return 0
     return zlib.crc32(head)
+
+
+def one_of(values: Iterable[object], turn: int = 0) -> list[ParameterSet]:
+    """Return the parameters of a test: the seed draws one, and the others are of the long form.
+
+    Tests that have turns one after the other share the values out among them.
+    """
+    each = list(values)
+    chosen = (seed() + turn) % len(each)
+    return [
+        pytest.param(value, marks=() if number == chosen else pytest.mark.long)
+        for number, value in enumerate(each)
+    ]
 
 
 def drawn(known: int, number: int) -> range:

@@ -84,7 +84,7 @@ def test_on_a_terminal_the_person_is_asked_before_anything_is_lost(
     place.stop()
     for path in place.state.glob("store.git/objects/pack/pack-*.pack"):
         path.unlink()
-    argv = [place.provide_editctl() / "editctl", "-C", str(place.root), "check", "--repair"]
+    argv = [str(place.provide_editctl() / "editctl"), "-C", str(place.root), "check", "--repair"]
     try:
         ours, theirs = os.openpty()
         with subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from editd_client.cli import options, output
 from editd_client.cli.contents import stats_of
 from editd_client.cli.undo import time_named
-from workplace import replace, write
+from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def client(place: Workplace) -> Iterator[Client]:
+@contextlib.contextmanager
+def history(place: Workplace) -> Iterator[Client]:
+    """Run a daemon with three edits."""
     place.write({"a": "one\ntwo\n", "src/b": "one\n"})
     with place.start() as client:
         client.apply([write("a", "uno\ntwo\nthree\n")], actor="ann", session="s1", message="First: timeout")
@@ -35,14 +37,38 @@ def client(place: Workplace) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def editctl(place: Workplace, client: Client) -> Run:
+def runner(place: Workplace) -> Run:
     def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = place.editctl(*words)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
     return run
+
+
+@pytest.fixture
+def client(place: Workplace) -> Iterator[Client]:
+    """For the tests that change the history."""
+    with history(place) as made:
+        yield made
+
+
+@pytest.fixture
+def editctl(place: Workplace, client: Client) -> Run:
+    assert client.status().state == "ready"
+    return runner(place)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """One daemon for all tests that only read."""
+    with workplace(tmp_path_factory.mktemp("log") / "place") as place, history(place):
+        yield place
+
+
+@pytest.fixture
+def reader(shared: Workplace) -> Run:
+    return runner(shared)
 
 
 def seqs(done: subprocess.CompletedProcess[str]) -> list[int]:
@@ -65,44 +91,44 @@ def test_work_that_nobody_has_reviewed_and_refused_edits_are_listed(editctl: Run
     assert editctl("log", "--refused", "--of", "s1").stdout == ""
 
 
-def test_a_repeated_filter_takes_each_of_its_values(editctl: Run) -> None:
+def test_a_repeated_filter_takes_each_of_its_values(reader: Run) -> None:
     """It kept the last value, and said nothing."""
-    assert seqs(editctl("log", "--oneline", "--actor", "ann", "--actor", "cid")) == [3, 1]
-    assert seqs(editctl("log", "--oneline", "--kind", "edit", "--kind", "baseline")) == [3, 2, 1, 0]
-    assert seqs(editctl("log", "--oneline", "--of", "s1", "--of", "s2")) == [2, 1]
-    assert seqs(editctl("log", "--oneline", "--session", "s1", "--session", "s2")) == [2, 1]
-    assert seqs(editctl("log", "--oneline", "c", "src")) == [3, 2]
+    assert seqs(reader("log", "--oneline", "--actor", "ann", "--actor", "cid")) == [3, 1]
+    assert seqs(reader("log", "--oneline", "--kind", "edit", "--kind", "baseline")) == [3, 2, 1, 0]
+    assert seqs(reader("log", "--oneline", "--of", "s1", "--of", "s2")) == [2, 1]
+    assert seqs(reader("log", "--oneline", "--session", "s1", "--session", "s2")) == [2, 1]
+    assert seqs(reader("log", "--oneline", "c", "src")) == [3, 2]
 
 
-def test_a_number_is_a_limit_as_in_git(editctl: Run) -> None:
-    assert seqs(editctl("log", "--oneline", "-2")) == [3, 2]
+def test_a_number_is_a_limit_as_in_git(reader: Run) -> None:
+    assert seqs(reader("log", "--oneline", "-2")) == [3, 2]
 
 
-def test_grep_matches_messages_by_a_regular_expression(editctl: Run) -> None:
-    assert seqs(editctl("log", "--oneline", "--grep", "time-?out")) == [3, 1]
-    assert seqs(editctl("log", "--oneline", "--grep", "time-?out", "-1")) == [3]
-    assert json.loads(editctl("log", "--json", "--grep", "^First").stdout)["transactions"][0]["seq"] == 1
-    assert "is not a regular expression" in editctl("log", "--grep", "(", code=2).stderr
+def test_grep_matches_messages_by_a_regular_expression(reader: Run) -> None:
+    assert seqs(reader("log", "--oneline", "--grep", "time-?out")) == [3, 1]
+    assert seqs(reader("log", "--oneline", "--grep", "time-?out", "-1")) == [3]
+    assert json.loads(reader("log", "--json", "--grep", "^First").stdout)["transactions"][0]["seq"] == 1
+    assert "is not a regular expression" in reader("log", "--grep", "(", code=2).stderr
 
 
-def test_format_prints_a_line_of_its_fields(editctl: Run) -> None:
-    told = editctl("log", "-2", "--format", r"{seq:>3}\t{actor} {subject}|{files}").stdout
+def test_format_prints_a_line_of_its_fields(reader: Run) -> None:
+    told = reader("log", "-2", "--format", r"{seq:>3}\t{actor} {subject}|{files}").stdout
     assert told == "  3\tcid Third: time-out|c\n  2\tbob |a src/b\n"
-    assert "The fields are seq, id," in editctl("log", "--format", "{sequence}", code=2).stderr
+    assert "The fields are seq, id," in reader("log", "--format", "{sequence}", code=2).stderr
 
 
-def test_stat_counts_lines_as_git_does(editctl: Run) -> None:
-    told = editctl("log", "-2", "--oneline", "--stat").stdout
+def test_stat_counts_lines_as_git_does(reader: Run) -> None:
+    told = reader("log", "-2", "--oneline", "--stat").stdout
     assert " c | 1 +\n 1 file changed, 1 insertion(+)\n" in told
     assert " a     | 2 +-\n src/b | 2 +-\n 2 files changed, 2 insertions(+), 2 deletions(-)\n" in told
-    assert "2 files changed" in editctl("show", "2", "--stat").stdout
+    assert "2 files changed" in reader("show", "2", "--stat").stdout
 
 
-def test_show_takes_a_range_both_ends_included(editctl: Run) -> None:
-    told = editctl("show", "2..3").stdout
+def test_show_takes_a_range_both_ends_included(reader: Run) -> None:
+    told = reader("show", "2..3").stdout
     assert re.findall(r"^transaction (\d+)", told, re.MULTILINE) == ["2", "3"]
-    assert len(editctl("show", "1..3", "--json").stdout.splitlines()) == 3
-    assert "is empty" in editctl("show", "3..2", code=2).stderr
+    assert len(reader("show", "1..3", "--json").stdout.splitlines()) == 3
+    assert "is empty" in reader("show", "3..2", code=2).stderr
 
 
 def test_an_undo_in_part_is_marked(editctl: Run) -> None:
@@ -116,13 +142,13 @@ def test_an_undo_in_part_is_marked(editctl: Run) -> None:
     assert " M a (undone by 4)\n M src/b\n" in shown
 
 
-def test_on_a_terminal_times_are_relative_and_columns_aligned(editctl: Run, place: Workplace) -> None:
-    editctl("settle")
+def test_on_a_terminal_times_are_relative_and_columns_aligned(reader: Run, shared: Workplace) -> None:
+    reader("settle")
 
     def lines(words: str) -> list[str]:
         told = subprocess.run(
-            ["script", "-qec", f"{place.provide_editctl()}/editctl {words}", "/dev/null"],
-            cwd=place.root, env={**place.environment, "TERM": "dumb", "PAGER": "cat"},
+            ["script", "-qec", f"{shared.provide_editctl()}/editctl {words}", "/dev/null"],
+            cwd=shared.root, env={**shared.environment, "TERM": "dumb", "PAGER": "cat"},
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60,
         ).stdout.decode()  # fmt: skip
         return told.replace("\r\n", "\n").splitlines()
@@ -199,18 +225,18 @@ def test_a_text_is_searched_in_the_changes_and_not_in_the_messages(editctl: Run,
     assert seqs(editctl("log", "--oneline", "-S", "three", "-1")) == [4]
 
 
-def test_blame_of_some_lines(editctl: Run) -> None:
+def test_blame_of_some_lines(reader: Run) -> None:
     def numbers(*words: str) -> list[str]:
-        return re.findall(r" (\d+)\) ", editctl("blame", *words, "a").stdout)
+        return re.findall(r" (\d+)\) ", reader("blame", *words, "a").stdout)
 
     assert numbers("-L", "2,3") == ["2", "3"]
     assert numbers("-L", "2,+1") == ["2"]
     assert numbers("-L", "2") == ["2", "3"]
     assert numbers("-L", ",1") == ["1"]
-    lines = json.loads(editctl("blame", "--json", "-L", "3,3", "a").stdout)["lines"]
+    lines = json.loads(reader("blame", "--json", "-L", "3,3", "a").stdout)["lines"]
     assert [line["line"] for line in lines] == [3]
     for wrong in ("x", "0", "3,2", ",", "9,12"):
-        assert "-L" in editctl("blame", "-L", wrong, "a", code=2).stderr
+        assert "-L" in reader("blame", "-L", wrong, "a", code=2).stderr
 
 
 def test_a_line_of_the_log_is_no_wider_than_the_terminal(
@@ -227,14 +253,10 @@ def test_a_line_of_the_log_is_no_wider_than_the_terminal(
         assert re.search("edit by ann +A very", lines[0])
 
 
-@pytest.mark.parametrize("old", [b"", b"\0" * 120, bytes(range(256)) * 40])
-def test_a_binary_change_is_told_by_its_sizes(
-    editctl: Run, client: Client, place: Workplace, old: bytes
-) -> None:
-    (place.root / "picture").write_bytes(b"\0first")
-    client.settle()
-    for content in (old, old + b"\0x"):
-        (place.root / "picture").write_bytes(content)
-        client.settle()
-    shown = editctl("show", "--stat").stdout
-    assert f"picture | binary, {len(old):,} → {len(old) + 2:,} bytes" in shown
+def test_a_binary_change_is_told_by_its_sizes(editctl: Run, client: Client, place: Workplace) -> None:
+    for old in (b"", b"\0" * 120, bytes(range(256)) * 40):
+        for content in (b"\0first", old, old + b"\0x"):
+            (place.root / "picture").write_bytes(content)
+            client.settle()
+        shown = editctl("show", "--stat").stdout
+        assert f"picture | binary, {len(old):,} → {len(old) + 2:,} bytes" in shown

@@ -1,4 +1,7 @@
-"""What only the owner may do, by `editctl`: the reviewers' socket and the PIN, whichever verb needs them."""
+"""What only the owner may do, by `editctl`: the reviewers' socket and the PIN, whichever verb needs them.
+
+The short form has each verb and test at one of the two sockets, by the seed of the commit.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 from editd.config.paths import review_socket_path
 from pseudo_terminal import PseudoTerminal
 from reviewers import PIN, configure, set_pin
+from seeds import one_of
 from supervisor import supervised
 from workplace import START_SECONDS, write
 
@@ -21,13 +25,14 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
+SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it
 VERBS = (["undo", "1"], ["gc"], ["lease", "release", "--force"], ["session", "close", "bob"])
 
 
-@pytest.fixture(params=["", OWN], ids=["ordinary socket", "reviewers' socket"])
+@pytest.fixture
 def served(place: Workplace, request: pytest.FixtureRequest) -> Iterator[Workplace]:
     """Transaction 1 and a lease are bob's; `robot` is the session of an agent, and of the terminal."""
-    configure(place, request.param)
+    configure(place, SOCKETS[request.param])
     set_pin(place)
     place.write({"a.txt": "one\n"})
     with place.start() as bob, place.client() as robot:
@@ -46,7 +51,15 @@ def terminal_of(place: Workplace, *words: str) -> PseudoTerminal:
     return PseudoTerminal(argv, (100, 24), folder=str(place.root), environment=place.environment)
 
 
-@pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("words", "served"),
+    [
+        pytest.param(words, *one.values, marks=one.marks)
+        for turn, words in enumerate(VERBS)
+        for one in one_of(SOCKETS, turn)
+    ],
+    indirect=["served"],
+)
 def test_an_owner_s_verb_asks_for_the_pin_on_a_terminal(served: Workplace, words: list[str]) -> None:
     with terminal_of(served, *words) as terminal:
         terminal.until("Only the owner may")
@@ -59,6 +72,7 @@ def test_an_owner_s_verb_asks_for_the_pin_on_a_terminal(served: Workplace, words
         assert "bobs.txt" not in served.files()
 
 
+@pytest.mark.parametrize("served", one_of(SOCKETS), indirect=True)
 def test_a_wrong_pin_or_none_changes_nothing(served: Workplace) -> None:
     for pin, reason in (("0000", "That is not the PIN"), ("", "Only the owner may take back")):
         with terminal_of(served, "undo", "1") as terminal:
@@ -69,6 +83,7 @@ def test_a_wrong_pin_or_none_changes_nothing(served: Workplace) -> None:
     assert served.files()["bobs.txt"] == b"bob\n"
 
 
+@pytest.mark.parametrize("served", one_of(SOCKETS, 1), indirect=True)
 def test_without_a_terminal_nothing_is_asked(served: Workplace) -> None:
     denied = served.editctl("undo", "1", stdin=f"{PIN}\n")
     assert denied.returncode == 1
@@ -82,7 +97,7 @@ def test_status_and_stop_are_the_owner_s_where_systemd_starts_the_daemon(place: 
     """The socket that systemd listens at is there first: the reviewers' own one comes with the daemon."""
     configure(place, OWN)
     with supervised(place) as unit:
-        argv = [place.provide_editctl() / "editctl", "-C", str(place.root), verb, "--json"]
+        argv = [str(place.provide_editctl() / "editctl"), "-C", str(place.root), verb, "--json"]
         with subprocess.Popen(argv, env=place.environment, stdout=subprocess.PIPE, text=True) as asking:
             assert select.select([unit.listener], [], [], START_SECONDS)[0], "editctl has connected"
             unit.start()
@@ -103,7 +118,7 @@ def test_a_decision_is_the_owner_s_where_systemd_starts_the_daemon(place: Workpl
     configure(place, OWN)
     with supervised(place) as unit:
         words = ["review", "allow", "docs/**", "--json"]
-        argv = [place.provide_editctl() / "editctl", "-C", str(place.root), *words]
+        argv = [str(place.provide_editctl() / "editctl"), "-C", str(place.root), *words]
         with subprocess.Popen(argv, env=place.environment, stdout=subprocess.PIPE, text=True) as asking:
             assert select.select([unit.listener], [], [], START_SECONDS)[0], "editctl has connected"
             unit.start()

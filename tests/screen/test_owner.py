@@ -12,7 +12,7 @@ import pytest
 
 from reviewers import PIN, announce_agent, configure, set_pin
 from screens import Seen, on_screen, screen_of
-from seeds import seed
+from seeds import one_of
 from supervisor import supervised
 from workplace import workplace, write
 
@@ -46,7 +46,7 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
         yield made
 
 
-@pytest.fixture(params=SOCKETS)
+@pytest.fixture
 def served(
     place: Workplace, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workplace]:
@@ -80,17 +80,12 @@ def take_environment(place: Workplace, patch: pytest.MonkeyPatch) -> None:
         patch.delenv(name, raising=False)
 
 
-def drawn_socket(action: str) -> str:
-    """Return the socket of an action in the short form: a seed gives each socket half of the actions."""
-    return list(SOCKETS)[(seed() + list(ACTIONS).index(action)) % len(SOCKETS)]
-
-
 @pytest.mark.parametrize(
-    ("served", "action"),
+    ("action", "served"),
     [
-        pytest.param(name, action, marks=[] if drawn_socket(action) == name else pytest.mark.long)
-        for name in SOCKETS
-        for action in ACTIONS
+        pytest.param(action, *one.values, marks=one.marks)
+        for turn, action in enumerate(ACTIONS)
+        for one in one_of(SOCKETS, turn)
     ],
     indirect=["served"],
 )

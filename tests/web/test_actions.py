@@ -12,10 +12,9 @@ import pytest
 
 import chromium
 from chromium import Tab
-from crash_checks import in_the_long_form
 from editd_client.review.actions import ACTIONS
 from reviewers import PIN, author_of, set_pin
-from seeds import seed
+from seeds import one_of
 from web_page import web_page
 from workplace import replace, workplace, write
 
@@ -83,9 +82,7 @@ class Hand:
         return str(self.tab.run("document.querySelector('tbody.current')?.id ?? ''"))
 
 
-@pytest.mark.parametrize(
-    "uses_keys", [in_the_long_form(False), True] if seed() % 2 else [False, in_the_long_form(True)]
-)
+@pytest.mark.parametrize("uses_keys", one_of([False, True]))
 def test_every_action(tmp_path: Path, browser: Chromium, *, uses_keys: bool) -> None:
     with workplace(tmp_path / "place") as place, closing(Tab(browser)) as tab:
         set_pin(place)

@@ -1,4 +1,7 @@
-"""Each action of the owner on the page: on the ordinary and on the reviewers' socket, and with the PIN."""
+"""Each action of the owner on the page: on the ordinary and on the reviewers' socket, and with the PIN.
+
+The short form has each test on one of the two sockets, by the seed of the commit.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reviewers import PIN, announce_agent, author_of, configure, set_pin
+from seeds import one_of
 from supervisor import supervised
 from web_page import web_page
 from workplace import START_SECONDS, workplace, write
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
+SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it
 
 
 class Court:
@@ -51,10 +56,10 @@ class Court:
         return visitor.post(form, {**given, "pin": PIN})
 
 
-@pytest.fixture(scope="module", params=["", OWN], ids=["ordinary socket", "reviewers' socket"])
+@pytest.fixture(scope="module")
 def court(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Court]:
     with workplace(tmp_path_factory.mktemp("court") / "place") as place:
-        configure(place, request.param)
+        configure(place, SOCKETS[request.param])
         set_pin(place)
         place.git("init", "-q", "-b", "main")
         place.git("config", "user.name", "Ann")
@@ -68,6 +73,11 @@ def court(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
                 yield Court(place, author, page.enter())
 
 
+def at_a_socket(turn: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("court", one_of(SOCKETS, turn), indirect=True)
+
+
+@at_a_socket(0)
 def test_undo_redo_and_restore(court: Court) -> None:
     seq = court.edit("undone.txt")
     given = {"seq": str(seq), "do": "make"}
@@ -82,6 +92,7 @@ def test_undo_redo_and_restore(court: Court) -> None:
     assert "undone.txt" not in court.place.files()
 
 
+@at_a_socket(1)
 def test_a_rollback(court: Court) -> None:
     with court.place.client() as other:
         other.session_open("other")
@@ -90,6 +101,7 @@ def test_a_rollback(court: Court) -> None:
     assert "other.txt" not in court.place.files()
 
 
+@at_a_socket(2)
 def test_a_commit(court: Court) -> None:
     court.edit("published.txt")
     given = {"session": "agent", "message": "All of it", "do": "make"}
@@ -97,6 +109,7 @@ def test_a_commit(court: Court) -> None:
     assert court.place.git("log", "-1", "--format=%s").strip() == "All of it"
 
 
+@at_a_socket(3)
 def test_a_pause_and_its_end(court: Court) -> None:
     with court.place.client() as other:
         other.session_open("busy")
@@ -108,6 +121,7 @@ def test_a_pause_and_its_end(court: Court) -> None:
         other.apply([write("busy.txt", "new\n")])
 
 
+@at_a_socket(4)
 def test_the_end_of_leases_and_of_a_session(court: Court) -> None:
     with court.place.client() as other:
         other.session_open("done")
@@ -118,6 +132,7 @@ def test_the_end_of_leases_and_of_a_session(court: Court) -> None:
         assert "done" not in [one.session for one in court.author.session_list().sessions]
 
 
+@at_a_socket(5)
 def test_marks_and_grants(court: Court) -> None:
     seq = court.edit("marked.txt")
     assert court.ask("/review", {"seq": str(seq), "do": "mark"}).status == 303
@@ -127,6 +142,7 @@ def test_marks_and_grants(court: Court) -> None:
     assert not court.author.review_grants().grants
 
 
+@at_a_socket(6)
 def test_decisions(court: Court) -> None:
     number = court.propose("decided.txt")
     form = f"/proposals/{number}/decide"

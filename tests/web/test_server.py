@@ -30,7 +30,8 @@ FILES = {"a": LINES}
 
 
 @pytest.fixture
-def page(place: Workplace, author: Client) -> Iterator[WebPage]:
+def executed(place: Workplace, author: Client) -> Iterator[WebPage]:
+    """A page whose server is not forked, for the tests of its end and of a daemon that comes back."""
     assert author.status().state == "ready"
     with web_page(place, is_forked=False) as made:
         yield made.enter()
@@ -102,9 +103,9 @@ def test_a_stream_that_begins_again_misses_nothing(page: WebPage, author: Client
         assert next_event(stream)[0] == "part"
 
 
-def test_a_stream_goes_on_with_the_next_daemon(page: WebPage, author: Client, place: Workplace) -> None:
+def test_a_stream_goes_on_with_the_next_daemon(executed: WebPage, author: Client, place: Workplace) -> None:
     """The page itself may start it, so the test does not."""
-    with page.opened("GET", events_at(page, "/", "")) as stream:
+    with executed.opened("GET", events_at(executed, "/", "")) as stream:
         assert next_event(stream)[0] == "part"
         place.stop()
         assert place.editctl("replace", "a", "#5", "#five", "--propose", "-m", "Again").returncode == 0
@@ -114,9 +115,9 @@ def test_a_stream_goes_on_with_the_next_daemon(page: WebPage, author: Client, pl
 
 
 def test_a_daemon_that_is_back_sends_the_page_again_although_nothing_has_changed(
-    page: WebPage, author: Client, place: Workplace
+    executed: WebPage, author: Client, place: Workplace
 ) -> None:
-    with page.opened("GET", events_at(page, "/", "")) as stream:
+    with executed.opened("GET", events_at(executed, "/", "")) as stream:
         names = [next_event(stream)[0] for _ in range(4)]
         assert names == ["part"] * 4
         place.stop()
@@ -128,9 +129,9 @@ def test_a_daemon_that_is_back_sends_the_page_again_although_nothing_has_changed
     place.editctl("stop")
 
 
-def test_a_server_ends_while_a_stream_is_open(page: WebPage) -> None:
+def test_a_server_ends_while_a_stream_is_open(executed: WebPage) -> None:
     """The fixture interrupts it, and waits for its exit status."""
-    with page.opened("GET", events_at(page, "/", "")) as stream:
+    with executed.opened("GET", events_at(executed, "/", "")) as stream:
         assert next_event(stream)[0] == "part"
 
 
