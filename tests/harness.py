@@ -99,7 +99,7 @@ class Harness:
         self.write(files or {})
         with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):  # for the frames of its progress
             taken = ScanWorker(str(self.root), str(self.state)).baseline(BASELINE_US, self.excluded)
-        append_excluded(str(self.store), {Version(one): path for one, path in taken["excluded"]})
+        append_excluded(str(self.store), [(Version(one), path) for one, path in taken["excluded"]])
         write_manifest(str(self.store))
         move_head(str(self.store), bytes.fromhex(taken["baseline"]))
 

@@ -384,6 +384,24 @@ def test_publish_leaves_an_excluded_file_out(place: Workplace) -> None:
         assert "history.exclude" in refusal.message
 
 
+def test_an_ordinary_file_with_the_content_of_an_excluded_one_is_judged_by_its_path(place: Workplace) -> None:
+    """The fault: while the content was kept for an undo, `log` and `publish` left the other file out."""
+    place.git("init", "-q")
+    with place.start() as client:
+        client.session_open("work")
+        client.apply([write("a.pem", "SAME\n"), write("b.pem", "SAME\n")], session="work")
+        client.apply([write("a.txt", "SAME\n")], session="work")
+        client.apply([write("a.txt", "two\n"), write("c.pem", "SAME\n")], session="work")
+        named = [one.excluded or [] for one in client.log().transactions]
+        assert named[:3] == [["c.pem"], [], ["a.pem", "b.pem"]]
+        assert client.publish("all", session="work", author=AUTHOR).left_out == ["a.pem", "b.pem", "c.pem"]
+        place.stop()
+    with place.start() as client:
+        again = [one.excluded or [] for one in client.log().transactions]
+        assert again == named
+        assert client.check().problems == []
+
+
 def test_an_unsaved_text_and_a_refused_edit_leave_no_content(place: Workplace) -> None:
     unsaved, stale = secrets.token_hex(20), secrets.token_hex(20)
     place.write({".env": "KEY=\n"})

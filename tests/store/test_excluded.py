@@ -89,31 +89,31 @@ def test_a_clock_that_is_set_back_keeps_no_content_for_longer_than_the_time(stat
 def test_a_lease_of_another_program_on_the_record_delays_no_edit(state: Path) -> None:
     """The attack: a program leases the record, and an open that waits for the lease lasts 45 seconds."""
     store, record = str(state / "store.git"), state / "store.git/excluded"
-    append_excluded(store, {ONE: "a"})
+    append_excluded(store, [(ONE, "a")])
     ignore_lease_signal()
     with record.open("rb") as file:
         assert take_lease(file.fileno())
-        append_excluded(store, {TWO: ".env"})
+        append_excluded(store, [(TWO, ".env")])
         assert os.fstat(file.fileno()).st_nlink == 0
-    assert read_excluded(store) == {ONE: "a", TWO: ".env"}
+    assert read_excluded(store) == [(ONE, "a"), (TWO, ".env")]
 
 
 def test_a_torn_last_line_is_dropped_and_a_wrong_line_before_it_is_damage(state: Path) -> None:
     store, record = str(state / "store.git"), state / "store.git/excluded"
-    append_excluded(store, {ONE: "a\n\udcff.env"})
-    append_excluded(store, {ONE: "again", TWO: ".env"})
+    append_excluded(store, [(ONE, "a\n\udcff.env")])
+    append_excluded(store, [(ONE, "a\n\udcff.env"), (TWO, ".env")])
     whole = record.read_bytes()
-    assert read_excluded(store) == {ONE: "a\n\udcff.env", TWO: ".env"}
+    assert read_excluded(store) == [(ONE, "a\n\udcff.env"), (TWO, ".env")]
     record.write_bytes(whole[:-5])
-    assert read_excluded(store) == {ONE: "a\n\udcff.env"}
-    opened(state).name({TWO: ".env"})
+    assert read_excluded(store) == [(ONE, "a\n\udcff.env")]
+    opened(state).name([(TWO, ".env")])
     assert record.read_bytes() == whole
     record.write_bytes(whole.replace(TWO.encode(), ONE.encode()) + whole)
     with pytest.raises(HistoryDamaged, match="begins a wrong line"):
         read_excluded(store)
-    assert whole_excluded(store) == {ONE: "a\n\udcff.env", TWO: ".env"}
+    assert whole_excluded(store) == [(ONE, "a\n\udcff.env"), (TWO, ".env")]
     rewrite_excluded(store, whole_excluded(store))
-    assert sorted(read_excluded(store)) == sorted([ONE, TWO])
+    assert sorted(dict(read_excluded(store))) == sorted([ONE, TWO])
 
 
 def test_a_full_disk_keeps_nothing_of_the_edit_and_what_was_kept_stays(
@@ -152,7 +152,7 @@ def test_an_unfinished_file_goes_at_the_start_and_a_damaged_one_is_no_content(st
 
 def test_files_are_those_that_the_present_rule_covers(state: Path) -> None:
     contents = opened(state)
-    contents.name({ONE: "b.key", TWO: ".env", THREE: "was/excluded"})
+    contents.name([(ONE, "b.key"), (TWO, ".env"), (THREE, "was/excluded")])
     contents.rule = ExcludedPaths(["**/.env", "**/*.key"])
     assert contents.files() == [".env", "b.key"]
     assert contents.drop_matching(lambda content: content == b"x", 9) == 0
@@ -167,15 +167,15 @@ def test_whatever_the_record_holds_it_is_read_or_named_as_damage(
 ) -> None:
     with TemporaryDirectory() as folder:
         store = Path(folder)
-        append_excluded(folder, {ONE: ".env", TWO: 'b\\u"\udcff', THREE: ""})
+        append_excluded(folder, [(ONE, ".env"), (TWO, 'b\\u"\udcff'), (THREE, "")])
         content = (store / "excluded").read_bytes()
         for at, put in changes:
             content = content[:at] + (b"" if is_cut else put) + content[at + len(put) :]
         (store / "excluded").write_bytes(content)
         whole = whole_excluded(folder)
-        assert whole.keys() <= {ONE, TWO, THREE}
+        assert dict(whole).keys() <= {ONE, TWO, THREE}
         with contextlib.suppress(HistoryDamaged):
-            assert read_excluded(folder).keys() <= whole.keys()
+            assert set(read_excluded(folder)) <= set(whole)
 
 
 def test_a_line_with_a_right_checksum_and_no_path_is_wrong() -> None:
@@ -183,6 +183,6 @@ def test_a_line_with_a_right_checksum_and_no_path_is_wrong() -> None:
     line = b"%08x %b\n" % (zlib.crc32(body), body)
     with TemporaryDirectory() as folder:
         (Path(folder) / "excluded").write_bytes(line)
-        assert whole_excluded(folder) == {}
+        assert whole_excluded(folder) == []
         with pytest.raises(HistoryDamaged):
             read_excluded(folder)

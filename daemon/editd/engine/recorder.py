@@ -213,7 +213,7 @@ class Recorder:
 
         From then on `scope` is in force. The history has no content of the `excluded` versions.
         """
-        self.history.excluded.name(excluded)
+        self.history.excluded.name(excluded.items())
         transaction = first_scan.complete(self.history, scanned, self._now_us())
         self.is_first_scan, self._scope = False, scope
         self.on_recorded(transaction)

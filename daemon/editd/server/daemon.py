@@ -457,7 +457,7 @@ class Daemon:
             if self._failed is not None:
                 return
             if services is None:
-                append_excluded(store, taken["excluded"])
+                append_excluded(store, taken["excluded"].items())
                 first_scan.end(self._places.state)
                 write_manifest(store)
                 move_head(store, bytes.fromhex(taken["baseline"]))

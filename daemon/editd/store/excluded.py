@@ -3,7 +3,7 @@
 A transaction names a version of an excluded file (`values.excluded_paths`), and neither the journal nor a
 pack has its content. Two records make up for that:
 
-    store.git/excluded          a line for each such version, only appended: CRC-32, version, path as JSON
+    store.git/excluded          a line for a version of a path, only appended: CRC-32, version, path as JSON
     excluded/VERSION-TIME-SEQ   a content of an edit, kept so that the edit can be finished and undone
 
 TIME is the time of the newest edit with the content, in microseconds, and SEQ its transaction. A change by
@@ -55,6 +55,9 @@ class KeptContent(Struct, frozen=True):
     size: int
 
 
+Named = tuple[Version, str]
+"""A version that a transaction names without its content, and the path that had it."""
+
 LeftOut = Mapping[Version, tuple[str, bytes | None]]
 """Versions that no record has, each with a path, and with its content if that is known."""
 
@@ -71,13 +74,15 @@ class ExcludedContents:
         self._store = store
         self._end = 0  # of the whole lines of the record
         self.paths: dict[Version, str] = {}
-        """Each version that a transaction names without its content, with a path that had it."""
+        """Each version that a transaction names without its content, with the first path that had it."""
+        self._pairs: set[Named] = set()  # of a version and a path: an ordinary file may have the same version
         self.kept: dict[Version, KeptContent] = {}
         self.bytes = 0  # of the kept contents
 
     def open(self) -> None:
         """Read the record, and the names of the kept contents. Raises HistoryDamaged, OSError."""
-        self.paths, self._end = _read(self._store)
+        pairs, self._end = _read(self._store)
+        self._take(pairs)
         with contextlib.suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
                 if name.endswith(_UNFINISHED):  # of an edit that was cut off before its commit point
@@ -86,9 +91,14 @@ class ExcludedContents:
 
     def open_damaged(self) -> None:
         """Read the whole lines of a record that may be damaged, and the names of the kept contents."""
-        self.paths = whole_excluded(self._store)
+        self._take(whole_excluded(self._store))
         with contextlib.suppress(OSError):
             self._list()
+
+    def _take(self, pairs: Iterable[Named]) -> None:
+        for version, path in pairs:
+            self._pairs.add((version, path))
+            self.paths.setdefault(version, path)
 
     def _list(self) -> None:
         self.kept = dict(_listed(self._folder))
@@ -121,7 +131,7 @@ class ExcludedContents:
 
         Durable on return. Raises OSError with nothing kept that was not kept before.
         """
-        self.name({version: path for version, (path, _) in contents.items()})
+        self.name((version, path) for version, (path, _) in contents.items())
         if not os.path.isdir(self._folder):
             os.mkdir(self._folder, 0o700)
             sync_path(os.path.dirname(self._folder))
@@ -145,12 +155,16 @@ class ExcludedContents:
         except OSError as error:
             log.warning("contents of a refused edit of an excluded file stay for a while: %s", error)
 
-    def name(self, paths: Mapping[Version, str]) -> None:
-        """Record versions with a path of each, durably. Raises OSError."""
-        new = {version: path for version, path in paths.items() if version not in self.paths}
+    def name(self, pairs: Iterable[Named]) -> None:
+        """Record versions with their paths, durably. Raises OSError."""
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._pairs]
         if new:
             self._end = append_excluded(self._store, new, self._end)
-            self.paths |= new
+            self._take(new)
+
+    def is_named(self, version: Version, path: WorkspacePath) -> bool:
+        """Return whether a transaction changed this path from or to a version that it left out."""
+        return (version, path.text) in self._pairs
 
     def drop(self, versions: Iterable[Version]) -> int:
         """Delete kept contents; return their number. Raises OSError."""
@@ -208,29 +222,29 @@ class ExcludedContents:
         return os.path.join(self._folder, f"{version}-{kept.time_us}-{kept.seq}")
 
 
-def read_excluded(store: str) -> dict[Version, str]:
-    """Return the excluded versions of a store, each with a path. Raises HistoryDamaged, OSError."""
+def read_excluded(store: str) -> list[Named]:
+    """Return the excluded versions of a store with their paths. Raises HistoryDamaged, OSError."""
     return _read(store)[0]
 
 
-def whole_excluded(store: str) -> dict[Version, str]:
-    """Return the excluded versions that whole lines name, despite damage around them."""
+def whole_excluded(store: str) -> list[Named]:
+    """Return the excluded versions that whole lines name with their paths, despite damage around them."""
     known = map(_parsed, whole_lines_of(os.path.join(store, EXCLUDED)))
-    return dict(one for one in known if one is not None)
+    return list(dict.fromkeys(one for one in known if one is not None))
 
 
-def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = None) -> int:
-    """Append versions to the record, from `end` on, durably; return the new end. Raises OSError.
+def append_excluded(store: str, pairs: Iterable[Named], end: int | None = None) -> int:
+    """Append versions with their paths to the record, from `end` on, durably; return the new end.
 
-    Without `end`, the missing versions come after the last whole line. Raises HistoryDamaged then, too.
+    Without `end`, the missing ones come after the last whole line. Raises HistoryDamaged then, and OSError.
     """
     at = 0 if end is None else end
     if end is None:
         known, at = _read(store)
-        paths = {version: path for version, path in paths.items() if version not in known}
-    if not paths:
+        pairs = [pair for pair in dict.fromkeys(pairs) if pair not in set(known)]
+    lines = b"".join(_line(version, path) for version, path in pairs)
+    if not lines:
         return at
-    lines = b"".join(_line(version, path) for version, path in paths.items())
     path = os.path.join(store, EXCLUDED)
     is_new = not os.path.exists(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
@@ -251,11 +265,11 @@ def append_excluded(store: str, paths: Mapping[Version, str], end: int | None = 
     return at + len(lines)
 
 
-def rewrite_excluded(store: str, paths: Mapping[Version, str]) -> None:
+def rewrite_excluded(store: str, pairs: Iterable[Named]) -> None:
     """Write the record anew from its whole lines, in a repair. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(store, EXCLUDED))
-    append_excluded(store, paths, 0)
+    append_excluded(store, pairs, 0)
 
 
 def absent_contents(store: str, *, is_strict: bool = True) -> frozenset[Oid]:
@@ -264,14 +278,14 @@ def absent_contents(store: str, *, is_strict: bool = True) -> frozenset[Oid]:
     Raises HistoryDamaged if a record of them is damaged, unless not `is_strict`: then whole lines count.
     """
     if is_strict:
-        versions = read_forgotten(store).keys() | read_excluded(store).keys()
+        versions = read_forgotten(store).keys() | dict(read_excluded(store)).keys()
     else:
-        versions = whole_lines(store).keys() | whole_excluded(store).keys()
+        versions = whole_lines(store).keys() | dict(whole_excluded(store)).keys()
     return frozenset(map(oid_of, versions))
 
 
-def _read(store: str) -> tuple[dict[Version, str], int]:
-    """Return the versions of the record, and the end of its whole lines.
+def _read(store: str) -> tuple[list[Named], int]:
+    """Return the versions of the record with their paths, and the end of its whole lines.
 
     Raises HistoryDamaged for a bad line, but for a torn one at the end: no transaction names its version.
     """
@@ -281,10 +295,10 @@ def _read(store: str) -> tuple[dict[Version, str], int]:
     known = [one for one in parsed if one is not None]
     if len(known) < len(parsed):
         raise damaged(path, "it has a line that names no version")
-    return dict(known), end
+    return list(dict.fromkeys(known)), end
 
 
-def _parsed(body: str) -> tuple[Version, str] | None:
+def _parsed(body: str) -> Named | None:
     """Return the version and the path of a line; None if it has none."""
     match = _BODY.fullmatch(body)
     with contextlib.suppress(ValueError):

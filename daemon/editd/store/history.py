@@ -75,6 +75,7 @@ from editd.store.transaction_record import (
     content_of,
     entries_of,
     excluded_record,
+    left_out_by,
     part_records,
     touch_by,
     transaction_of,
@@ -291,13 +292,12 @@ class History:
         )
 
     def lacks_content_of(self, touch: Change[Entry]) -> bool:
-        """Return whether no pack has a content of this change, because its file is or was excluded."""
-        versions = {side.version for side in (touch.before, touch.after) if side is not None}
-        absent = versions & self.excluded.paths.keys()
-        return bool(absent) and (
-            self.excluded.rule.covers(touch.path)
-            or any(version in self.excluded.kept or self.is_excluded(version) for version in absent)
-        )
+        """Return whether this change was recorded without its contents, because its file is or was excluded.
+
+        Another path may have the same version, and its own transaction then has the content.
+        """
+        versions = [side.version for side in (touch.before, touch.after) if side is not None]
+        return any(self.excluded.is_named(one, touch.path) or self.is_excluded(one) for one in versions)
 
     def leaves_out(self, touch: Change[Entry]) -> bool:
         """Return whether this change must not go to a place that keeps its contents."""
@@ -565,7 +565,7 @@ class History:
         """
         for draft in drafts:
             if draft.excluded:
-                self.excluded.name({known: path for known, (path, _) in draft.excluded.items()})
+                self.excluded.name(left_out_by(draft.record))
         self.journal.append(tuple(map(_RECORD, drafts)))
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:

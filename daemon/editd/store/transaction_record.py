@@ -444,6 +444,14 @@ def is_excluding(record: Record) -> bool:
     return isinstance(record, Committed) and any(change.is_excluded for change in record.changes)
 
 
+def left_out_by(record: Committed) -> Iterator[tuple[Version, str]]:
+    """Yield each version that is not in a record, with its path, for `store.excluded`."""
+    for change in record.changes:
+        for side in (change.before, change.after) if change.is_excluded else ():
+            if side is not None and side.content is None:
+                yield Version(side.version.hex()), os.fsdecode(change.path)
+
+
 ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(tuple[Record, ...])
 
