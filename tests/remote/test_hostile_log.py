@@ -149,6 +149,27 @@ def test_an_object_of_another_kind_stops_the_exchange_and_writes_nothing(tmp_pat
             assert count(one) == before + 1
 
 
+def test_a_known_folder_in_the_place_of_a_file_stops_all_hosts_alike(tmp_path: Path) -> None:
+    """The fault: git lets it through to a host that has the folder, and that host went on alone."""
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        exchange(one, other)
+        log = HostileLog(server)
+        blob = log.object("blob", b"f\n")
+        tree = log.object("tree", b"100644 f\0" + bytes.fromhex(blob))
+        places[1].stop()
+        log.add({b"odd": (b"40000", tree)})
+        until(lambda: places[0].files().get("odd/f") == b"f\n", "the host with the folder has it")
+        log.add({b"odd": None, b"b.txt": (b"100644", tree)})
+        log.add({b"a.txt": (b"100644", log.object("blob", b"behind\n"))})
+        with places[1].start() as again:
+            for client in (one, again):
+                settle_down(client)
+                status = client.remote_status()
+                assert (status.state, status.unusable_entries) == ("offline", 0)
+                assert tree in (status.error or "")
+                assert client.apply([write("own.txt", "own\n")]).transaction is not None
+
+
 def test_an_unusable_entry_is_named_alike_everywhere_and_the_rest_goes_on(two: Hosts, is_long: bool) -> None:
     places, clients, server = two
     one, other = clients

@@ -29,6 +29,8 @@ from editd.remote.entry_decoder import (
     decode_entry,
     decode_waiting,
 )
+from editd.remote.log_objects import WrongKind
+from editd.remote.transport import Offline
 from editd.store.git_objects import (
     EMPTY_TREE,
     CommitObject,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from editd.remote.log_objects import LogObjects
     from editd.wire.messages import Kind
 
+_BROKEN = "Set the log on the server back to the entry before it."
 _LAST_NUMBER = 10**14  # no log has as many entries
 _BEFORE, _AFTER = b"before/", b"after/"
 
@@ -200,12 +203,15 @@ def unusable_entry(commit: Oid, number: int, tree: Oid, error: Unusable) -> LogE
 def check_files(objects: LogObjects, entry: LogEntry) -> None:
     """Check the files that an entry changes, or would change if it were not set aside.
 
-    Git itself has checked that all objects are there. Raises Unusable, KeyError.
+    Git itself has checked that all objects are there, but not the kinds of those that this host had before.
+    On other hosts it refuses the log, so a wrong kind stops all alike. Raises Unusable, KeyError, Offline.
     """
     try:
         _check_difference(objects, entry.tree_before, entry.tree)
         if entry.outcome == "aside":
             _check_states(objects, read_aside(objects, entry))
+    except WrongKind as error:
+        raise Offline(f"Entry {entry.number} of the log is broken: {error}.", hint=_BROKEN) from error
     except ValueError as error:
         raise Unusable(str(error), entry.arrival.host) from error
 

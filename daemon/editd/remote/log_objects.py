@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from editd.values.content import Entry, Version
 
 
+class WrongKind(ValueError):
+    """The log names an object that is of another kind."""
+
+
 class LogObjects:
     """The objects of the log, and for reading also the objects of this host's history."""
 
@@ -208,7 +212,7 @@ class LogObjects:
 
 def _check_kind(wanted: ObjectKind, kind: ObjectKind | None, oid: Oid) -> None:
     if kind != wanted:
-        raise ValueError(f"the log has a {kind or 'tag'} ({oid.hex()}) in the place of a {wanted}")
+        raise WrongKind(f"the log has a {kind or 'tag'} ({oid.hex()}) in the place of a {wanted}")
 
 
 def _object_of(repository: pygit2.Repository, oid: Oid) -> tuple[ObjectKind | None, bytes]:
