@@ -61,6 +61,25 @@ def test_a_client_gets_no_hook_run_by_a_server_in_the_workspace(place: Workplace
         assert not (place.state / "remote").exists(), "nothing was started"
 
 
+@pytest.mark.skipif(not os.path.isdir(NATIVE.proc), reason="without /proc")
+def test_a_path_through_a_process_is_refused_by_its_name_and_by_each_link(
+    place: Workplace, tmp_path: Path
+) -> None:
+    """The fault: `editctl` resolved the path, so that the daemon saw none of /proc."""
+    server, pid = bare_repository(tmp_path / "s.git"), os.getpid()
+    (place.root / "link").symlink_to(f"/proc/{pid}/root{tmp_path}")
+    names = ("self", "thread-self", str(pid), "self/task/../../self")
+    urls = [f"/proc/{name}/root{server}" for name in names]
+    urls += ["/proc/self/cwd/../s.git", f"{place.root}/link/s.git", "link/s.git", "/dev/fd/../../proc/1/cwd"]
+    with place.start():
+        for url in urls:
+            for words in (("init", "--yes"), ("join",)):
+                refused = place.editctl("remote", *words, url)
+                assert refused.returncode == 1, url
+                assert "leads through /proc" in refused.stderr, refused.stderr
+        assert not (place.state / "remote").exists(), "nothing was started"
+
+
 def test_a_url_that_is_a_program_is_refused_at_once(place: Workplace, tmp_path: Path) -> None:
     marker = tmp_path / "run"
     reasons = {

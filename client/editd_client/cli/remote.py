@@ -258,8 +258,11 @@ def _left(client: Client, yes: bool) -> RemoteResult:
 
 
 def _as_url(url: str) -> str:
-    """Return the URL; a path with all of its folders, because the daemon runs in another folder."""
-    return os.path.realpath(url) if os.path.exists(url) else url
+    """Return the URL; a path with all of its folders, because the daemon runs in another folder.
+
+    No link is resolved here, because the daemon refuses some of them, such as those of /proc.
+    """
+    return os.path.join(os.getcwd(), url) if os.path.exists(url) else url
 
 
 def _say(invocation: Invocation, result: RemoteResult) -> None:
