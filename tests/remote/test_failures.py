@@ -376,3 +376,16 @@ def test_a_restart_goes_on_where_it_ended(tmp_path: Path, is_killed: bool) -> No
             exchange(client, clients[1])
             assert places[0].files() == places[1].files()
             assert len(log_of(server)) == 3
+
+
+def test_a_history_that_is_deleted_under_a_daemon_is_one_sentence(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (places, (one,), _):
+        exchange(one)
+        shutil.rmtree(places[0].state)
+        until(lambda: one.remote_status().state != "current", "it is not noticed")
+        for words in (("status",), ("remote", "status")):
+            shown = places[0].editctl(*words).stdout
+            assert "Error" not in shown, shown
+        assert one.remote_status().error == (
+            f"Nothing is exchanged, because the history in {places[0].state} is gone."
+        )

@@ -7,6 +7,7 @@ that none of them waits for a server, unless this host's copy of the log was del
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from editd.remote.membership import (
     send_mine,
 )
 from editd.store.git_objects import oid_of
+from editd.store.history import store_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import WorkspacePath
@@ -54,6 +56,8 @@ class Worker:
             asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), excluded, self._sockets,
             held, released, asked.get("earlier"),
         )  # fmt: skip
+        if not os.path.isdir(store_of(self._folder)):
+            return self._gone()
         try:
             return self._do(asked, place)
         except UnknownTransaction as refusal:
@@ -62,8 +66,14 @@ class Worker:
             self._forget()
             return {"failed": refusal.message, "hint": refusal.hint}
         except (OSError, KeyError, ValueError, pygit2.GitError) as error:
+            if not os.path.isdir(store_of(self._folder)):
+                return self._gone()
             self._forget()
             return {"failed": f"The exchange failed: {type(error).__name__}: {error}.", "hint": ""}
+
+    def _gone(self) -> Frame:
+        self._forget()
+        return {"failed": f"Nothing is exchanged, because the history in {self._folder} is gone.", "hint": ""}
 
     def _do(self, asked: Frame, place: Place) -> Frame:
         head, answer = oid_of(asked["head"]), Frame()
