@@ -26,6 +26,17 @@ echo push >> {pushes}
 """
 
 
+def test_a_name_of_a_host_that_is_too_long_for_a_ref_is_refused(tmp_path: Path) -> None:
+    with hosts(tmp_path, 1, FILES) as (_, (one,), server):
+        one.remote_leave()
+        with pytest.raises(EditdError, match="has 101 bytes; 100 are the most") as caught:
+            one.remote_join(str(server), host="h" * 101)
+        assert "--host" in (caught.value.hint or "")
+        with pytest.raises(EditdError, match="has 102 bytes; 100 are the most"):
+            one.remote_init(str(server), host="ä" * 51)
+        assert one.remote_join(str(server), host="h" * 100).host == "h" * 100
+
+
 def test_no_more_pushes_than_the_limit_reach_the_server(tmp_path: Path) -> None:
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         name_host(places[0], "host0", f"pushes_per_minute = {PER_MINUTE}\n")

@@ -54,6 +54,7 @@ RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
 REST_SECONDS_MAX = 2.0  # of a host in use, which rests twice as long as a round took, for a busy server
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
 CHILD_NICE = 5
+HOST_BYTES_MAX = 100  # of the name of a host, which is a part of a ref
 LEFT_MAX = 100  # transactions that a refusal to leave names
 UNSEEN_MAX = 1000  # transactions since the last round, whose times are kept
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
@@ -859,7 +860,12 @@ def _jitter(least: float, most: float) -> float:
 
 
 def _as_name(host: str) -> str:
-    """Return a name that can be a part of a ref."""
+    """Return a name that can be a part of a ref. Raises InvalidParams for one that is too long."""
+    if (size := len(os.fsencode(host))) > HOST_BYTES_MAX:
+        raise InvalidParams(
+            f"The name of this host has {size} bytes; {HOST_BYTES_MAX} are the most.",
+            hint="Choose a shorter one with `--host`, or with `host` in `[remote]`.",
+        )
     return (
         "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in host).strip("-")
         or "host"
