@@ -142,6 +142,21 @@ def test_what_a_server_checks_and_refuses_is_kept_back_alone_with_its_reason(
         assert one.remote_status().reasons == {}
 
 
+def test_a_file_in_the_log_that_a_server_refuses_later_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        one.apply([write(".gitattributes", "a " + "x" * 3000 + "\n")])
+        exchange(one, other)
+        check_objects(server)
+        kept = one.apply([write("b.txt", "b\n")]).transaction
+        assert kept is not None
+        until(lambda: one.remote_status().kept_back == [kept.seq], "it is not kept back")
+        assert "Delete or shorten the file" in one.remote_status().reasons[str(kept.seq)]
+        assert one.apply([{"op": "delete", "path": ".gitattributes"}]).transaction is not None
+        until(lambda: one.remote_status().tentative == 1, "the deletion does not go on")
+        exchange(one, other)
+        assert places[1].files() == {"a.txt": b"a\n", "b.txt": b"b\n"}
+
+
 def test_an_entry_that_no_host_could_read_is_kept_back_by_its_author(tmp_path: Path) -> None:
     clock, launcher = tmp_path / "clock", Path(__file__).resolve().parent.parent / "wrong_clock_daemon.py"
     clock.write_text("0")

@@ -43,7 +43,7 @@ from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entrie
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
 from editd.remote.own_history import commits_after, origin_of
-from editd.remote.push_selection import LANDED_MAX, PushSelection
+from editd.remote.push_selection import LANDED_MAX, PushSelection, with_way_out
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import TAKE_IN, frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
@@ -630,8 +630,9 @@ class Exchange:
         except Offline as refusal:
             now = self._transport.heads(self._place.ref).get(self._place.ref)
             if now == expected:
-                self._selection.note_refused(batch, refusal.message)
-                raise NotLanded(refusal.message) from refusal
+                words = with_way_out(refusal.message)
+                self._selection.note_refused(batch, words)
+                raise NotLanded(words) from refusal
             if now != head:  # otherwise it is ours: the reply was lost
                 self._look()  # a forked host helps nobody
                 self._help()

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 LANDED_MAX = 1000  # transactions of one push
 KEPT_BACK_SECONDS = 60.0  # then the server is asked again to take what it has refused
+_CHECKED = (
+    "The server checks `.gitattributes` and `.gitmodules`, also those in the log already. Delete or shorten "
+    "the file, or turn off `receive.fsckObjects` on the server."
+)
+_CHECKS = ("gitattributes", "gitmodules")  # in the names of these checks of git-fsck(1)
+
+
+def with_way_out(words: str) -> str:
+    """Return git's words, with a hint if they name a check of a file's content."""
+    return f"{words} {_CHECKED}" if any(check in words.lower() for check in _CHECKS) else words
 
 
 class PushSelection:
