@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -146,5 +147,30 @@ def test_a_start_keeps_the_whole_proposals_of_a_damaged_database(place: Workplac
     with place.start() as client:
         assert sorted(one.proposal for one in client.proposal_list().proposals) == [1, 3]
         (weaker,) = [text for text in client.status().weaker if "proposals.db" in text]
-        assert "proposal 2 are lost, no other one" in weaker
+        assert "proposal 2 is lost, no other one" in weaker
     place.stop()
+    try:
+        checked = editctl(place, "check")
+        (aside,) = (place.state / "damaged").iterdir()
+        assert checked.returncode == 4
+        assert f"A damaged proposals.db has cost proposal 2. To confirm, delete {aside}." in checked.stdout
+        assert editctl(place, "check", "--repair", "--yes").returncode == 4
+        assert aside.exists()
+        shutil.rmtree(aside)
+        assert editctl(place, "check").returncode == 0
+    finally:
+        editctl(place, "stop")
+
+
+def test_a_damaged_proposal_that_is_made_again_by_its_request_is_not_lost(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "a of a proposal\n")], propose=True, request_id="again")
+    place.stop()
+    database = place.state / "proposals.db"
+    database.write_bytes(database.read_bytes().replace(b"a of a proposal", b"A of a proposal"))
+    with place.start() as client:
+        assert any("proposal 1 is lost" in text for text in client.status().weaker)
+        assert len(client.check().problems) == 1
+        client.apply([write("a", "a of a proposal\n")], propose=True, request_id="again")
+        assert any("no proposal is lost" in text for text in client.status().weaker)
+        assert client.check().problems == []

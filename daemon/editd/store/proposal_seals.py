@@ -15,17 +15,21 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from glob import escape, glob
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
+from editd.errors import listed
 from editd.store import sqlite
+from editd.system.files import replace_file_durably
 from editd.values.content import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 
 PROPOSALS_FILE = "proposals.db"
+NOTE = "proposals.lost"  # beside a damaged database in `damaged/`
 SEAL_TABLES = """
 create table if not exists seal (
     kind text not null, number integer not null, sum blob not null, primary key (kind, number)) without rowid;
@@ -57,6 +61,7 @@ COLUMNS = {  # of each table: a flipped bit may have renamed one
 PARTS = ("revision", "file", "hunk", "decision", "comment", "check_result", "author", "intent")
 _OF_KIND: Mapping[Kind, Sequence[str]] = {"proposal": ("proposal", *PARTS), "grant": ('"grant"',)}
 _BASE, _PROPOSED = 5, 8  # columns of `file` with a version
+_REQUEST = 4  # the column of `revision` with the id of a request
 _UNIQUE = 3  # first columns that identify a row of `file` or `hunk`; of the other tables, more do no harm
 
 
@@ -65,6 +70,8 @@ class Flaw(Struct, frozen=True):
 
     key: Key | None
     what: str
+    requests: tuple[str, ...] = ()
+    """The ids of the requests that made the proposal, as far as they can be read."""
 
     @property
     def name(self) -> str:
@@ -73,6 +80,45 @@ class Flaw(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         return f"{self.name.capitalize()} of proposals.db is damaged: {self.what}."
+
+
+def is_or_are(flaws: Sequence[Flaw]) -> str:
+    """Return the names of lost proposals and grants, with the verb."""
+    return f"{listed([flaw.name for flaw in flaws])} {'is' if len(flaws) == 1 else 'are'}"
+
+
+def note_lost(damaged: str, flaws: Sequence[Flaw]) -> None:
+    """Write beside a damaged database what it has cost, for `losses`. Raises OSError."""
+    if flaws:
+        replace_file_durably(os.path.join(os.path.dirname(damaged), NOTE), json.encode(flaws))
+
+
+def losses(folder: str) -> Iterator[str]:
+    """Yield a sentence for each damaged database in `damaged/` that has cost something.
+
+    A proposal that its author or the log of all hosts has made again is not lost. Raises OSError,
+    sqlite3.Error.
+    """
+    for note in sorted(glob(os.path.join(escape(folder), "damaged", "*", NOTE))):
+        with open(note, "rb") as file:
+            flaws = still_lost(json.decode(file.read(), type=list[Flaw]), _requests(folder))
+        if flaws:
+            names = listed([flaw.name for flaw in flaws])
+            yield f"A damaged proposals.db has cost {names}. To confirm, delete {os.path.dirname(note)}."
+
+
+def still_lost(flaws: Iterable[Flaw], requests: Container[object]) -> list[Flaw]:
+    """Return the flaws of proposals that no request has made again."""
+    return [flaw for flaw in flaws if not any(request in requests for request in flaw.requests)]
+
+
+def _requests(folder: str) -> set[object]:
+    """Return the ids of the requests that made the present proposals."""
+    path = os.path.join(folder, PROPOSALS_FILE)
+    if not os.path.exists(path):
+        return set()
+    with contextlib.closing(sqlite.connect_to_read(path)) as database:
+        return {request for (request,) in database.execute("select request_id from revision")}
 
 
 def seal(database: sqlite3.Connection, kind: Kind, number: int) -> None:
@@ -168,14 +214,20 @@ def _judged(
             total = seals.get((kind, number))
             if total != _sum(rows):
                 what = "its rows are not as they were written" if rows[parts[0]] else "it is missing"
-                flaws.append(Flaw((kind, _number(number)), what))
+                flaws.append(Flaw((kind, _number(number)), what, _requests_in(rows)))
             elif missing := _versions(rows.get("file", ())) - sound:
-                flaws.append(Flaw((kind, _number(number)), f"the content {min(map(str, missing))[:12]} is"))
+                what = f"the content {min(map(str, missing))[:12]} is"
+                flaws.append(Flaw((kind, _number(number)), what, _requests_in(rows)))
             else:
                 for table in parts:
                     chosen[table] += rows[table]
                 chosen["seal"].append((kind, number, total))
     return chosen, sorted(flaws, key=lambda flaw: str(flaw.key))
+
+
+def _requests_in(rows: Mapping[str, Sequence[Row]]) -> tuple[str, ...]:
+    requests = (row[_REQUEST] for row in rows.get("revision", ()))
+    return tuple(request for request in requests if isinstance(request, str))
 
 
 def _by_number(

@@ -30,6 +30,7 @@ from editd.store.proposal_seals import (
     SEAL_TABLES,
     Flaw,
     flaws_of,
+    note_lost,
     rescue,
     seal,
     seal_all,
@@ -175,9 +176,10 @@ class ProposalStore:
     the disk. `is_whole` is False if the database was damaged, and `lost` then has what of it is gone.
     """
 
-    def __init__(self, folder: str, now_us: int) -> None:
+    def __init__(self, folder: str, now_us: int, *, is_accepted: bool = False) -> None:
         """Open the database in the state folder, or create it. Raises IoError."""
         self._path = os.path.join(folder, PROPOSALS_FILE)
+        self._is_accepted = is_accepted
         self.open: dict[ProposalNumber, Proposal] = {}
         self.grants: dict[int, Grant] = {}
         self.content_bytes = 0
@@ -522,6 +524,10 @@ class ProposalStore:
         self.lost = rescue(damaged, database)
         for flaw in self.lost:
             log.error("lost: %s", flaw.sentence)
+        try:
+            note_lost(damaged, [] if self._is_accepted else self.lost)
+        except OSError as error:
+            log.error("the loss cannot be noted for `check`: %s", error)
         self._load(database)
 
     def _check_count(self, session: str | None, program: ProcessKey | None) -> None:

@@ -9,11 +9,13 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from msgspec import MsgspecError
+
 from editd.errors import HistoryDamaged, IoError, Refused
 from editd.server import convert
 from editd.server.connection import PendingAnswer
 from editd.store.journal import JournalPosition, frames, read_while_written
-from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in
+from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in, losses
 from editd.store.repair import Repair
 from editd.store.verify import MENDS
 from editd.wire import messages
@@ -82,8 +84,9 @@ def _of_journal(folder: str) -> list[str]:
 def _of_proposals(folder: str) -> list[str]:
     """Return the problems of the proposals, whose database may be written meanwhile."""
     try:
-        return [f"{flaw.sentence} {MENDS}" for flaw in flaws_in(os.path.join(folder, PROPOSALS_FILE))]
-    except (OSError, sqlite3.Error) as error:
+        flaws = flaws_in(os.path.join(folder, PROPOSALS_FILE))
+        return [*(f"{flaw.sentence} {MENDS}" for flaw in flaws), *losses(folder)]
+    except (OSError, sqlite3.Error, MsgspecError) as error:
         return [f"The proposals cannot be read: {error}."]
 
 

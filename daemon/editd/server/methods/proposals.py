@@ -23,13 +23,14 @@ from editd.engine.pin_tries import PinTries, tree_below, tree_of
 from editd.engine.proposal_view import check_view
 from editd.engine.proposals import EDITD, Proposals
 from editd.engine.unsaved import UnsavedRule
-from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected, listed
+from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
 from editd.server import convert
 from editd.server import convert_proposals as wire
 from editd.server.gate import line_of
 from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.index_tables import SessionWork
 from editd.store.line_blame import LineBlame
+from editd.store.proposal_seals import is_or_are, still_lost
 from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
@@ -122,11 +123,12 @@ class ProposalMethods:
         """Return the sentence of `status` if a damaged database has cost proposals."""
         if self._proposals.store.is_whole:
             return []
-        flaws = self._proposals.store.lost
+        store = self._proposals.store
+        flaws = still_lost(store.lost, {request for _, request in store.requests})
         if any(flaw.key is None for flaw in flaws):
             lost = "the proposals that waited are lost, and nothing"
         elif flaws:
-            lost = f"{listed([flaw.name for flaw in flaws])} are lost, no other one, and nothing"
+            lost = f"{is_or_are(flaws)} lost, no other one, and nothing"
         else:
             lost = "no proposal is lost, and nothing"
         return [f"proposals.db was damaged: {lost} that has landed."]
