@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editd.wire.messages import Symlink
+from editd.wire.messages import Delete, Symlink
 from hostile_log import HostileLog
 from hosts import exchange, hosts, name_host, until
 from log_checker import log_of
@@ -151,7 +151,7 @@ def test_a_file_in_the_log_that_a_server_refuses_later_is_named_with_the_way_out
         assert kept is not None
         until(lambda: one.remote_status().kept_back == [kept.seq], "it is not kept back")
         assert "Delete or shorten the file" in one.remote_status().reasons[str(kept.seq)]
-        assert one.apply([{"op": "delete", "path": ".gitattributes"}]).transaction is not None
+        assert one.apply([Delete(path=".gitattributes")]).transaction is not None
         until(lambda: one.remote_status().tentative == 1, "the deletion does not go on")
         exchange(one, other)
         assert places[1].files() == {"a.txt": b"a\n", "b.txt": b"b\n"}

@@ -177,7 +177,10 @@ class ProposalStore:
     """
 
     def __init__(self, folder: str, now_us: int, *, is_accepted: bool = False) -> None:
-        """Open the database in the state folder, or create it. Raises IoError."""
+        """Open the database in the state folder, or create it. Raises IoError.
+
+        The loss of a damaged one is noted for `check`, unless the owner has accepted it.
+        """
         self._path = os.path.join(folder, PROPOSALS_FILE)
         self._is_accepted = is_accepted
         self.open: dict[ProposalNumber, Proposal] = {}

@@ -430,9 +430,8 @@ class Repair:
         """Execute the plan; return the folder with the damaged files, or None if none was moved."""
         aside = None if self._is_history_whole else self._repair_history()
         if self._flaws:
-            ProposalStore(
-                self.folder, time.time_ns() // 1000, is_accepted=True
-            ).close()  # which replaces a damaged one
+            # The owner has accepted the loss. This replaces the damaged database.
+            ProposalStore(self.folder, time.time_ns() // 1000, is_accepted=True).close()
             folder = os.path.join(self.folder, "damaged")
             aside = aside or os.path.join(folder, max(os.listdir(folder)))
         return aside
