@@ -159,7 +159,9 @@ def test_a_known_folder_in_the_place_of_a_file_stops_all_hosts_alike(tmp_path: P
         places[1].stop()
         log.add({b"odd": (b"40000", tree)})
         until(lambda: places[0].files().get("odd/f") == b"f\n", "the host with the folder has it")
-        log.add({b"odd": None, b"b.txt": (b"100644", tree)})
+        log.add({b"odd": None})
+        until(lambda: "odd/f" not in places[0].files(), "the folder is not in its newest entry any more")
+        log.add({b"b.txt": (b"100644", tree)})
         log.add({b"a.txt": (b"100644", log.object("blob", b"behind\n"))})
         with places[1].start() as again:
             for client in (one, again):
