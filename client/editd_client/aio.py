@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from editd.wire.connection import Reply
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.session_state import CallOutcome, ClientSubscription, Happening, SessionState
 
 Given = ParamSpec("Given")

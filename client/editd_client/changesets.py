@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from editd.wire import messages
 from editd_client import requests
 from editd_client.errors import EditdError, Unreachable
-from editd_client.requests import Method, PreparedCall
+from editd_client.prepared_call import Method, PreparedCall, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -213,7 +213,7 @@ class ChangesetDraft:
     def _opened(self) -> Steps[str]:
         """Return its name on this connection, after staging all its edits there if needed."""
         while not self._is_open:
-            begun: messages.BeginResult = yield requests.call(self._opening, messages.BeginResult)
+            begun: messages.BeginResult = yield call(self._opening, messages.BeginResult)
             generation = self._generation()
             try:
                 if self._edits:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.session_state import ClientSubscription
 
 SILENCE_SECONDS_MAX = 120.0  # far longer than any answer that does not wait on purpose

@@ -1,129 +1,32 @@
 """The requests of the protocol: the parameters of each method, and the type of its result.
 
-One function for each method, with its name (`session.open` is `session_open`). Sends nothing: `Client`
-and `AsyncClient` inherit `RequestMethods`, so that both have the same methods. They raise EditdError for
-a refusal, and Unreachable if no daemon answers.
+Made by tests/requests_module.py from `editd.wire.messages`: change that, not this. One function for each
+method, with its name (`session.open` is `session_open`). Sends nothing: `Client` and `AsyncClient` inherit
+`RequestMethods`, so that both have the same methods. They raise EditdError for a refusal, and Unreachable if
+no daemon answers.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from editd.wire import messages
-from editd.wire.codec import convert
-from editd_client.errors import refusal
 from editd_client.locate import current_actor
+from editd_client.prepared_call import (
+    PreparedCall,
+    call,
+    call_without_result,
+    given,
+    hunks_by_path,
+    listed,
+    one_or_list,
+    request_method,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
-
-WAIT_SECONDS_MAX = 86400.0  # the daemon's own limit for `wait`
-
-Given = ParamSpec("Given")
-Built = TypeVar("Built")
-Result = TypeVar("Result")
-Name = TypeVar("Name", bound=str)
-Value = TypeVar("Value")
-Told = TypeVar("Told", bound=messages.Message)
-
-
-class PreparedCall(Struct, Generic[Result], frozen=True):
-    """One request, not sent yet. `read` converts the plain values of the answer to its result.
-
-    `extra` is the time in seconds that it may wait on purpose, beyond the usual limit; None: for ever.
-    """
-
-    params: messages.Params
-    read: Callable[[Any], Result]
-    extra: float | None = 0.0
-
-
-def call(params: messages.Params, result: type[Told], extra: float | None = 0.0) -> PreparedCall[Told]:
-    """Return the request whose answer is a `result`."""
-    return PreparedCall(params, lambda plain: convert(plain, result), extra)
-
-
-def call_without_result(params: messages.Params) -> PreparedCall[None]:
-    """Return the request whose answer has no data."""
-    return PreparedCall(params, _nothing)
-
-
-class Method(Generic[Given, Result]):
-    """A method of a synchronous class and of its asynchronous twin, where it is a coroutine.
-
-    Has the name, the parameters and the docstring of `build`; `send` is called with the object and the
-    result of `build`. The twin is the class of `async with` blocks.
-    """
-
-    def __init__(self, build: Callable[Given, Built], send: Callable[[Any, Built], Any]) -> None:
-        def method(owner: Any, *args: Given.args, **kwargs: Given.kwargs) -> Any:
-            return send(owner, build(*args, **kwargs))
-
-        async def coroutine(owner: Any, *args: Given.args, **kwargs: Given.kwargs) -> Any:
-            return await send(owner, build(*args, **kwargs))
-
-        signature = inspect.signature(build)
-        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        shown = signature.replace(parameters=[own, *signature.parameters.values()])
-        for face in (method, coroutine):
-            functools.update_wrapper(face, build)
-            face.__signature__ = shown  # type: ignore[union-attr]
-        self._method, self._coroutine = method, coroutine
-
-    @overload
-    def __get__(self, owner: AbstractContextManager[Any], kind: type) -> Callable[Given, Result]: ...
-    @overload
-    def __get__(
-        self, owner: AbstractAsyncContextManager[Any], kind: type
-    ) -> Callable[Given, Coroutine[Any, Any, Result]]: ...
-    @overload
-    def __get__(
-        self, owner: None, kind: type[AbstractContextManager[Any]]
-    ) -> Callable[Concatenate[Any, Given], Result]: ...
-    @overload
-    def __get__(
-        self, owner: None, kind: type[AbstractAsyncContextManager[Any]]
-    ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]: ...
-    def __get__(self, owner: object, kind: type) -> Any:
-        function = self._coroutine if hasattr(kind, "__aenter__") else self._method
-        return function.__get__(owner, kind)
-
-
-def request_method(build: Callable[Given, PreparedCall[Result]]) -> Method[Given, Result]:
-    """Return the method that sends the request of `build`, and returns its result."""
-    return Method(build, lambda client, asked: client.ask(asked))
-
-
-def _check_seconds(name: str, seconds: float | None) -> None:
-    """Raise EditdError, as the daemon would, for a time that no clock here can wait for."""
-    if seconds is not None and not 0 <= seconds <= WAIT_SECONDS_MAX:
-        raise refusal(
-            "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
-        )
-
-
-def _given(value: Value | None) -> Value | UnsetType:
-    """Return a field that may be left out; None leaves it out."""
-    return UNSET if value is None else value
-
-
-def _one_or_list(given: Name | Sequence[Name] | None) -> Name | list[Name] | None:
-    """Return one name, or several as a list for the message."""
-    if given is None or isinstance(given, str):
-        return given  # pyright: ignore[reportReturnType]  # a Name is a str
-    return list(given)
-
-
-def _nothing(plain: Any) -> None:
-    convert(plain, messages.Empty)
-
-
-# ── Connection ────────────────────────────────────────────────────────────────────────────
+    from collections.abc import Mapping, Sequence
 
 
 def hello(
@@ -150,7 +53,7 @@ def check(*, repair: bool = False, lose: bool = False) -> PreparedCall[messages.
     With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
     something cannot be recovered, unless `lose` is true.
     """
-    return call(messages.Check(repair=repair, lose=lose), messages.CheckResult, extra=None)
+    return call(messages.Check(repair=repair, lose=lose), messages.CheckResult)
 
 
 def shutdown() -> PreparedCall[None]:
@@ -158,18 +61,20 @@ def shutdown() -> PreparedCall[None]:
     return call_without_result(messages.Shutdown())
 
 
-# ── Reading ───────────────────────────────────────────────────────────────────────────────
+def dialects() -> PreparedCall[messages.DialectsResult]:
+    """Return the edit tools of other systems for `Tool`, with the schemas of their arguments."""
+    return call(messages.Dialects(), messages.DialectsResult)
 
 
 def read(
     path: str,
     *,
+    session: str | None = None,
     at: messages.Tx | None = None,
     changeset: str | None = None,
-    session: str | None = None,
+    proposal: int | None = None,
     start_line: int | None = None,
     end_line: int | None = None,
-    proposal: int | None = None,
     unsaved: bool = False,
     as_text: bool = False,
 ) -> PreparedCall[messages.ReadResult]:
@@ -181,23 +86,20 @@ def read(
     `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
     on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
     """
-    asked = messages.Read(
-        path=path,
-        at=at,
-        changeset=changeset,
-        session=session,
-        start_line=start_line,
-        end_line=end_line,
-        proposal=_given(proposal),
-        unsaved=unsaved,
-        as_text=as_text,
+    return call(
+        messages.Read(
+            path=path,
+            session=session,
+            at=at,
+            changeset=changeset,
+            proposal=given(proposal),
+            start_line=start_line,
+            end_line=end_line,
+            unsaved=unsaved,
+            as_text=as_text,
+        ),
+        messages.ReadResult,
     )
-    return call(asked, messages.ReadResult)
-
-
-def dialects() -> PreparedCall[messages.DialectsResult]:
-    """Return the edit tools of other systems for `Tool`, with the schemas of their arguments."""
-    return call(messages.Dialects(), messages.DialectsResult)
 
 
 def stat(paths: Sequence[str], *, proposal: int | None = None) -> PreparedCall[messages.StatResult]:
@@ -205,7 +107,7 @@ def stat(paths: Sequence[str], *, proposal: int | None = None) -> PreparedCall[m
 
     With `proposal`, as that would leave the files.
     """
-    return call(messages.Stat(paths=list(paths), proposal=_given(proposal)), messages.StatResult)
+    return call(messages.Stat(paths=list(paths), proposal=given(proposal)), messages.StatResult)
 
 
 def settle(timeout: float | None = None) -> PreparedCall[messages.SettleResult]:
@@ -213,11 +115,7 @@ def settle(timeout: float | None = None) -> PreparedCall[messages.SettleResult]:
 
     The daemon applies `timeout`, in seconds (None: 60), and refuses with `timeout` after it.
     """
-    _check_seconds("timeout", timeout)
-    return call(messages.Settle(timeout=timeout), messages.SettleResult, extra=timeout)
-
-
-# ── Applying ──────────────────────────────────────────────────────────────────────────────
+    return call(messages.Settle(timeout=timeout), messages.SettleResult)
 
 
 def apply(
@@ -248,45 +146,24 @@ def apply(
     `on_unsaved` says what happens where an editor holds a file unsaved: by default the edit is refused with
     `unsaved` if it does not merge with that text.
     """
-    asked = messages.Apply(
-        edits=list(edits),
-        session=session,
-        actor=actor,
-        message=message,
-        request_id=request_id,
-        on_stale=on_stale,
-        dry_run=dry_run,
-        return_content=return_content,
-        diff=diff,
-        propose=_given(propose),
-        proposal=_given(proposal),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
+    return call(
+        messages.Apply(
+            edits=list(edits),
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            on_stale=on_stale,
+            dry_run=dry_run,
+            return_content=return_content,
+            diff=diff,
+            propose=given(propose),
+            proposal=given(proposal),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+        ),
+        messages.ApplyResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.ApplyResult, extra=wait or 0.0)
-
-
-def document_hold(
-    path: str, base: str | None, content: str | None = None
-) -> PreparedCall[messages.DocumentHoldResult]:
-    """Say what text of a file this connection holds unsaved, made from its version `base`.
-
-    Without `content` it only says that there are unsaved changes. Say it again after each change of the text.
-    It ends with `document_release`, with the connection, or when this connection writes that text.
-    """
-    asked = messages.DocumentHold(path=path, base=base, content=content)
-    return call(asked, messages.DocumentHoldResult)
-
-
-def document_release(path: str) -> PreparedCall[None]:
-    """End a hold of this connection. `invalid_params` if it holds nothing there."""
-    return call_without_result(messages.DocumentRelease(path=path))
-
-
-def document_list() -> PreparedCall[messages.DocumentListResult]:
-    """List the files that clients hold unsaved, without their text."""
-    return call(messages.DocumentList(), messages.DocumentListResult)
 
 
 def begin(
@@ -302,10 +179,12 @@ def begin(
     With `propose`, its commit makes a proposal: a draft, until `proposal_submit`, if the session collects its
     edits in one.
     """
-    asked = messages.Begin(
-        session=session, actor=actor, message=message, on_stale=on_stale, propose=_given(propose)
+    return call(
+        messages.Begin(
+            session=session, actor=actor, message=message, on_stale=on_stale, propose=given(propose)
+        ),
+        messages.BeginResult,
     )
-    return call(asked, messages.BeginResult)
 
 
 def stage(changeset: str, edits: Sequence[messages.AnyEdit]) -> PreparedCall[messages.ApplyResult]:
@@ -327,25 +206,23 @@ def commit(
 
     `propose`, `proposal` and `wait` are as in `apply`.
     """
-    asked = messages.Commit(
-        changeset=changeset,
-        on_stale=on_stale,
-        request_id=request_id,
-        propose=_given(propose),
-        proposal=_given(proposal),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
+    return call(
+        messages.Commit(
+            changeset=changeset,
+            on_stale=on_stale,
+            request_id=request_id,
+            propose=given(propose),
+            proposal=given(proposal),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+        ),
+        messages.ApplyResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.ApplyResult, extra=wait or 0.0)
 
 
 def abort(changeset: str) -> PreparedCall[None]:
     """Abort a changeset."""
     return call_without_result(messages.Abort(changeset=changeset))
-
-
-# ── Undo ──────────────────────────────────────────────────────────────────────────────────
 
 
 def undo(
@@ -354,7 +231,7 @@ def undo(
     paths: Sequence[str] | None = None,
     hunks: Mapping[str, Sequence[int]] | None = None,
     last: int | None = None,
-    filter: messages.Filter | None = None,  # noqa: A002  # the protocol's name
+    filter: messages.Filter | None = None,
     session: str | None = None,
     actor: str | None = None,
     message: str | None = None,
@@ -374,30 +251,27 @@ def undo(
     changes do not merge, and with `nothing_to_undo`. With `dry_run`, the result lists the `conflicts`
     instead. With `own_only`, work of another session is refused with `permission_denied`.
     """
-    asked = messages.Undo(
-        tx=tx,
-        paths=None if paths is None else list(paths),
-        hunks=UNSET if hunks is None else _hunks(hunks),
-        last=last,
-        filter=filter,
-        session=session,
-        actor=actor,
-        message=message,
-        request_id=request_id,
-        dry_run=dry_run,
-        on_conflict=on_conflict,
-        own_only=own_only,
-        propose=_given(propose),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
-        elicited=_given(elicited),
+    return call(
+        messages.Undo(
+            tx=tx,
+            paths=listed(paths),
+            hunks=UNSET if hunks is None else hunks_by_path(hunks),
+            last=last,
+            filter=filter,
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+            own_only=own_only,
+            propose=given(propose),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+            elicited=given(elicited),
+        ),
+        messages.UndoResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.UndoResult, extra=wait or 0.0)
-
-
-def _hunks(numbers: Mapping[str, Sequence[int]]) -> list[messages.HunksOf]:
-    return [messages.HunksOf(path=path, hunks=list(given)) for path, given in numbers.items()]
 
 
 def redo(
@@ -415,21 +289,22 @@ def redo(
     elicited: bool | None = None,
 ) -> PreparedCall[messages.UndoResult]:
     """Undo the newest undo that is not redone. Refusals as for `undo`."""
-    asked = messages.Redo(
-        session=session,
-        actor=actor,
-        message=message,
-        request_id=request_id,
-        dry_run=dry_run,
-        on_conflict=on_conflict,
-        own_only=own_only,
-        propose=_given(propose),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
-        elicited=_given(elicited),
+    return call(
+        messages.Redo(
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+            own_only=own_only,
+            propose=given(propose),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+            elicited=given(elicited),
+        ),
+        messages.UndoResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.UndoResult, extra=wait or 0.0)
 
 
 def rollback(
@@ -454,24 +329,25 @@ def rollback(
     A glob such as `codex-1234*` is all sessions that match. Published work stays, unless `include_published`
     is true. A change during a command that another program may have made stays, unless `include_by_time` is.
     """
-    asked = messages.Rollback(
-        session=session,
-        since=since,
-        actor=actor,
-        message=message,
-        request_id=request_id,
-        dry_run=dry_run,
-        on_conflict=on_conflict,
-        own_only=own_only,
-        include_published=include_published,
-        include_by_time=include_by_time,
-        propose=_given(propose),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
-        elicited=_given(elicited),
+    return call(
+        messages.Rollback(
+            session=session,
+            since=since,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            on_conflict=on_conflict,
+            own_only=own_only,
+            include_published=include_published,
+            include_by_time=include_by_time,
+            propose=given(propose),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+            elicited=given(elicited),
+        ),
+        messages.UndoResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.UndoResult, extra=wait or 0.0)
 
 
 def restore(
@@ -491,28 +367,25 @@ def restore(
 
     First waits for as long as it takes to record the changes of other programs.
     """
-    asked = messages.Restore(
-        to=to,
-        paths=None if paths is None else list(paths),
-        session=session,
-        actor=actor,
-        message=message,
-        request_id=request_id,
-        dry_run=dry_run,
-        propose=_given(propose),
-        wait=_given(wait),
-        on_unsaved=_given(on_unsaved),
+    return call(
+        messages.Restore(
+            to=to,
+            paths=listed(paths),
+            session=session,
+            actor=actor,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+            propose=given(propose),
+            wait=given(wait),
+            on_unsaved=given(on_unsaved),
+        ),
+        messages.ApplyResult,
     )
-    _check_seconds("wait", wait)
-    return call(asked, messages.ApplyResult, extra=None)
-
-
-# ── History ───────────────────────────────────────────────────────────────────────────────
 
 
 def log(
     *,
-    limit: int = 50,
     before: int | None = None,
     after: int | None = None,
     path: str | Sequence[str] | None = None,
@@ -523,6 +396,7 @@ def log(
     until: str | None = None,
     grep: str | None = None,
     unreviewed: bool = False,
+    limit: int = 50,
     brief: bool = False,
     stat: bool = False,
 ) -> PreparedCall[messages.LogResult]:
@@ -535,22 +409,24 @@ def log(
     first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
     counting took too long); `limit` is 200 at most then.
     """
-    asked = messages.Log(
-        limit=limit,
-        before=before,
-        after=after,
-        path=_one_or_list(path),
-        session=_one_or_list(session),
-        actor=_one_or_list(actor),
-        kind=_one_or_list(kind),
-        since=since,
-        until=until,
-        grep=grep,
-        unreviewed=unreviewed,
-        brief=brief,
-        stat=stat,
+    return call(
+        messages.Log(
+            before=before,
+            after=after,
+            path=one_or_list(path),
+            session=one_or_list(session),
+            actor=one_or_list(actor),
+            kind=one_or_list(kind),
+            since=since,
+            until=until,
+            grep=grep,
+            unreviewed=unreviewed,
+            limit=limit,
+            brief=brief,
+            stat=stat,
+        ),
+        messages.LogResult,
     )
-    return call(asked, messages.LogResult)
 
 
 def log_count(
@@ -567,30 +443,39 @@ def log_count(
     unreviewed: bool = False,
 ) -> PreparedCall[messages.LogCountResult]:
     """Return the number of transactions that `log` would list without a limit, and the newest one."""
-    asked = messages.LogCount(
-        before=before,
-        after=after,
-        path=_one_or_list(path),
-        session=_one_or_list(session),
-        actor=_one_or_list(actor),
-        kind=_one_or_list(kind),
-        since=since,
-        until=until,
-        grep=grep,
-        unreviewed=unreviewed,
+    return call(
+        messages.LogCount(
+            before=before,
+            after=after,
+            path=one_or_list(path),
+            session=one_or_list(session),
+            actor=one_or_list(actor),
+            kind=one_or_list(kind),
+            since=since,
+            until=until,
+            grep=grep,
+            unreviewed=unreviewed,
+        ),
+        messages.LogCountResult,
     )
-    return call(asked, messages.LogCountResult)
 
 
 def log_refusals(
-    *, session: str | None = None, after: int | None = None, limit: int = 50
+    *,
+    session: str | None = None,
+    after: int | None = None,
+    limit: int = 50,
 ) -> PreparedCall[messages.LogRefusalsResult]:
     """Return the latest refusals of edits, newest first; with `after`, only those after that number."""
     return call(messages.LogRefusals(session=session, after=after, limit=limit), messages.LogRefusalsResult)
 
 
 def show(
-    tx: messages.Tx, *, diff: bool = True, hunks: bool = False, decoded: bool = False
+    tx: messages.Tx,
+    *,
+    diff: bool = True,
+    hunks: bool = False,
+    decoded: bool = False,
 ) -> PreparedCall[messages.ShowResult]:
     """Return one transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
 
@@ -615,15 +500,17 @@ def diff(
     `proposal`, returns what that would change. With `decoded`, text of another encoding is decoded, to
     be read.
     """
-    asked = messages.Diff(
-        from_=from_,
-        to=to,
-        paths=None if paths is None else list(paths),
-        changeset=changeset,
-        proposal=_given(proposal),
-        decoded=decoded,
+    return call(
+        messages.Diff(
+            from_=from_,
+            to=to,
+            paths=listed(paths),
+            changeset=changeset,
+            proposal=given(proposal),
+            decoded=decoded,
+        ),
+        messages.DiffResult,
     )
-    return call(asked, messages.DiffResult, extra=None if to is None else 0.0)
 
 
 def publish(
@@ -640,14 +527,18 @@ def publish(
 
     With `dry_run` nothing is changed: the result shows the content of the commit.
     """
-    asked = messages.Publish(
-        message=message, session=_one_or_list(session), from_=from_, to=to, branch=branch, author=author,
-        dry_run=dry_run,
-    )  # fmt: skip
-    return call(asked, messages.PublishResult)
-
-
-# ── Sessions, leases, commands ────────────────────────────────────────────────────────────
+    return call(
+        messages.Publish(
+            message=message,
+            session=one_or_list(session),
+            from_=from_,
+            to=to,
+            branch=branch,
+            author=author,
+            dry_run=dry_run,
+        ),
+        messages.PublishResult,
+    )
 
 
 def session_open(
@@ -673,23 +564,28 @@ def session_open(
 
     The `token` in the result is returned only once. `hello` attaches another client with it.
     """
-    asked = messages.SessionOpen(
-        name=name,
-        actor=actor,
-        scope=scope,
-        on_stale=on_stale,
-        unread=unread,
-        ttl=ttl,
-        fresh=fresh,
-        propose=propose,
-        batch=batch,
-        kind=kind,
+    return call(
+        messages.SessionOpen(
+            name=name,
+            actor=actor,
+            scope=scope,
+            on_stale=on_stale,
+            unread=unread,
+            ttl=ttl,
+            fresh=fresh,
+            propose=propose,
+            batch=batch,
+            kind=kind,
+        ),
+        messages.SessionOpenResult,
     )
-    return call(asked, messages.SessionOpenResult)
 
 
 def session_close(
-    session: str | None = None, *, force: bool = False, withdraw: bool = False
+    session: str | None = None,
+    *,
+    force: bool = False,
+    withdraw: bool = False,
 ) -> PreparedCall[None]:
     """Close a session (default: this client's own); with `withdraw`, take back its open proposals."""
     return call_without_result(messages.SessionClose(session=session, force=force, withdraw=withdraw))
@@ -697,7 +593,7 @@ def session_close(
 
 def session_list(
     *,
-    all: bool = False,  # noqa: A002  # the protocol's name
+    all: bool = False,
     stat: bool = False,
     activity: bool = False,
     closed: str | None = None,
@@ -707,9 +603,9 @@ def session_list(
     With `closed`, a time (RFC 3339), also closed ones that were used since. `stat` counts edits, files and
     lines of each. `activity` tells what each does at present.
     """
-    extra = None if stat or activity else 0.0
-    asked = messages.SessionList(all=all, stat=stat, activity=activity, closed=closed)
-    return call(asked, messages.SessionListResult, extra=extra)
+    return call(
+        messages.SessionList(all=all, stat=stat, activity=activity, closed=closed), messages.SessionListResult
+    )
 
 
 def session_pause(
@@ -723,8 +619,10 @@ def session_pause(
 
     The refusal has the `reason`. With `end_leases`, its leases end too.
     """
-    asked = messages.SessionPause(session=session, action=action, reason=reason, end_leases=end_leases)
-    return call(asked, messages.SessionPauseResult)
+    return call(
+        messages.SessionPause(session=session, action=action, reason=reason, end_leases=end_leases),
+        messages.SessionPauseResult,
+    )
 
 
 def session_resume(session: str) -> PreparedCall[None]:
@@ -733,15 +631,20 @@ def session_resume(session: str) -> PreparedCall[None]:
 
 
 def lease_acquire(
-    paths: Sequence[str], ttl: float, *, session: str | None = None, wait: float | None = None
+    paths: Sequence[str],
+    ttl: float,
+    *,
+    session: str | None = None,
+    wait: float | None = None,
 ) -> PreparedCall[messages.LeaseAcquireResult]:
     """Lease the paths that match these globs; `ttl` and `wait` in seconds.
 
     Refused with `leased` if another session has them, and after `wait` with `timeout`.
     """
-    _check_seconds("wait", wait)
-    asked = messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait)
-    return call(asked, messages.LeaseAcquireResult, extra=wait or 0.0)
+    return call(
+        messages.LeaseAcquire(paths=list(paths), ttl=ttl, session=session, wait=wait),
+        messages.LeaseAcquireResult,
+    )
 
 
 def lease_renew(lease: str, ttl: float) -> PreparedCall[messages.LeaseRenewResult]:
@@ -757,6 +660,27 @@ def lease_release(lease: str, *, force: bool = False) -> PreparedCall[None]:
 def lease_list() -> PreparedCall[messages.LeaseListResult]:
     """List the held leases, and count the requests that wait for one."""
     return call(messages.LeaseList(), messages.LeaseListResult)
+
+
+def document_hold(
+    path: str, base: str | None, content: str | None = None
+) -> PreparedCall[messages.DocumentHoldResult]:
+    """Say what text of a file this connection holds unsaved, made from its version `base`.
+
+    Without `content` it only says that there are unsaved changes. Say it again after each change of the text.
+    It ends with `document_release`, with the connection, or when this connection writes that text.
+    """
+    return call(messages.DocumentHold(path=path, base=base, content=content), messages.DocumentHoldResult)
+
+
+def document_release(path: str) -> PreparedCall[None]:
+    """End a hold of this connection. `invalid_params` if it holds nothing there."""
+    return call_without_result(messages.DocumentRelease(path=path))
+
+
+def document_list() -> PreparedCall[messages.DocumentListResult]:
+    """List the files that clients hold unsaved, without their text."""
+    return call(messages.DocumentList(), messages.DocumentListResult)
 
 
 def exec_begin(
@@ -778,12 +702,17 @@ def exec_begin(
     """
     return call(
         messages.ExecBegin(
-            command=command, session=session, paths=None if paths is None else list(paths),
-            whole=list(whole), key=key, pid=pid, ttl=ttl, wait=wait,
+            command=command,
+            session=session,
+            paths=listed(paths),
+            whole=list(whole),
+            key=key,
+            pid=pid,
+            ttl=ttl,
+            wait=wait,
         ),
         messages.ExecBeginResult,
-        extra=None,
-    )  # fmt: skip
+    )
 
 
 def exec_ask(*, session: str | None = None, key: str | None = None) -> PreparedCall[None]:
@@ -814,27 +743,40 @@ def exec_end(
     """
     return call(
         messages.ExecEnd(
-            exec=name, key=key, all=every, session=session, status=status, seen=seen,
-            command=command, made=list(made),
+            exec=name,
+            key=key,
+            all=every,
+            session=session,
+            status=status,
+            seen=seen,
+            command=command,
+            made=list(made),
         ),
         messages.ExecEndResult,
-        extra=None,
-    )  # fmt: skip
+    )
 
 
 def claim(
-    paths: Sequence[str], since: str, command: str, *, session: str | None = None
+    paths: Sequence[str],
+    since: str,
+    command: str,
+    *,
+    session: str | None = None,
 ) -> PreparedCall[messages.ClaimResult]:
     """Attribute to the session the unannounced changes of these paths since then.
 
     `since` is an RFC 3339 time, at most 60 seconds ago. For an agent that tells of its edits afterwards.
     """
-    asked = messages.Claim(command=command, paths=list(paths), since=since, session=session)
-    return call(asked, messages.ClaimResult)
+    return call(
+        messages.Claim(command=command, paths=list(paths), since=since, session=session), messages.ClaimResult
+    )
 
 
 def seen(
-    files: Sequence[messages.SeenFile], *, session: str | None = None, pid: int | None = None
+    files: Sequence[messages.SeenFile],
+    *,
+    session: str | None = None,
+    pid: int | None = None,
 ) -> PreparedCall[None]:
     """Note files as read by the session, without their content: for an agent's own reads.
 
@@ -848,9 +790,6 @@ def blame(path: str) -> PreparedCall[messages.BlameResult]:
     return call(messages.Blame(path=path), messages.BlameResult)
 
 
-# ── Events ────────────────────────────────────────────────────────────────────────────────────
-
-
 def subscribe(
     *,
     events: Sequence[messages.EventKind] | None = None,
@@ -862,13 +801,10 @@ def subscribe(
 
     With `brief`, transactions have no files, as in `log`.
     """
-    asked = messages.Subscribe(
-        events=None if events is None else list(events),
-        paths=None if paths is None else list(paths),
-        since=since,
-        brief=brief,
+    return call(
+        messages.Subscribe(events=listed(events), paths=listed(paths), since=since, brief=brief),
+        messages.SubscribeResult,
     )
-    return call(asked, messages.SubscribeResult)
 
 
 def unsubscribe(subscription: int) -> PreparedCall[None]:
@@ -876,7 +812,111 @@ def unsubscribe(subscription: int) -> PreparedCall[None]:
     return call_without_result(messages.Unsubscribe(subscription=subscription))
 
 
-# ── Proposals ─────────────────────────────────────────────────────────────────────────────────
+def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
+    """Compact transactions beyond `history.keep`, and free unused data. Waits for as long as that takes."""
+    return call(messages.Gc(dry_run=dry_run), messages.GcResult)
+
+
+def forget(
+    paths: Sequence[str] | None = None,
+    *,
+    matching: Sequence[str] | None = None,
+    content: Sequence[str] | None = None,
+    text: str | None = None,
+    dry_run: bool = False,
+) -> PreparedCall[messages.ForgetResult]:
+    """Remove contents from the history for good, and prove it. Waits for as long as that takes.
+
+    Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
+    the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
+    """
+    return call(
+        messages.Forget(
+            paths=listed(paths),
+            matching=listed(matching),
+            content=listed(content),
+            text=text,
+            dry_run=dry_run,
+        ),
+        messages.ForgetResult,
+    )
+
+
+def remote_init(
+    url: str,
+    *,
+    ref: str | None = None,
+    host: str | None = None,
+    dry_run: bool = False,
+) -> PreparedCall[messages.RemoteResult]:
+    """Begin a log of this workspace in a git repository. A dry run counts the files that would be sent."""
+    return call(messages.RemoteInit(url=url, ref=ref, host=host, dry_run=dry_run), messages.RemoteResult)
+
+
+def remote_join(
+    url: str,
+    *,
+    ref: str | None = None,
+    host: str | None = None,
+    take: Literal["log"] | None = None,
+    keep: Literal["mine"] | None = None,
+) -> PreparedCall[messages.RemoteResult]:
+    """Take the files of a log, and exchange with its hosts. Refused with `conflict` if files differ.
+
+    With `take="log"`, files that differ are replaced or deleted. The history keeps them. With
+    `keep="mine"`, they become an edit of this host.
+    """
+    return call(messages.RemoteJoin(url=url, ref=ref, host=host, take=take, keep=keep), messages.RemoteResult)
+
+
+def remote_status() -> PreparedCall[messages.RemoteResult]:
+    """Return the state of the exchange with other hosts."""
+    return call(messages.RemoteStatus(), messages.RemoteResult)
+
+
+def remote_now(*, timeout: float = 30) -> PreparedCall[messages.RemoteResult]:
+    """Exchange at once, until all transactions of this host are in the log, or for `timeout` seconds."""
+    return call(messages.RemoteNow(timeout=timeout), messages.RemoteResult)
+
+
+def remote_land(
+    tx: messages.Tx | None = None, *, timeout: float = 30
+) -> PreparedCall[messages.RemoteLandResult]:
+    """Wait until a transaction is in the log (default: the newest). Refused with `timeout` if it is not."""
+    return call(messages.RemoteLand(tx=tx, timeout=timeout), messages.RemoteLandResult)
+
+
+def remote_pause() -> PreparedCall[messages.RemoteResult]:
+    """Stop the exchange until `remote_resume`. Edits go on."""
+    return call(messages.RemotePause(), messages.RemoteResult)
+
+
+def remote_resume() -> PreparedCall[messages.RemoteResult]:
+    """Go on with the exchange."""
+    return call(messages.RemoteResume(), messages.RemoteResult)
+
+
+def remote_repair() -> PreparedCall[messages.RemoteResult]:
+    """Follow the log on the server although it does not continue the known one, and land what it lacks."""
+    return call(messages.RemoteRepair(), messages.RemoteResult)
+
+
+def remote_leave(*, lose: bool = False) -> PreparedCall[messages.RemoteResult]:
+    """End the exchange for good. The files and the history stay.
+
+    Refused with `conflict` if transactions are not in the log yet, unless `lose` is true.
+    """
+    return call(messages.RemoteLeave(lose=lose), messages.RemoteResult)
+
+
+def config_reload() -> PreparedCall[messages.ConfigReloadResult]:
+    """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
+    return call(messages.ConfigReload(), messages.ConfigReloadResult)
+
+
+def hooks_run(paths: Sequence[str], *, session: str | None = None) -> PreparedCall[messages.HooksRunResult]:
+    """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
+    return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult)
 
 
 def proposal_list(
@@ -888,10 +928,10 @@ def proposal_list(
     limit: int = 50,
 ) -> PreparedCall[messages.ProposalListResult]:
     """Return proposals without their files, newest first; by default proposals that wait for a decision."""
-    asked = messages.ProposalList(
-        state=None if state is None else list(state), session=session, path=path, before=before, limit=limit
+    return call(
+        messages.ProposalList(state=listed(state), session=session, path=path, before=before, limit=limit),
+        messages.ProposalListResult,
     )
-    return call(asked, messages.ProposalListResult)
 
 
 def proposal_get(
@@ -907,14 +947,12 @@ def proposal_get(
     With `content`, each file has its text now (`old`) and as it would be (`new`). `context` is the number
     of unchanged lines around each hunk. Refused with `unknown_proposal`.
     """
-    asked = messages.ProposalGet(
-        proposal=proposal,
-        revision=revision,
-        paths=None if paths is None else list(paths),
-        content=content,
-        context=context,
+    return call(
+        messages.ProposalGet(
+            proposal=proposal, revision=revision, paths=listed(paths), content=content, context=context
+        ),
+        messages.ProposalGetResult,
     )
-    return call(asked, messages.ProposalGetResult)
 
 
 def proposal_approve(
@@ -934,18 +972,20 @@ def proposal_approve(
     `files` are the reviewer's own texts. Other hunks stay open, or are rejected (`rest`). Refused with
     `stale` if the view has changed since, `conflict`, `decided` and `permission_denied`.
     """
-    asked = messages.ProposalApprove(
-        proposal=proposal,
-        hunks=None if hunks is None else list(hunks),
-        view=view,
-        files=list(files),
-        rest=rest,
-        comment=comment,
-        message=message,
-        request_id=request_id,
-        dry_run=dry_run,
+    return call(
+        messages.ProposalApprove(
+            proposal=proposal,
+            hunks=listed(hunks),
+            view=view,
+            files=list(files),
+            rest=rest,
+            comment=comment,
+            message=message,
+            request_id=request_id,
+            dry_run=dry_run,
+        ),
+        messages.ProposalApproveResult,
     )
-    return call(asked, messages.ProposalApproveResult, extra=None)
 
 
 def proposal_reject(
@@ -956,13 +996,12 @@ def proposal_reject(
     request_id: str | None = None,
 ) -> PreparedCall[messages.ProposalResult]:
     """Reject the `hunks` with these ids, or all that are open. Refused as an approval."""
-    asked = messages.ProposalReject(
-        proposal=proposal,
-        hunks=None if hunks is None else list(hunks),
-        comment=comment,
-        request_id=request_id,
+    return call(
+        messages.ProposalReject(
+            proposal=proposal, hunks=listed(hunks), comment=comment, request_id=request_id
+        ),
+        messages.ProposalResult,
     )
-    return call(asked, messages.ProposalResult)
 
 
 def proposal_decide(
@@ -976,8 +1015,10 @@ def proposal_decide(
 
     `elicited` says that an MCP client gave this answer for its user, see docs/reviewing.md.
     """
-    asked = messages.ProposalDecide(proposals=list(proposals), what=what, comment=comment, elicited=elicited)
-    return call(asked, messages.ProposalDecideResult, extra=None)
+    return call(
+        messages.ProposalDecide(proposals=list(proposals), what=what, comment=comment, elicited=elicited),
+        messages.ProposalDecideResult,
+    )
 
 
 def proposal_wait(
@@ -991,9 +1032,10 @@ def proposal_wait(
 
     With `until="any"`, after the next change of it, later than the time `since` (RFC 3339).
     """
-    _check_seconds("timeout", timeout)
-    asked = messages.ProposalWait(proposal=proposal, timeout=timeout, until=until, since=since)
-    return call(asked, messages.ProposalWaitResult, extra=timeout)
+    return call(
+        messages.ProposalWait(proposal=proposal, timeout=timeout, until=until, since=since),
+        messages.ProposalWaitResult,
+    )
 
 
 def proposal_comment(
@@ -1005,8 +1047,10 @@ def proposal_comment(
     line: int | None = None,
 ) -> PreparedCall[messages.ProposalResult]:
     """Add a comment to a proposal, to one of its hunks, or to a line of a file."""
-    asked = messages.ProposalComment(proposal=proposal, text=text, hunk=hunk, path=path, line=line)
-    return call(asked, messages.ProposalResult)
+    return call(
+        messages.ProposalComment(proposal=proposal, text=text, hunk=hunk, path=path, line=line),
+        messages.ProposalResult,
+    )
 
 
 def proposal_submit(proposal: int) -> PreparedCall[messages.ProposalResult]:
@@ -1029,7 +1073,7 @@ def proposal_check(
     view: str,
     name: str,
     *,
-    exit: int,  # noqa: A002  # the protocol's name
+    exit: int,
     seconds: float,
     output: str,
     hunks: Sequence[str] | None = None,
@@ -1038,11 +1082,18 @@ def proposal_check(
 
     With `hunks`, only those were in the files.
     """
-    asked = messages.ProposalCheck(
-        proposal=proposal, view=view, name=name, exit=exit, seconds=seconds, output=output,
-        hunks=None if hunks is None else list(hunks),
-    )  # fmt: skip
-    return call(asked, messages.ProposalResult)
+    return call(
+        messages.ProposalCheck(
+            proposal=proposal,
+            view=view,
+            name=name,
+            exit=exit,
+            seconds=seconds,
+            output=output,
+            hunks=listed(hunks),
+        ),
+        messages.ProposalResult,
+    )
 
 
 def review_allow(
@@ -1054,8 +1105,10 @@ def review_allow(
     lines: int | None = None,
 ) -> PreparedCall[messages.ReviewAllowResult]:
     """Let edits of these paths land without a decision, for `ttl` seconds, a day at most."""
-    asked = messages.ReviewAllow(paths=list(paths), ttl=ttl, session=session, uses=uses, lines=lines)
-    return call(asked, messages.ReviewAllowResult)
+    return call(
+        messages.ReviewAllow(paths=list(paths), ttl=ttl, session=session, uses=uses, lines=lines),
+        messages.ReviewAllowResult,
+    )
 
 
 def review_grants() -> PreparedCall[messages.ReviewGrantsResult]:
@@ -1072,126 +1125,14 @@ def review_mark(
     transactions: Sequence[int], *, reviewed: bool = True
 ) -> PreparedCall[messages.ReviewMarkResult]:
     """Mark transactions as reviewed, or take the marks back. Refused with `permission_denied` to authors."""
-    asked = messages.ReviewMark(transactions=list(transactions), reviewed=reviewed)
-    return call(asked, messages.ReviewMarkResult)
+    return call(
+        messages.ReviewMark(transactions=list(transactions), reviewed=reviewed), messages.ReviewMarkResult
+    )
 
 
 def review_unlock(pin: str) -> PreparedCall[None]:
     """Give the user's PIN, so that this connection may decide about what its own kin proposed."""
     return call_without_result(messages.ReviewUnlock(pin=pin))
-
-
-# ── Maintenance ───────────────────────────────────────────────────────────────────────────────
-
-
-def gc(*, dry_run: bool = False) -> PreparedCall[messages.GcResult]:
-    """Compact transactions beyond `history.keep`, and free unused data. Waits for as long as that takes."""
-    return call(messages.Gc(dry_run=dry_run), messages.GcResult, extra=None)
-
-
-def forget(
-    paths: Sequence[str] | None = None,
-    *,
-    matching: Sequence[str] | None = None,
-    content: Sequence[str] | None = None,
-    text: str | None = None,
-    dry_run: bool = False,
-) -> PreparedCall[messages.ForgetResult]:
-    """Remove contents from the history for good, and prove it. Waits for as long as that takes.
-
-    Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
-    the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
-    """
-    params = messages.Forget(
-        paths=None if paths is None else list(paths),
-        matching=None if matching is None else list(matching),
-        content=None if content is None else list(content),
-        text=text,
-        dry_run=dry_run,
-    )
-    return call(params, messages.ForgetResult, extra=None)
-
-
-# ── Other hosts ──────────────────────────────────────────────────────────────────────────────
-
-
-def remote_init(
-    url: str, *, ref: str | None = None, host: str | None = None, dry_run: bool = False
-) -> PreparedCall[messages.RemoteResult]:
-    """Begin a log of this workspace in a git repository. A dry run counts the files that would be sent."""
-    asked = messages.RemoteInit(url=url, ref=ref, host=host, dry_run=dry_run)
-    return call(asked, messages.RemoteResult, extra=None)
-
-
-def remote_join(
-    url: str,
-    *,
-    ref: str | None = None,
-    host: str | None = None,
-    take: Literal["log"] | None = None,
-    keep: Literal["mine"] | None = None,
-) -> PreparedCall[messages.RemoteResult]:
-    """Take the files of a log, and exchange with its hosts. Refused with `conflict` if files differ.
-
-    With `take="log"`, files that differ are replaced or deleted. The history keeps them. With
-    `keep="mine"`, they become an edit of this host.
-    """
-    asked = messages.RemoteJoin(url=url, ref=ref, host=host, take=take, keep=keep)
-    return call(asked, messages.RemoteResult, extra=None)
-
-
-def remote_status() -> PreparedCall[messages.RemoteResult]:
-    """Return the state of the exchange with other hosts."""
-    return call(messages.RemoteStatus(), messages.RemoteResult)
-
-
-def remote_now(*, timeout: float = 30) -> PreparedCall[messages.RemoteResult]:
-    """Exchange at once, until all transactions of this host are in the log, or for `timeout` seconds."""
-    return call(messages.RemoteNow(timeout=timeout), messages.RemoteResult, extra=timeout)
-
-
-def remote_land(
-    tx: int | str | None = None, *, timeout: float = 30
-) -> PreparedCall[messages.RemoteLandResult]:
-    """Wait until a transaction is in the log (default: the newest). Refused with `timeout` if it is not."""
-    asked = messages.RemoteLand(tx=tx, timeout=timeout)
-    return call(asked, messages.RemoteLandResult, extra=timeout)
-
-
-def remote_pause() -> PreparedCall[messages.RemoteResult]:
-    """Stop the exchange until `remote_resume`. Edits go on."""
-    return call(messages.RemotePause(), messages.RemoteResult)
-
-
-def remote_resume() -> PreparedCall[messages.RemoteResult]:
-    """Go on with the exchange."""
-    return call(messages.RemoteResume(), messages.RemoteResult)
-
-
-def remote_repair() -> PreparedCall[messages.RemoteResult]:
-    """Follow the log on the server although it does not continue the known one, and land what it lacks."""
-    return call(messages.RemoteRepair(), messages.RemoteResult, extra=None)
-
-
-def remote_leave(*, lose: bool = False) -> PreparedCall[messages.RemoteResult]:
-    """End the exchange for good. The files and the history stay.
-
-    Refused with `conflict` if transactions are not in the log yet, unless `lose` is true.
-    """
-    return call(messages.RemoteLeave(lose=lose), messages.RemoteResult, extra=None)
-
-
-def config_reload() -> PreparedCall[messages.ConfigReloadResult]:
-    """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
-    return call(messages.ConfigReload(), messages.ConfigReloadResult)
-
-
-def hooks_run(paths: Sequence[str], *, session: str | None = None) -> PreparedCall[messages.HooksRunResult]:
-    """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
-    return call(messages.HooksRun(paths=list(paths), session=session), messages.HooksRunResult, extra=None)
-
-
-# ── The methods of the clients ───────────────────────────────────────────────────────────────
 
 
 class RequestMethods:
@@ -1268,41 +1209,3 @@ class RequestMethods:
     review_revoke = request_method(review_revoke)
     review_mark = request_method(review_mark)
     review_unlock = request_method(review_unlock)
-
-
-# ── Requests that may be repeated ─────────────────────────────────────────────────────────────
-
-# If the connection is lost before the answer, these are not sent again, because a second time would
-# have a second effect. The value is the unknown effect, and how to find out.
-UNKNOWN: Mapping[type[messages.Params], str] = {
-    messages.Shutdown: "whether it will stop",
-    messages.Publish: "whether the commit was made: `git log` shows it",
-    messages.SessionOpen: "whether the session was opened: `session_list` shows it, and its token is lost",
-    messages.SessionClose: "whether the session was closed: `session_list` shows it",
-    messages.SessionResume: "whether the session was resumed: `session_list` shows it",
-    messages.LeaseAcquire: "whether the lease was granted: `lease_list` shows it",
-    messages.LeaseRelease: "whether the lease was released: `lease_list` shows it",
-    messages.ProposalDecide: "which of the proposals were decided: `proposal_list` shows it",
-    messages.ProposalComment: "whether the comment was kept: `proposal_get` shows it",
-    messages.ProposalReopen: "whether the proposal was opened anew: `proposal_list` shows it",
-    messages.ReviewAllow: "whether the grant was made: `review_grants` shows it",
-    messages.ExecEnd: "whether the command's work was recorded as such: `log` shows it",
-}
-
-Identified = (
-    messages.Apply
-    | messages.Commit
-    | messages.Undo
-    | messages.Redo
-    | messages.Rollback
-    | messages.Restore
-    | messages.ProposalApprove
-    | messages.ProposalReject
-)
-
-
-def may_repeat(params: messages.Params) -> bool:
-    """Whether it is safe to send this again after a lost answer."""
-    if isinstance(params, Identified):
-        return getattr(params, "dry_run", False) or params.request_id is not None
-    return type(params) not in UNKNOWN

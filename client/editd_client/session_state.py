@@ -22,10 +22,9 @@ from editd.wire import messages
 from editd.wire.codec import LIMITS, convert
 from editd.wire.connection import Failure
 from editd.wire.messages import EventKind, Transaction
-from editd_client import requests
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.locate import current_actor
-from editd_client.requests import Identified, PreparedCall
+from editd_client.prepared_call import UNKNOWN, Identified, PreparedCall, may_repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -268,7 +267,7 @@ class SessionState:
 
     def may_repeat(self, asked: PreparedCall[Any], sends: int) -> bool:
         """Whether to send a request again that was sent `sends` times without an answer."""
-        return self.is_lasting and sends < SENDS_MAX and requests.may_repeat(asked.params)
+        return self.is_lasting and sends < SENDS_MAX and may_repeat(asked.params)
 
     def check_size(self, request: bytes) -> None:
         """Raise EditdError (`too_large`) for a message that would make the daemon close the connection."""
@@ -338,8 +337,8 @@ class SessionState:
         """Return the error for a connection lost before the answer, with the unknown effect in its hint."""
         params = asked.params
         text = f"The daemon went away during `{params.method}`: {_reason(error)}."
-        unknown = requests.UNKNOWN.get(type(params))
-        if unknown is None and isinstance(params, Identified) and not requests.may_repeat(params):
+        unknown = UNKNOWN.get(type(params))
+        if unknown is None and isinstance(params, Identified) and not may_repeat(params):
             unknown = "whether it was carried out: `log` shows it"
         return Unreachable(text, hint="" if unknown is None else f"It is not known {unknown}.")
 

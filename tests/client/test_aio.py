@@ -52,7 +52,7 @@ def test_both_faces_have_the_same_names_that_take_the_same(one: type, other: typ
 
 
 def test_a_bound_method_shows_what_it_takes_and_is_documented() -> None:
-    assert list(inspect.signature(Client.read).parameters)[:3] == ["self", "path", "at"]
+    assert list(inspect.signature(Client.read).parameters)[:3] == ["self", "path", "session"]
     assert inspect.iscoroutinefunction(AsyncClient.read)
     assert "start_line" in str(inspect.getdoc(AsyncClient.read))
 

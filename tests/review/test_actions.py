@@ -11,7 +11,7 @@ from workplace import replace, write
 if TYPE_CHECKING:
     from editd.wire.messages import ApplyResult
     from editd_client.client import Client
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editd.wire.messages import Result, Status
-from editd_client import requests
 from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
+from editd_client.prepared_call import call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def stop_verb(invocation: Invocation) -> None:
       editctl stop || true     # in a script: also if none runs
     """
     with invocation.client(start=False) as client:
-        pid = client.ask(requests.call(Status(), Pid)).pid
+        pid = client.ask(call(Status(), Pid)).pid
         if not pid:  # the ordinary socket beside a reviewers' socket names no process
             client.shutdown()
             return

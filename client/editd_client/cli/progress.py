@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
 
 Result = TypeVar("Result")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, InTheWay, ProposalGetResult, ProposalResult
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.review.choices import HunkChoices
 
 View = Literal["proposals", "timeline", "agents"]

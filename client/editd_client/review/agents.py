@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         SessionEntry,
         SessionListResult,
     )
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
 
 Doing = Literal["review", "lease", "command", "connected", "idle", "closed", "outside"]
 OUTSIDE = "outside"  # the actor of changes by other programs

@@ -23,7 +23,7 @@ from editd_client.review.query import TransactionQuery
 
 if TYPE_CHECKING:
     from editd.wire.messages import BriefTransaction, Kind, LogCountResult, Transaction
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
 
 WINDOW = 200  # rows; the most that `log` counts the lines of
 WINDOWS_MAX = 20

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.worker import Worker
 
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.review.actions import View
     from editd_client.screen.detail import Detail
     from editd_client.screen.source import DaemonSource

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from editd_client.errors import EditdError, Unreachable
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.review.actions import View
     from editd_client.screen.clock import ScreenClock
     from editd_client.screen.lines import Line

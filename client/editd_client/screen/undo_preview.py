@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import ApplyResult
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.screen.desk import ReviewDesk
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult
-    from editd_client.requests import PreparedCall
+    from editd_client.prepared_call import PreparedCall
     from editd_client.web.form_fields import Form
     from editd_client.web.layout import Page
     from editd_client.web.markup import Html

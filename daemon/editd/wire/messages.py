@@ -181,6 +181,12 @@ class ReadVersion(Message):
 
 
 class Hello(Params):
+    """Introduce this client (default: EDITD_ACTOR, then the login name), and act in `session`.
+
+    `token` attaches the client to an open session. Refused with `unknown_session` if the session is open
+    with another token.
+    """
+
     method: ClassVar[str] = "hello"
     client: Any = None  # a name, or a map with name and version; only logged
     protocol: int = PROTOCOL
@@ -191,20 +197,39 @@ class Hello(Params):
 
 
 class Status(Params):
+    """Return the daemon's status, at once even if it is busy."""
+
     method: ClassVar[str] = "status"
 
 
 class Check(Params):
+    """Verify that history, journal and files agree. Waits for as long as that takes.
+
+    With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
+    something cannot be recovered, unless `lose` is true.
+    """
+
     method: ClassVar[str] = "check"
     repair: bool = False
     lose: bool = False  # repair even if something cannot be brought back
 
 
 class Shutdown(Params):
+    """Stop the daemon: returns when it has accepted, and waits until it closes the connection."""
+
     method: ClassVar[str] = "shutdown"
 
 
 class Read(Params):
+    """Return the current file, or as of right after `at`, or as `changeset` or `proposal` would leave it.
+
+    With `unsaved`, the text that an editor holds of it unsaved, if one does: `unsaved_of` is then set.
+    With `as_text`, a file that no encoding fits is refused with `not_text`, and does not count as read.
+
+    `start_line` and `end_line` count from 1 and are both included. The version counts as seen from now
+    on, except with `at` and `changeset`. Refused with `file_missing` and `not_a_file`, among others.
+    """
+
     method: ClassVar[str] = "read"
     path: str
     session: str | None = None
@@ -218,21 +243,46 @@ class Read(Params):
 
 
 class Dialects(Params):
+    """Return the edit tools of other systems for `Tool`, with the schemas of their arguments."""
+
     method: ClassVar[str] = "dialects"
 
 
 class Stat(Params):
+    """Return the version, mode, size (in bytes) and kind of each path, all None for a missing file.
+
+    With `proposal`, as that would leave the files.
+    """
+
     method: ClassVar[str] = "stat"
     paths: list[str]
     proposal: int | UnsetType = UNSET
 
 
 class Settle(Params):
+    """Return the newest transaction when all earlier changes are recorded.
+
+    The daemon applies `timeout`, in seconds (None: 60), and refuses with `timeout` after it.
+    """
+
     method: ClassVar[str] = "settle"
     timeout: float | None = None
 
 
 class Apply(Params):
+    """Make all `edits` one transaction, or none of them.
+
+    Refused, with nothing changed, with `stale`, `no_match`, `conflict`, `leased` and others: see the
+    protocol's errors. The result's `transaction` is None if nothing changes, and with `dry_run`.
+
+    With `propose`, or if a review rule asks for it, the edit becomes a proposal. The result then has
+    `proposal` and no transaction. With `wait`, in seconds, it comes after the decision if that is made in
+    time, and a rejection is `rejected`. `proposal` is an open proposal that this one replaces.
+
+    `on_unsaved` says what happens where an editor holds a file unsaved: by default the edit is refused with
+    `unsaved` if it does not merge with that text.
+    """
+
     method: ClassVar[str] = "apply"
     edits: list[AnyEdit]
     session: str | None = None
@@ -250,7 +300,11 @@ class Apply(Params):
 
 
 class DocumentHold(Params):
-    """The text that this connection holds unsaved; without `content` only that there is some."""
+    """Say what text of a file this connection holds unsaved, made from its version `base`.
+
+    Without `content` it only says that there are unsaved changes. Say it again after each change of the text.
+    It ends with `document.release`, with the connection, or when this connection writes that text.
+    """
 
     method: ClassVar[str] = "document.hold"
     path: str
@@ -259,15 +313,25 @@ class DocumentHold(Params):
 
 
 class DocumentRelease(Params):
+    """End a hold of this connection. `invalid_params` if it holds nothing there."""
+
     method: ClassVar[str] = "document.release"
     path: str
 
 
 class DocumentList(Params):
+    """List the files that clients hold unsaved, without their text."""
+
     method: ClassVar[str] = "document.list"
 
 
 class Begin(Params):
+    """Open a changeset to collect edits in steps; `Client.transaction` does this itself.
+
+    With `propose`, its commit makes a proposal: a draft, until `proposal.submit`, if the session collects its
+    edits in one.
+    """
+
     method: ClassVar[str] = "begin"
     session: str | None = None
     actor: str | None = None
@@ -277,12 +341,19 @@ class Begin(Params):
 
 
 class Stage(Params):
+    """Add edits to a changeset, and return the effect of all staged edits."""
+
     method: ClassVar[str] = "stage"
     changeset: str
     edits: list[AnyEdit]
 
 
 class Commit(Params):
+    """Apply the staged edits as one transaction. After a refusal the changeset stays open.
+
+    `propose`, `proposal` and `wait` are as in `apply`.
+    """
+
     method: ClassVar[str] = "commit"
     changeset: str
     on_stale: OnStale | None = None
@@ -294,6 +365,8 @@ class Commit(Params):
 
 
 class Abort(Params):
+    """Abort a changeset."""
+
     method: ClassVar[str] = "abort"
     changeset: str
 
@@ -317,6 +390,14 @@ class HunksOf(Message):
 
 
 class Undo(Params):
+    """Take back `tx`, the `last` N, all of a `session`, or the matches of a `filter`, by a new transaction.
+
+    Without any of them, takes back the newest edit that is not undone. Of `tx`, it can be limited to some
+    `paths`, and in other files to `hunks` by their numbers from `show`. Refused with `conflict` if later
+    changes do not merge, and with `nothing_to_undo`. With `dry_run`, the result lists the `conflicts`
+    instead. With `own_only`, work of another session is refused with `permission_denied`.
+    """
+
     method: ClassVar[str] = "undo"
     tx: Tx | None = None
     paths: list[str] | None = None
@@ -337,6 +418,8 @@ class Undo(Params):
 
 
 class Redo(Params):
+    """Undo the newest undo that is not redone. Refusals as for `undo`."""
+
     method: ClassVar[str] = "redo"
     session: str | None = None
     actor: str | None = None
@@ -352,6 +435,12 @@ class Redo(Params):
 
 
 class Rollback(Params):
+    """Undo all work of `session`, from `since` on (a transaction or a time). Refusals as for `undo`.
+
+    A glob such as `codex-1234*` is all sessions that match. Published work stays, unless `include_published`
+    is true. A change during a command that another program may have made stays, unless `include_by_time` is.
+    """
+
     method: ClassVar[str] = "rollback"
     session: str  # the session to roll back; the author is the connection's
     since: Tx | None = None  # or an RFC 3339 time
@@ -374,6 +463,11 @@ BEFORE_NEWEST = "before_newest"
 
 
 class Restore(Params):
+    """Put the workspace, or `paths`, back to the state right after `to` (a transaction or a time).
+
+    First waits for as long as it takes to record the changes of other programs.
+    """
+
     method: ClassVar[str] = "restore"
     to: Tx  # or an RFC 3339 time, or BEFORE_NEWEST
     paths: list[str] | None = None
@@ -403,6 +497,16 @@ class LogFilter(Params):
 
 
 class Log(LogFilter):
+    """Return transactions, newest first, `limit` at most. `more` is true if that left some out.
+
+    Each of `path`, `session`, `actor` and `kind` is one or several; any may match. `before` and
+    `after` are transactions, themselves left out; `since` and `until` are RFC 3339 times. `grep` is text in
+    the message, in either case of ASCII letters. `unreviewed` leaves the work of sessions that no person has
+    approved or marked (`review.mark`). With `brief`, each transaction has `files_count` and the
+    first `path` in place of its files. With `stat`, it has the lines `added` and `deleted` (None if
+    counting took too long); `limit` is 200 at most then.
+    """
+
     method: ClassVar[str] = "log"
     limit: int = 50
     brief: bool = False  # without the files, but with their number and the first path
@@ -410,11 +514,13 @@ class Log(LogFilter):
 
 
 class LogCount(LogFilter):
+    """Return the number of transactions that `log` would list without a limit, and the newest one."""
+
     method: ClassVar[str] = "log.count"
 
 
 class LogRefusals(Params):
-    """The refusals of edits since the daemon began, newest first."""
+    """Return the latest refusals of edits, newest first; with `after`, only those after that number."""
 
     method: ClassVar[str] = "log.refusals"
     session: str | None = None
@@ -423,6 +529,12 @@ class LogRefusals(Params):
 
 
 class Show(Params):
+    """Return one transaction, with its diff unless `diff` is false. Refused with `unknown_transaction`.
+
+    With `hunks`, also returns the hunks of each file, with their numbers for `undo`. With `decoded`,
+    text of another encoding is decoded, to be read.
+    """
+
     method: ClassVar[str] = "show"
     tx: Tx
     diff: bool = True
@@ -431,7 +543,12 @@ class Show(Params):
 
 
 class Diff(Params):
-    """A diff. Without `from`: since the baseline. Without `to`: to the current files."""
+    """Return the diff from right after `from` (None: the baseline) to right after `to` (None: now).
+
+    Without `to`, first waits for as long as it takes to record the changes of other programs. With
+    `proposal`, returns what that would change. With `decoded`, text of another encoding is decoded, to
+    be read.
+    """
 
     method: ClassVar[str] = "diff"
     from_: Tx | None = msgspec.field(default=None, name="from")
@@ -443,7 +560,10 @@ class Diff(Params):
 
 
 class Publish(Params):
-    """A session's work, or the transactions `from` to `to`, as one commit in the user's git."""
+    """Commit the work of one or more sessions, or of `from` to `to`, onto a branch of the user's git.
+
+    With `dry_run` nothing is changed: the result shows the content of the commit.
+    """
 
     method: ClassVar[str] = "publish"
     message: str
@@ -463,6 +583,17 @@ class Scope(Message):
 
 
 class SessionOpen(Params):
+    """Open a session, and act in it from now on. `ttl` in seconds.
+
+    With `propose="always"`, each of its edits waits for a reviewer. With `batch="session"`, all its edits
+    are one proposal, and it reads the files as that would leave them; with `batch="draft"` that is a draft
+    until `proposal.submit`. With `fresh` it gets a name that no session had before: `name`, or `NAME-2`,
+    `NAME-3` … With `kind="agent"`, it is never taken for the owner's, and neither is the program that has
+    started this one.
+
+    The `token` in the result is returned only once. `hello` attaches another client with it.
+    """
+
     method: ClassVar[str] = "session.open"
     name: str
     actor: str | None = None
@@ -477,6 +608,8 @@ class SessionOpen(Params):
 
 
 class SessionClose(Params):
+    """Close a session (default: this client's own); with `withdraw`, take back its open proposals."""
+
     method: ClassVar[str] = "session.close"
     session: str | None = None
     force: bool = False
@@ -484,6 +617,12 @@ class SessionClose(Params):
 
 
 class SessionList(Params):
+    """List the open sessions; with `all` also closed ones.
+
+    With `closed`, a time (RFC 3339), also closed ones that were used since. `stat` counts edits, files and
+    lines of each. `activity` tells what each does at present.
+    """
+
     method: ClassVar[str] = "session.list"
     all: bool = False  # also closed sessions
     stat: bool = False  # count the edits, files and lines of each
@@ -494,7 +633,10 @@ class SessionList(Params):
 
 
 class SessionPause(Params):
-    """Refuse the edits of a session, or make them proposals, until `session.resume`."""
+    """Refuse the edits of a session until `session.resume`, or make them proposals (`"propose"`).
+
+    The refusal has the `reason`. With `end_leases`, its leases end too.
+    """
 
     method: ClassVar[str] = "session.pause"
     session: str
@@ -504,11 +646,18 @@ class SessionPause(Params):
 
 
 class SessionResume(Params):
+    """End the pause of a session."""
+
     method: ClassVar[str] = "session.resume"
     session: str
 
 
 class LeaseAcquire(Params):
+    """Lease the paths that match these globs; `ttl` and `wait` in seconds.
+
+    Refused with `leased` if another session has them, and after `wait` with `timeout`.
+    """
+
     method: ClassVar[str] = "lease.acquire"
     paths: list[str]
     ttl: float
@@ -517,22 +666,35 @@ class LeaseAcquire(Params):
 
 
 class LeaseRenew(Params):
+    """Extend a lease to `ttl` seconds from now."""
+
     method: ClassVar[str] = "lease.renew"
     lease: str
     ttl: float
 
 
 class LeaseRelease(Params):
+    """End a lease. `force` is needed for another session's lease."""
+
     method: ClassVar[str] = "lease.release"
     lease: str
     force: bool = False
 
 
 class LeaseList(Params):
+    """List the held leases, and count the requests that wait for one."""
+
     method: ClassVar[str] = "lease.list"
 
 
 class ExecBegin(Params):
+    """Announce a command that changes files, or a tool that changes these `paths`.
+
+    Waits for as long as it takes to record earlier changes, and up to `wait` seconds for other sessions. With
+    a `key` it belongs to the session: any connection may end it, and the process `pid` and `ttl` end it, too.
+    The `whole` ones of the paths are refused as stale if the session has not seen their present version.
+    """
+
     method: ClassVar[str] = "exec.begin"
     command: str
     session: str | None = None
@@ -545,7 +707,10 @@ class ExecBegin(Params):
 
 
 class ExecAsk(Params):
-    """The agent asks its user about a tool: until its end, no change is known to be the tool's."""
+    """Announce that the agent asks its user about a tool, whose bracket has this `key`.
+
+    Until its end, no change is known to be the tool's. Without a bracket of that key, all of the session's.
+    """
 
     method: ClassVar[str] = "exec.ask"
     session: str | None = None
@@ -561,6 +726,14 @@ class MadeText(Message):
 
 
 class ExecEnd(Params):
+    """Record the changes of the command of `exec.begin`, ended with `status`, as one transaction.
+
+    In place of its `name`, a `key` names the session's command, and `every` the commands of all its keys.
+    With `seen`, the session's own changes to their paths count as read. `made` are the texts of the tool's
+    call: by them its change is known after a question (`exec.ask`) or a missed beginning, which `command`
+    stands for.
+    """
+
     method: ClassVar[str] = "exec.end"
     exec: str | None = None  # exactly one of this and the next two
     key: str | None = None
@@ -573,6 +746,11 @@ class ExecEnd(Params):
 
 
 class Claim(Params):
+    """Attribute to the session the unannounced changes of these paths since then.
+
+    `since` is an RFC 3339 time, at most 60 seconds ago. For an agent that tells of its edits afterwards.
+    """
+
     method: ClassVar[str] = "claim"
     command: str
     paths: list[str]
@@ -590,6 +768,11 @@ class SeenFile(Message):
 
 
 class Seen(Params):
+    """Note files as read by the session, without their content: for an agent's own reads.
+
+    `pid` is the process of the agent.
+    """
+
     method: ClassVar[str] = "seen"
     files: list[SeenFile]
     session: str | None = None
@@ -597,11 +780,15 @@ class Seen(Params):
 
 
 class Blame(Params):
+    """Return the transaction of each line. Slow for a file with very many versions."""
+
     method: ClassVar[str] = "blame"
     path: str
 
 
 class ProposalList(Params):
+    """Return proposals without their files, newest first; by default proposals that wait for a decision."""
+
     method: ClassVar[str] = "proposal.list"
     state: list[ProposalState] | None = None  # by default `draft` and `open`
     session: str | None = None
@@ -611,6 +798,12 @@ class ProposalList(Params):
 
 
 class ProposalGet(Params):
+    """Return a proposal with its files and hunks on the present files, and its `view` token.
+
+    With `content`, each file has its text now (`old`) and as it would be (`new`). `context` is the number
+    of unchanged lines around each hunk. Refused with `unknown_proposal`.
+    """
+
     method: ClassVar[str] = "proposal.get"
     proposal: int
     revision: int | None = None
@@ -628,7 +821,11 @@ class ReviewedFile(Message):
 
 
 class ProposalApprove(Params):
-    """Land hunks of a proposal: those with these ids, or all that fit in the view with this token."""
+    """Land the `hunks` with these ids, or all that fit in the `view` that was shown.
+
+    `files` are the reviewer's own texts. Other hunks stay open, or are rejected (`rest`). Refused with
+    `stale` if the view has changed since, `conflict`, `decided` and `permission_denied`.
+    """
 
     method: ClassVar[str] = "proposal.approve"
     proposal: int
@@ -643,6 +840,8 @@ class ProposalApprove(Params):
 
 
 class ProposalReject(Params):
+    """Reject the `hunks` with these ids, or all that are open. Refused as an approval."""
+
     method: ClassVar[str] = "proposal.reject"
     proposal: int
     hunks: list[str] | None = None
@@ -658,6 +857,11 @@ class ProposalView(Message):
 
 
 class ProposalDecide(Params):
+    """Decide about several proposals, each as it was shown; the refused ones are in `left`.
+
+    `elicited` says that an MCP client gave this answer for its user, see docs/reviewing.md.
+    """
+
     method: ClassVar[str] = "proposal.decide"
     proposals: list[ProposalView]
     what: Verdict
@@ -666,6 +870,11 @@ class ProposalDecide(Params):
 
 
 class ProposalWait(Params):
+    """Return a proposal when it is settled, or after `timeout` seconds as it is then.
+
+    With `until="any"`, after the next change of it, later than the time `since` (RFC 3339).
+    """
+
     method: ClassVar[str] = "proposal.wait"
     proposal: int
     timeout: float = 60
@@ -674,6 +883,8 @@ class ProposalWait(Params):
 
 
 class ProposalComment(Params):
+    """Add a comment to a proposal, to one of its hunks, or to a line of a file."""
+
     method: ClassVar[str] = "proposal.comment"
     proposal: int
     text: str
@@ -683,22 +894,31 @@ class ProposalComment(Params):
 
 
 class ProposalSubmit(Params):
+    """Open a draft for review."""
+
     method: ClassVar[str] = "proposal.submit"
     proposal: int
 
 
 class ProposalWithdraw(Params):
+    """Take back an open proposal of the own session."""
+
     method: ClassVar[str] = "proposal.withdraw"
     proposal: int
 
 
 class ProposalReopen(Params):
+    """Make a new proposal of one that was rejected, withdrawn or has expired."""
+
     method: ClassVar[str] = "proposal.reopen"
     proposal: int
 
 
 class ProposalCheck(Params):
-    """The result of a command that was run on the files as a proposal would leave them."""
+    """Note the result of a command that was run on the files as the proposal would leave them.
+
+    With `hunks`, only those were in the files.
+    """
 
     method: ClassVar[str] = "proposal.check"
     proposal: int
@@ -711,7 +931,7 @@ class ProposalCheck(Params):
 
 
 class ReviewAllow(Params):
-    """A grant: edits of these paths land without a decision, for `ttl` seconds."""
+    """Let edits of these paths land without a decision, for `ttl` seconds, a day at most."""
 
     method: ClassVar[str] = "review.allow"
     paths: list[str]
@@ -722,16 +942,20 @@ class ReviewAllow(Params):
 
 
 class ReviewGrants(Params):
+    """List the grants in force, and what is left of each."""
+
     method: ClassVar[str] = "review.grants"
 
 
 class ReviewRevoke(Params):
+    """End a grant."""
+
     method: ClassVar[str] = "review.revoke"
     grant: int
 
 
 class ReviewMark(Params):
-    """Mark transactions as reviewed, or take the marks back."""
+    """Mark transactions as reviewed, or take the marks back. Refused with `permission_denied` to authors."""
 
     method: ClassVar[str] = "review.mark"
     transactions: list[int]
@@ -739,7 +963,7 @@ class ReviewMark(Params):
 
 
 class ReviewUnlock(Params):
-    """Give the user's PIN, so that this connection may decide about the proposals of its kin."""
+    """Give the user's PIN, so that this connection may decide about what its own kin proposed."""
 
     method: ClassVar[str] = "review.unlock"
     pin: str
@@ -753,6 +977,11 @@ class Notify(Message):
 
 
 class Subscribe(Params):
+    """Subscribe to these `events`, about files that match these globs, after `since`.
+
+    With `brief`, transactions have no files, as in `log`.
+    """
+
     method: ClassVar[str] = "subscribe"
     events: list[EventKind] | None = None
     paths: list[str] | None = None
@@ -762,17 +991,25 @@ class Subscribe(Params):
 
 
 class Unsubscribe(Params):
+    """End a subscription; closing the events does this."""
+
     method: ClassVar[str] = "unsubscribe"
     subscription: int
 
 
 class Gc(Params):
+    """Compact transactions beyond `history.keep`, and free unused data. Waits for as long as that takes."""
+
     method: ClassVar[str] = "gc"
     dry_run: bool = False
 
 
 class Forget(Params):
-    """Exactly one of the first four names the contents."""
+    """Remove contents from the history for good, and prove it. Waits for as long as that takes.
+
+    Exactly one of `paths`, `matching` (globs), `content` (versions) and `text` names the contents. Of a file
+    the present content stays. Refused with `conflict` if a named content, or the text, is in a file now.
+    """
 
     method: ClassVar[str] = "forget"
     paths: list[str] | None = None  # files and folders: all their contents but the present one
@@ -783,6 +1020,8 @@ class Forget(Params):
 
 
 class RemoteInit(Params):
+    """Begin a log of this workspace in a git repository. A dry run counts the files that would be sent."""
+
     method: ClassVar[str] = "remote.init"
     url: str
     ref: str | None = None
@@ -791,6 +1030,12 @@ class RemoteInit(Params):
 
 
 class RemoteJoin(Params):
+    """Take the files of a log, and exchange with its hosts. Refused with `conflict` if files differ.
+
+    With `take="log"`, files that differ are replaced or deleted. The history keeps them. With
+    `keep="mine"`, they become an edit of this host.
+    """
+
     method: ClassVar[str] = "remote.join"
     url: str
     ref: str | None = None
@@ -800,62 +1045,66 @@ class RemoteJoin(Params):
 
 
 class RemoteStatus(Params):
+    """Return the state of the exchange with other hosts."""
+
     method: ClassVar[str] = "remote.status"
 
 
 class RemoteNow(Params):
+    """Exchange at once, until all transactions of this host are in the log, or for `timeout` seconds."""
+
     method: ClassVar[str] = "remote.now"
     timeout: float = 30
 
 
 class RemoteLand(Params):
+    """Wait until a transaction is in the log (default: the newest). Refused with `timeout` if it is not."""
+
     method: ClassVar[str] = "remote.land"
     tx: Tx | None = None
     timeout: float = 30
 
 
 class RemotePause(Params):
+    """Stop the exchange until `remote.resume`. Edits go on."""
+
     method: ClassVar[str] = "remote.pause"
 
 
 class RemoteResume(Params):
+    """Go on with the exchange."""
+
     method: ClassVar[str] = "remote.resume"
 
 
 class RemoteRepair(Params):
+    """Follow the log on the server although it does not continue the known one, and land what it lacks."""
+
     method: ClassVar[str] = "remote.repair"
 
 
 class RemoteLeave(Params):
+    """End the exchange for good. The files and the history stay.
+
+    Refused with `conflict` if transactions are not in the log yet, unless `lose` is true.
+    """
+
     method: ClassVar[str] = "remote.leave"
     lose: bool = False  # also if transactions are not in the log yet
 
 
 class ConfigReload(Params):
+    """Reload the daemon's configuration. Refused with `invalid_params` if a file is wrong."""
+
     method: ClassVar[str] = "config.reload"
 
 
 class HooksRun(Params):
+    """Run the hooks on the current files without changing them. Refused: `rejected`, `timeout`."""
+
     method: ClassVar[str] = "hooks.run"
     paths: list[str]
     session: str | None = None
-
-
-REQUESTS: dict[str, type[Params]] = {
-    kind.method: kind
-    for kind in (
-        Hello, Status, Check, Shutdown, Dialects, Read, Stat, Settle, Apply, Begin, Stage, Commit, Abort,
-        Undo, Redo, Rollback, Restore, Log, LogCount, LogRefusals, Show, Diff, Publish, SessionOpen,
-        SessionClose, SessionList, SessionPause, SessionResume, LeaseAcquire, LeaseRenew, LeaseRelease,
-        LeaseList, DocumentHold, DocumentRelease, DocumentList, ExecBegin, ExecAsk, ExecEnd, Claim, Seen,
-        Blame, Subscribe, Unsubscribe, Gc, Forget, RemoteInit, RemoteJoin, RemoteStatus, RemoteNow,
-        RemoteLand, RemotePause,
-        RemoteResume, RemoteRepair, RemoteLeave, ConfigReload, HooksRun, ProposalList, ProposalGet,
-        ProposalApprove, ProposalReject, ProposalDecide, ProposalWait, ProposalComment, ProposalSubmit,
-        ProposalWithdraw, ProposalReopen, ProposalCheck, ReviewAllow, ReviewGrants, ReviewRevoke, ReviewMark,
-        ReviewUnlock,
-    )
-}  # fmt: skip
 
 
 # ── Results ────────────────────────────────────────────────────────────────────────────────────
@@ -1696,3 +1945,84 @@ class Error(Result):
     name: str
     message: str
     data: dict[str, Any] = {}
+
+
+# ── Methods ────────────────────────────────────────────────────────────────────────────────────
+
+ANSWERS: dict[type[Params], type[Result]] = {
+    Hello: HelloResult,
+    Status: StatusResult,
+    Check: CheckResult,
+    Shutdown: Empty,
+    Dialects: DialectsResult,
+    Read: ReadResult,
+    Stat: StatResult,
+    Settle: SettleResult,
+    Apply: ApplyResult,
+    Begin: BeginResult,
+    Stage: ApplyResult,
+    Commit: ApplyResult,
+    Abort: Empty,
+    Undo: UndoResult,
+    Redo: UndoResult,
+    Rollback: UndoResult,
+    Restore: ApplyResult,
+    Log: LogResult,
+    LogCount: LogCountResult,
+    LogRefusals: LogRefusalsResult,
+    Show: ShowResult,
+    Diff: DiffResult,
+    Publish: PublishResult,
+    SessionOpen: SessionOpenResult,
+    SessionClose: Empty,
+    SessionList: SessionListResult,
+    SessionPause: SessionPauseResult,
+    SessionResume: Empty,
+    LeaseAcquire: LeaseAcquireResult,
+    LeaseRenew: LeaseRenewResult,
+    LeaseRelease: Empty,
+    LeaseList: LeaseListResult,
+    DocumentHold: DocumentHoldResult,
+    DocumentRelease: Empty,
+    DocumentList: DocumentListResult,
+    ExecBegin: ExecBeginResult,
+    ExecAsk: Empty,
+    ExecEnd: ExecEndResult,
+    Claim: ClaimResult,
+    Seen: Empty,
+    Blame: BlameResult,
+    Subscribe: SubscribeResult,
+    Unsubscribe: Empty,
+    Gc: GcResult,
+    Forget: ForgetResult,
+    RemoteInit: RemoteResult,
+    RemoteJoin: RemoteResult,
+    RemoteStatus: RemoteResult,
+    RemoteNow: RemoteResult,
+    RemoteLand: RemoteLandResult,
+    RemotePause: RemoteResult,
+    RemoteResume: RemoteResult,
+    RemoteRepair: RemoteResult,
+    RemoteLeave: RemoteResult,
+    ConfigReload: ConfigReloadResult,
+    HooksRun: HooksRunResult,
+    ProposalList: ProposalListResult,
+    ProposalGet: ProposalGetResult,
+    ProposalApprove: ProposalApproveResult,
+    ProposalReject: ProposalResult,
+    ProposalDecide: ProposalDecideResult,
+    ProposalWait: ProposalWaitResult,
+    ProposalComment: ProposalResult,
+    ProposalSubmit: ProposalResult,
+    ProposalWithdraw: ProposalResult,
+    ProposalReopen: ProposalResult,
+    ProposalCheck: ProposalResult,
+    ReviewAllow: ReviewAllowResult,
+    ReviewGrants: ReviewGrantsResult,
+    ReviewRevoke: Empty,
+    ReviewMark: ReviewMarkResult,
+    ReviewUnlock: Empty,
+}
+"""The result of each method, by its parameters. `Empty` is a result without data."""
+
+REQUESTS: dict[str, type[Params]] = {kind.method: kind for kind in ANSWERS}
