@@ -75,7 +75,7 @@ def shortened(names: Collection[str], names_max: int = NAMES_MAX) -> str:
     return ", ".join(islice(names, names_max)) + more
 
 
-# ── One class for each name of the protocol ────────────────────────────────────────────────────
+# ── One class for each name of the protocol, made by tests/generated ───────────────────────
 
 
 class ParseError(EditdError):
@@ -178,24 +178,12 @@ class UnknownTransaction(EditdError):
     """The refusal `unknown_transaction`."""
 
 
-class ContentForgotten(EditdError):
-    """The refusal `content_forgotten`."""
-
-
-class ContentExcluded(EditdError):
-    """The refusal `content_excluded`."""
-
-
 class UnknownSession(EditdError):
     """The refusal `unknown_session`."""
 
 
 class Unread(EditdError):
     """The refusal `unread`."""
-
-
-class Unsaved(EditdError):
-    """The refusal `unsaved`."""
 
 
 class Rejected(EditdError):
@@ -232,3 +220,15 @@ class UnknownProposal(EditdError):
 
 class Decided(EditdError):
     """The refusal `decided`."""
+
+
+class Unsaved(EditdError):
+    """The refusal `unsaved`."""
+
+
+class ContentForgotten(EditdError):
+    """The refusal `content_forgotten`."""
+
+
+class ContentExcluded(EditdError):
+    """The refusal `content_excluded`."""

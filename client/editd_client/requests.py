@@ -1,6 +1,6 @@
 """The requests of the protocol: the parameters of each method, and the type of its result.
 
-Made by tests/requests_module.py from `editd.wire.messages`: change that, not this. One function for each
+Made by tests/generated from `editd.wire.messages`: change that, not this. One function for each
 method, with its name (`session.open` is `session_open`). Sends nothing: `Client` and `AsyncClient` inherit
 `RequestMethods`, so that both have the same methods. They raise EditdError for a refusal, and Unreachable if
 no daemon answers.

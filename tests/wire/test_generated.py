@@ -1,16 +1,16 @@
-"""The request methods of the clients are made from the messages of the protocol."""
+"""The files that are made from the messages are up to date."""
 
 from __future__ import annotations
 
 import msgspec
 
-import requests_module
+import generated
 from editd.wire import messages
+from generated import requests_module
 
 
-def test_the_module_is_as_the_messages_make_it() -> None:
-    text = requests_module.MODULE.read_text()
-    assert requests_module.module() == text, "`python tests/requests_module.py --write` makes it anew"
+def test_each_file_is_as_the_messages_make_it() -> None:
+    assert list(generated.stale_files()) == [], "`python tests/generated --write` makes them anew"
 
 
 def test_what_python_writes_differently_names_fields_of_the_protocol() -> None:

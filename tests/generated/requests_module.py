@@ -1,8 +1,4 @@
 """The request methods of the clients, made from the messages of the protocol.
-
-    python tests/requests_module.py            # tell whether the module is up to date
-    python tests/requests_module.py --write    # and write it
-
 Each message of parameters gives one function: its fields are the parameters, its docstring is the function's,
 and `ANSWERS` has its result. What a Python caller writes in another way is in the tables of this module.
 """
@@ -17,18 +13,15 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-TOP = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # as a script it finds the others itself
-    sys.path[:0] = [str(TOP / "daemon"), str(TOP / "client")]
+import msgspec
 
-import msgspec  # noqa: E402
-
-from editd.wire import messages  # noqa: E402
+from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULE = TOP / "client" / "editd_client" / "requests.py"
+TOP = Path(__file__).resolve().parents[2]
+FILE = TOP / "client" / "editd_client" / "requests.py"
 
 HIDDEN = {"hello": {"protocol", "errors", "seen"}, "subscribe": {"notify"}}
 """Fields that the client itself fills in."""
@@ -63,7 +56,7 @@ CONVERTED = {
 HEAD = '''\
 """The requests of the protocol: the parameters of each method, and the type of its result.
 
-Made by tests/requests_module.py from `editd.wire.messages`: change that, not this. One function for each
+Made by tests/generated from `editd.wire.messages`: change that, not this. One function for each
 method, with its name (`session.open` is `session_open`). Sends nothing: `Client` and `AsyncClient` inherit
 `RequestMethods`, so that both have the same methods. They raise EditdError for a refusal, and Unreachable if
 no daemon answers.
@@ -93,11 +86,11 @@ if TYPE_CHECKING:
 '''
 
 
-def module() -> str:
+def text() -> str:
     """Return the text of the module."""
     parts = [HEAD, *map(_function, messages.ANSWERS), "\n".join(_methods())]
     return subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"],
+        [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-"],
         input="\n\n".join(parts), capture_output=True, check=True, text=True, cwd=TOP,
     ).stdout  # fmt: skip
 
@@ -202,15 +195,3 @@ def _methods() -> Iterator[str]:
     for method in messages.REQUESTS:
         if method != "subscribe":  # the clients return its events
             yield f"    {_name(method)} = request_method({_name(method)})"
-
-
-def main() -> None:
-    text = module()
-    if "--write" in sys.argv[1:]:
-        MODULE.write_text(text)
-    elif text != MODULE.read_text():
-        sys.exit(f"{MODULE.relative_to(TOP)} is not up to date: python tests/requests_module.py --write")
-
-
-if __name__ == "__main__":
-    main()

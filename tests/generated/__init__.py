@@ -1,0 +1,18 @@
+"""The files that are made from the messages of the protocol, by `python tests/generated --write`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from generated import error_classes, protocol_page, requests_module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GENERATORS = (requests_module, error_classes, protocol_page)
+
+
+def stale_files() -> dict[Path, str]:
+    """Return the files that are not as the messages make them, with the text that each should have."""
+    made = {one.FILE: one.text() for one in GENERATORS}
+    return {path: text for path, text in made.items() if path.read_text() != text}
