@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from generated import error_classes, protocol_page, requests_module
+from generated import editor_types, error_classes, protocol_page, requests_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,5 +14,5 @@ GENERATORS = (requests_module, error_classes, protocol_page)
 
 def stale_files() -> dict[Path, str]:
     """Return the files that are not as the messages make them, with the text that each should have."""
-    made = {one.FILE: one.text() for one in GENERATORS}
-    return {path: text for path, text in made.items() if path.read_text() != text}
+    made = {one.FILE: one.text() for one in GENERATORS} | editor_types.files()
+    return {path: text for path, text in made.items() if not path.exists() or path.read_text() != text}

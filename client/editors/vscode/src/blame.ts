@@ -4,7 +4,7 @@ import * as vscode from 'vscode'
 import type { Documents, Tracked } from './documents'
 import { ageOf, authorOf } from './history'
 import { originsOf } from './lines'
-import type { BlamedLine } from './protocol'
+import type { BlameLine as BlamedLine } from './protocol'
 import { setting } from './workspaces'
 
 const REST_MILLISECONDS = 200

@@ -5,10 +5,10 @@ import type { Connection } from './connection'
 import { sourceOf } from './contents'
 import { authorOf } from './history'
 import { EDITABLE, type FileNode, type HunkNode, type ProposalNode } from './proposals'
-import type { Proposal, ProposedFile, ReviewComment } from './protocol'
+import type { ProposalEntry, ProposalFile, ReviewComment } from './protocol'
 import type { Workspaces } from './workspaces'
 
-type Shown = Proposal & { files: ProposedFile[] }
+type Shown = ProposalEntry & { files: ProposalFile[] }
 
 export class ReviewComments implements vscode.Disposable {
   private readonly controller = vscode.comments.createCommentController('editd.proposals', 'Comments on a proposal')
@@ -83,7 +83,7 @@ export class ReviewComments implements vscode.Disposable {
     this.threads.delete(document)
   }
 
-  private async fetch(uri: vscode.Uri): Promise<[Connection, Proposal, ProposedFile | undefined] | undefined> {
+  private async fetch(uri: vscode.Uri): Promise<[Connection, ProposalEntry, ProposalFile | undefined] | undefined> {
     const { root, proposal } = sourceOf(uri)
     const connection = this.workspaces.get(root)
     if (connection === undefined) return undefined

@@ -1,7 +1,7 @@
 /** Read-only documents of the history and of proposals, under the scheme `editd`. */
 
 import * as vscode from 'vscode'
-import { bytesOf, Refusal, type Content, type ProposedFile } from './protocol'
+import { bytesOf, Refusal, type Content, type ProposalFile } from './protocol'
 import type { Workspaces } from './workspaces'
 
 /** A text of the daemon: a file right after a transaction, or a file of a proposal. */
@@ -22,10 +22,10 @@ export function sourceOf(uri: vscode.Uri): Source {
 }
 
 /** Return the file of a proposal that a document shows, with its texts now and as proposed. */
-export async function fetchProposed(workspaces: Workspaces, uri: vscode.Uri): Promise<ProposedFile | undefined> {
+export async function fetchProposed(workspaces: Workspaces, uri: vscode.Uri): Promise<ProposalFile | undefined> {
   const { root, proposal } = sourceOf(uri)
   const params = { proposal, content: true, paths: [uri.path.slice(1)] }
-  return (await workspaces.get(root)?.request<{ files: ProposedFile[] }>('proposal.get', params))?.files[0]
+  return (await workspaces.get(root)?.request<{ files: ProposalFile[] }>('proposal.get', params))?.files[0]
 }
 
 /** Return the bytes of a file right after a transaction. A file that is not there is empty. */

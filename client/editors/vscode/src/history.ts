@@ -3,7 +3,7 @@
 import * as vscode from 'vscode'
 import type { Connection } from './connection'
 import { uriOf } from './contents'
-import type { Change, Session, Transaction } from './protocol'
+import type { Change, SessionEntry, Transaction } from './protocol'
 import { setting, type Workspaces } from './workspaces'
 
 const PAGE = 50
@@ -40,7 +40,7 @@ interface MoreNode {
 export interface SessionNode {
   kind: 'session'
   connection: Connection
-  session: Session
+  session: SessionEntry
 }
 
 type HistoryNode = RootNode | TransactionNode | RunNode | ChangeNode | MoreNode
@@ -222,7 +222,7 @@ export class SessionTree extends WorkspaceTree<SessionsNode> {
   }
 
   protected async of(connection: Connection): Promise<SessionsNode[]> {
-    const { sessions } = await connection.request<{ sessions: Session[] }>('session.list', { all: true, stat: true })
+    const { sessions } = await connection.request<{ sessions: SessionEntry[] }>('session.list', { all: true, stat: true })
     return sessions.slice(0, PAGE).map(session => ({ kind: 'session', connection, session }))
   }
 

@@ -12,7 +12,7 @@ import { fetchProposed, sourceOf, uriOf } from './contents'
 import { encode, withLineEnds } from './documents'
 import { authorOf } from './history'
 import { realPath } from './place'
-import { bytesOf, contentOf, type Content, type Outcome, type ProposedFile, type ProposedHunk, type Proposal } from './protocol'
+import { bytesOf, contentOf, type Content, type Outcome, type ProposalFile, type ProposalHunk, type ProposalEntry } from './protocol'
 import type { Workspaces } from './workspaces'
 
 export const EDITABLE = 'editd-proposal'
@@ -20,22 +20,22 @@ export const EDITABLE = 'editd-proposal'
 export interface ProposalNode {
   kind: 'proposal'
   connection: Connection
-  proposal: Proposal
+  proposal: ProposalEntry
 }
 
 export interface FileNode {
   kind: 'file'
   connection: Connection
-  proposal: Proposal
-  file: ProposedFile
+  proposal: ProposalEntry
+  file: ProposalFile
 }
 
 export interface HunkNode {
   kind: 'hunk'
   connection: Connection
-  proposal: Proposal
-  file: ProposedFile
-  hunk: ProposedHunk
+  proposal: ProposalEntry
+  file: ProposalFile
+  hunk: ProposalHunk
 }
 
 /** A check of a proposal, or a comment on it. */
@@ -185,7 +185,7 @@ function hasText(document: vscode.TextDocument, { text }: Reviewed): boolean {
   return withLineEnds(text, document.eol) === document.getText()
 }
 
-function isOver(proposal: Proposal | undefined): boolean {
+function isOver(proposal: ProposalEntry | undefined): boolean {
   return proposal !== undefined && proposal.state !== 'open' && proposal.state !== 'draft'
 }
 
@@ -269,18 +269,18 @@ export class ProposalTree implements vscode.TreeDataProvider<Node> {
   }
 
   private async of(connection: Connection): Promise<ProposalNode[]> {
-    const { proposals } = await connection.request<{ proposals: Proposal[] }>('proposal.list')
+    const { proposals } = await connection.request<{ proposals: ProposalEntry[] }>('proposal.list')
     return proposals.map(proposal => ({ kind: 'proposal', connection, proposal }))
   }
 
   private async files({ connection, proposal }: ProposalNode): Promise<FileNode[]> {
-    const shown = await connection.request<Proposal & { files: ProposedFile[] }>('proposal.get', { proposal: proposal.proposal })
+    const shown = await connection.request<ProposalEntry & { files: ProposalFile[] }>('proposal.get', { proposal: proposal.proposal })
     return shown.files.map(file => ({ kind: 'file', connection, proposal: shown, file }))
   }
 }
 
 /** Return the checks of a proposal, and the comments that are on no file. */
-function notesOf({ checks, running, comments }: Proposal): NoteNode[] {
+function notesOf({ checks, running, comments }: ProposalEntry): NoteNode[] {
   const icon = (name: string, colour?: string) => new vscode.ThemeIcon(name, colour === undefined ? undefined : new vscode.ThemeColor(colour))
   return [
     ...checks.map(({ name, exit, seconds, output, is_current }): NoteNode => ({

@@ -7,7 +7,7 @@ import * as vscode from 'vscode'
 import { Connection } from '../src/connection'
 import type { Parts } from '../src/extension'
 import { proposedSides, type FileNode, type HunkNode, type ProposalNode } from '../src/proposals'
-import type { Outcome, Proposal, Transaction } from '../src/protocol'
+import type { Outcome, ProposalEntry, Transaction } from '../src/protocol'
 
 const TEST_MILLISECONDS = 60000
 const TEN = [...Array(10).keys()].map(at => `line ${at}\n`).join('')
@@ -584,7 +584,7 @@ test('a proposal is listed with its files and hunks, and decided hunk by hunk, w
   assert.equal((await newest()).actor, 'agent')
   const asked = await answering('not this one', () => command('proposal.reject', second))
   assert.deepEqual(asked, ['Comment for the author'])
-  const shown = await agent.request<Proposal & { decisions: { comment: string }[] }>('proposal.get', { proposal: node.proposal.proposal })
+  const shown = await agent.request<ProposalEntry & { decisions: { comment: string }[] }>('proposal.get', { proposal: node.proposal.proposal })
   assert.equal(shown.state, 'partly')
   assert.equal(shown.decisions.at(-1)!.comment, 'not this one')
   assert.ok(!(await labels(parts.proposals, here())).includes(`${node.proposal.proposal} capitals`))
