@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest finds the helpers of the tests
 
-from selection import main
+from support.selection import main
 
 sys.exit(main())

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import settings
 
 from editd.system.native import NATIVE
-from hosts import hosts
-from reviewers import author_of, reviewer_of, set_pin
-from seeds import SEED, seed
-from workplace import Workplace, workplace
+from support.hosts import hosts
+from support.reviewers import author_of, reviewer_of, set_pin
+from support.seeds import SEED, seed
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from hosts import Hosts
+    from support.hosts import Hosts
 
 
 NEEDED = {  # what a test may need of Linux by `@pytest.mark.needs`, and whether this system has it

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pseudo_terminal import PseudoTerminal
-from shop import LOADER, LOCK
-from workplace import TOP, Workplace, replace, workplace, write
+from support.pseudo_terminal import PseudoTerminal
+from support.shop import LOADER, LOCK
+from support.workplace import TOP, Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

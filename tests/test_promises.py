@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from workplace import TOP
+from support.workplace import TOP
 
 PAGE = (TOP / "docs/promises.md").read_text()
 NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "protocol.md").read_text()
 

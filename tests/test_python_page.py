@@ -7,10 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from workplace import TOP
+from support.workplace import TOP
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAGE = (TOP / "docs/python.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

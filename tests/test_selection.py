@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from selection import FAR, TOP, imported_modules, nearest_tests, within
+from support.selection import FAR, TOP, imported_modules, nearest_tests, within
 
 
 def hops(changed: str) -> dict[str, int]:

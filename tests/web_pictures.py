@@ -10,11 +10,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from chromium import Chromium, Tab
-from reviewers import reviewer_of
-from shop import shop
-from web_page import web_page
-from workplace import TOP
+from support.chromium import Chromium, Tab
+from support.reviewers import reviewer_of
+from support.shop import shop
+from support.web_page import web_page
+from support.workplace import TOP
 
 FOLDER = TOP / "docs/images"
 SIZES = {"web": (1200, 860), "web-dark": (1200, 860), "web-narrow": (400, 860)}

@@ -22,14 +22,14 @@ from editd_client.agents.hook import (
     adapter_of,
     answer_to,
 )
-from json_daemon import JsonDaemon
-from shell_commands import READING, WRITING
-from workplace import TOP
+from support.json_daemon import JsonDaemon
+from support.shell_commands import READING, WRITING
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from json_daemon import Answer
+    from support.json_daemon import Answer
 
 PAYLOADS = Path(__file__).with_name("payloads")
 HOOKED = sorted(file.stem for file in PAYLOADS.glob("*.jsonl"))

@@ -16,10 +16,10 @@ import pytest
 
 from editd.config.paths import review_socket_path
 from editd.wire.messages import SeenFile
-from reviewers import configure
+from support.reviewers import configure
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAYLOADS = Path(__file__).with_name("payloads")
 HOOKED = sorted(file.stem for file in PAYLOADS.glob("*.jsonl"))

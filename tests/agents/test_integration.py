@@ -15,7 +15,7 @@ from editd_client.agents import NAMES, jsonc
 from editd_client.agents.hook import adapter_of
 from editd_client.agents.integration import Choices, Integrator, program
 from editd_client.agents.settings_edit import is_ours
-from settings_documents import documents
+from support.settings_documents import documents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,14 +15,14 @@ import pytest
 from editd.config.paths import workspace_id
 from editd_client.agents.hook import adapter_of
 from editd_client.agents.integration import Choices, Integrator
-from json_daemon import JsonDaemon
-from shell_commands import READING, WRITING
-from workplace import TOP
+from support.json_daemon import JsonDaemon
+from support.shell_commands import READING, WRITING
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from json_daemon import Answer
+    from support.json_daemon import Answer
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 CORE = (TOP / "client/editd_client/agents/plugins/core.js").read_text()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from real_agents import RealAgent
-from scripted_model import Model, Step, scripted_model
+from support.real_agents import RealAgent
+from support.scripted_model import Model, Step, scripted_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
 AGENTS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from editd_client.agents import jsonc, toml_table
 from editd_client.agents.jsonc import UnreadableError
-from settings_documents import NAMES, documents
+from support.settings_documents import NAMES, documents
 
 OURS: dict[str, object] = {"matcher": "x|y", "hooks": [{"command": "editd-hook codex"}]}
 

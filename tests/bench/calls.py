@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 CONTENT_BYTES = 10 * 1024
 WARM_WRITES, COUNTED_WRITES = 50, 200
@@ -103,7 +103,7 @@ def serve(report: str, arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def workspace_of_one_file() -> Iterator[Workplace]:
-    from workplace import workplace
+    from support.workplace import workplace
 
     with (
         tempfile.TemporaryDirectory(prefix="editd-calls-") as folder,

@@ -32,7 +32,7 @@ from bench import edits, footprint, histories, interference, peers, proposals, r
 from bench.figures import Build, Row, Run
 from bench.plots import amount
 from bench.sites import Bench, described, interpreter
-from workplace import TOP
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from git_servers import git_server
-from hosts import exchange, hosts
-from workplace import workplace, write
+from support.git_servers import git_server
+from support.hosts import exchange, hosts
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

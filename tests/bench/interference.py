@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.figures import Figure, Row, percentile, times_of
 from bench.saves import Connection, editing, request, saving, write
-from outsider import flipping
+from support.outsider import flipping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ import pygit2
 from bench.figures import Figure, Row, times_of
 from bench.saves import Samples, editing
 from editd.wire.messages import Chmod, Delete, Symlink, Write
-from workplace import files_below
+from support.workplace import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

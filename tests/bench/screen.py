@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.figures import Figure, Row, percentile, times_of
 from bench.histories import history, history_sizes
 from bench.saves import Connection, fresh, write
-from pseudo_terminal import PseudoTerminal
+from support.pseudo_terminal import PseudoTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

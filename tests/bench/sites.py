@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.saves import Connection, editing, fresh
-from workplace import TOP, Workplace, workplace
+from support.workplace import TOP, Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def editctl(place: Workplace, *words: str) -> subprocess.CompletedProcess[str]:

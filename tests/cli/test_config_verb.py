@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., "Said"]
 

@@ -15,7 +15,7 @@ import editd_client.cli as editctl
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SHARED = {
     "binary_patch",

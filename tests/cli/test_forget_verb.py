@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pseudo_terminal import PseudoTerminal
-from state_search import holders
-from workplace import write
+from support.pseudo_terminal import PseudoTerminal
+from support.state_search import holders
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TRIES = 20
 

@@ -13,7 +13,7 @@ from editd_client.cli import run as main
 if TYPE_CHECKING:
     import pytest
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 CONFIG = f"""
 [[hook]]

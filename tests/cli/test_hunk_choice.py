@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.messages import Delete
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
     Choose = Callable[..., str]

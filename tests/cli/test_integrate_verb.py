@@ -13,7 +13,7 @@ from editd_client.agents import NAMES
 if TYPE_CHECKING:
     import subprocess
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 GEMINI = ".gemini/settings.json"
 

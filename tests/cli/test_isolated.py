@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nand\nmore\nthree\n"
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.workspace.scan import FILE_BYTES_MAX
-from seeds import seed
+from support.seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 EDITS_MAX = 64 << 20  # `file_bytes_max`
 SIZES = {"big.bin": FILE_BYTES_MAX + 1, "huge1.bin": EDITS_MAX + 1, "huge2.bin": EDITS_MAX + 1}

@@ -15,13 +15,13 @@ import pytest
 from editd_client.cli import options, output
 from editd_client.cli.contents import stats_of
 from editd_client.cli.undo import time_named
-from workplace import replace, workplace, write
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

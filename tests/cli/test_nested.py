@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

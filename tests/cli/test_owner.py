@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.config.paths import review_socket_path
-from pseudo_terminal import PseudoTerminal
-from reviewers import PIN, configure, set_pin
-from seeds import one_of
-from supervisor import supervised
-from workplace import START_SECONDS, write
+from support.pseudo_terminal import PseudoTerminal
+from support.reviewers import PIN, configure, set_pin
+from support.seeds import one_of
+from support.supervisor import supervised
+from support.workplace import START_SECONDS, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
 SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it

@@ -10,12 +10,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 EDITCTL = f"{sys.executable} -P -m editd_client -C . settle"
 CLEAR = b"\r\x1b[K"

@@ -17,8 +17,8 @@ from editd.config.pin import PinHash, hash_pin
 from editd_client.cli import output
 from editd_client.cli.proposal_text import marked_words
 from editd_client.locate import current_actor
-from reviewers import author_of
-from workplace import replace, write
+from support.reviewers import author_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

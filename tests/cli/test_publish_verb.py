@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pseudo_terminal import PseudoTerminal
+from support.pseudo_terminal import PseudoTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., str]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pseudo_terminal import PseudoTerminal
-from reviewers import PIN, set_pin
-from workplace import write
+from support.pseudo_terminal import PseudoTerminal
+from support.reviewers import PIN, set_pin
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 WAIT_SECONDS = 20
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from editd.system.confinement import landlock_version
-from workplace import TOP
+from support.workplace import TOP
 
 UID = 1000
 SYSTEMD = "/lib/systemd/systemd"

@@ -15,7 +15,7 @@ from editd_client.cli import systemd
 from editd_client.cli.systemd import Units, escape_path
 from editd_client.errors import EditdError
 from editd_client.locate import Workspace
-from workplace import TOP
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,14 +13,14 @@ import pytest
 
 from editd_client.cli.systemd import Units
 from editd_client.locate import Workspace
-from supervisor import supervised
-from workplace import START_SECONDS
+from support.supervisor import supervised
+from support.workplace import START_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pseudo_terminal import PseudoTerminal
-from workplace import write
+from support.pseudo_terminal import PseudoTerminal
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 HIDDEN = "seen \x1b[30mhidden\x1b[0m \x1b[8mx\x1b[2m \x1b[1mend\n"
 

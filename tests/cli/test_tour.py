@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TOUR = [sys.executable, "-P", "-m", "editd_client", "tour"]
 TEXT = "".join(f"this is line {number}\n" for number in "abcdefghijklmnop")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd_client.cli.undo import time_named
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

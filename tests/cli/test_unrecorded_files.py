@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 BEFORE = "editctl: never recorded, so no undo brings it back: "
 AFTER = "editctl: deleted or changed, and never recorded, so no undo brings it back: "

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seeds import one_of, seed
-from workplace import replace
+from support.seeds import one_of, seed
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from pseudo_terminal import PseudoTerminal
-from workplace import replace, write
+from support.pseudo_terminal import PseudoTerminal
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Watch = Callable[..., subprocess.Popen[str]]
 

@@ -16,14 +16,14 @@ from editd_client.changesets import AsyncChangeset, Changeset
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
 from editd_client.session_state import Events
-from scripted_daemon import scripted
-from workplace import workplace, write
+from support.scripted_daemon import scripted
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def public(kind: type) -> dict[str, inspect.Signature]:

@@ -12,7 +12,7 @@ from editd_client.client import Client
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def test_a_transaction_is_made_for_what_was_read_in_it_or_not_made_at_all(place: Workplace) -> None:

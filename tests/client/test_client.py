@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError, FileMissing, Unreachable
 from editd_client.locate import login_name
-from scripted_daemon import scripted
-from workplace import write
+from support.crash_checks import wait_until
+from support.scripted_daemon import scripted
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @contextlib.contextmanager

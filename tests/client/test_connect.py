@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.config.paths import review_socket_path
 from editd_client import connect as connecting
 from editd_client.aio import AsyncClient
@@ -18,14 +17,15 @@ from editd_client.client import Client
 from editd_client.connect import connect, connect_or_start, connect_owner
 from editd_client.errors import EditdError, Unreachable
 from editd_client.locate import Workspace
-from reviewers import configure
-from workplace import write
+from support.crash_checks import wait_until
+from support.reviewers import configure
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

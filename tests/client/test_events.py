@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError, Unreachable
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def test_events_are_typed_and_come_in_between_requests_of_the_same_client(place: Workplace) -> None:

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.aio import AsyncClient
 from editd_client.client import Client
 from editd_client.errors import EditdError, Unreachable
-from scripted_daemon import scripted
-from socket_proxy import MOMENTS, Moment, cutter
-from workplace import replace, workplace, write
+from support.crash_checks import wait_until
+from support.scripted_daemon import scripted
+from support.socket_proxy import MOMENTS, Moment, cutter
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import wait_until
-from repositories import LINES, edit, refused, repository, shown, sound
-from workplace import Workplace, replace, workplace, write
+from support.crash_checks import wait_until
+from support.repositories import LINES, edit, refused, repository, shown, sound
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ARCHIVE = Path(__file__).with_name("history_of_98fa59a.tar.xz")
 NEWEST = 14

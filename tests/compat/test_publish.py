@@ -16,9 +16,9 @@ from pygit2.enums import Option
 
 from editd.engine import publish_worker
 from editd.wire.messages import Chmod, Delete, Move, Published, ReviewedFile, Symlink
-from repositories import LINES, edit, names, refused, repository, shown, sound
-from reviewers import config_folder, reviewer_of, set_pin
-from workplace import Workplace, replace, workplace, write
+from support.repositories import LINES, edit, names, refused, repository, shown, sound
+from support.reviewers import config_folder, reviewer_of, set_pin
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.messages import Move
-from repositories import LINES, edit, names, refused, repository, shown, sound
-from workplace import replace, write
+from support.repositories import LINES, edit, names, refused, repository, shown, sound
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import Write
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck, held, transactions
 from editd.wire.messages import Chmod, Delete, Move, Symlink
-from workplace import Workplace, write
+from support.crash_checks import fsck, held, transactions
+from support.workplace import Workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import transactions, wait_until
 from editd_client.errors import EditdError, Unreachable
-from workplace import TOP, Workplace, replace, workplace, write
+from support.crash_checks import transactions, wait_until
+from support.workplace import TOP, Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

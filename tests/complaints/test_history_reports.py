@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire.messages import Write
 from editd_client.errors import EditdError
-from socket_attacks import Siege
+from support.crash_checks import wait_until
+from support.socket_attacks import Siege
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def refused(ask: Callable[..., object], *given: Any, **more: Any) -> EditdError:

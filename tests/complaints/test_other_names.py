@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import PermissionDenied
-from reviewers import configure
-from workplace import write
+from support.reviewers import configure
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 OUTSIDE = "outside.conf"
 

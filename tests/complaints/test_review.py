@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import config_folder, reviewer_of
-from workplace import replace, write
+from support.crash_checks import wait_until
+from support.reviewers import config_folder, reviewer_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 31))
 FILES = {"a.txt": LINES}

@@ -13,11 +13,11 @@ import pytest
 
 from editd.wire.messages import Patch, Tool
 from editd_client.errors import EditdError
-from reviewers import configure
+from support.reviewers import configure
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def call(client: Client, dialect: str, tool: str, **args: Any) -> Any:

@@ -11,13 +11,13 @@ import pytest
 
 from editd.config.environment import drop_others, kept_environment
 from editd.system.git_command import git_environment
-from hosts import bare_repository
-from workplace import workplace
+from support.hosts import bare_repository
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "s", "GITHUB_TOKEN": "s", "GIT_TOKEN": "s", "ANTHROPIC_API_KEY": "s",

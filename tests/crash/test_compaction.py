@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from workplace import write
+from support import injection
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from injection import Call
-    from workplace import Workplace
+    from support.injection import Call
+    from support.workplace import Workplace
 
 TRANSACTIONS, FLOOR = 12, 8
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine as machines
-from crash_checks import fsck, strays
 from editd.system.filesystem import Disk
-from every_method import FOUND, METHODS
-from machine import mounted, new_image
-from outside import asked
-from workplace import workplace, write
+from support import machine as machines
+from support.crash_checks import fsck, strays
+from support.every_method import FOUND, METHODS
+from support.machine import mounted, new_image
+from support.outside import asked
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN of linux/fs/ext4/ext4.h, _IOR('X', 125, __u32)
 NO_FLUSH = 2  # what is in memory only is lost, as by a device that is gone

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import PATIENCE_SECONDS, is_over, packer, wait_until
 from editd.store.pack_worker import PACKS_MAX
-from injection import Call, attached
-from kill_chain import (
+from support import injection
+from support.crash_checks import PATIENCE_SECONDS, is_over, packer, wait_until
+from support.injection import Call, attached
+from support.kill_chain import (
     KILL,
     MISSED_SHARE,
     Chain,
@@ -30,13 +30,13 @@ from kill_chain import (
     wait_until_tidy,
     worth_killing_at,
 )
-from scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, TO_FILE, TO_FOLDER, UNDO, Scenario
-from workplace import workplace, write
+from support.scenarios import ADOPTION, LARGE, ONE, ROLLBACK, TEN, TO_FILE, TO_FOLDER, UNDO, Scenario
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 IN_A_THREAD = (UNDO, ROLLBACK, LARGE)
 TOGETHER = 40  # of the 500 calls, nearly all of which write a bit more, or remove one pack of fifty

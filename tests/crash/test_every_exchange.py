@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import PATIENCE_SECONDS, child, is_over, wait_until
 from editd_client.errors import EditdError, Unreachable
-from hosts import exchange, hosts
-from injection import Call, attached
-from kill_chain import KILL, worth_killing_at
-from log_checker import Acknowledged, check_log, log_of
-from workplace import replace, workplace
+from support import injection
+from support.crash_checks import PATIENCE_SECONDS, child, is_over, wait_until
+from support.hosts import exchange, hosts
+from support.injection import Call, attached
+from support.kill_chain import KILL, worth_killing_at
+from support.log_checker import Acknowledged, check_log, log_of
+from support.workplace import replace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from log_checker import Entry
-    from workplace import Workplace
+    from support.log_checker import Entry
+    from support.workplace import Workplace
 
 FILES = {"a.txt": "".join(f"line {number}\n" for number in range(1, 10))}
 WORKER = "editd.remote.exchange_worker"

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import fsck, packer, transactions
 from editd.store import first_scan
 from editd.store.git_repository import create_store
 from editd.store.history import History
@@ -27,18 +25,20 @@ from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship
 from editd.wire.messages import Delete
 from editd_client.errors import Unreachable
-from harness import BASELINE_US
-from injection import Call, Paused, attached
-from kill_chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
-from scenarios import TEN, Expected, Standing, differing, standing
-from workplace import workplace, write
+from support import injection
+from support.crash_checks import fsck, packer, transactions
+from support.harness import BASELINE_US
+from support.injection import Call, Paused, attached
+from support.kill_chain import KILL, Chain, Kept, leftovers, verify_whole, worth_killing_at
+from support.scenarios import TEN, Expected, Standing, differing, standing
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd.wire.messages import Kind
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 STARTED_SECONDS = 1.0  # after a start has said that it is ready, for what it does then
 KILLED_SECONDS = 4.0

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import has_spare, wait_until
 from editd_client.errors import Unreachable
-from injection import attached
-from kill_chain import KILL, Kept
-from seeds import seed
-from state_search import holders
-from workplace import write
+from support import injection
+from support.crash_checks import has_spare, wait_until
+from support.injection import attached
+from support.kill_chain import KILL, Kept
+from support.seeds import seed
+from support.state_search import holders
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from injection import Call
-    from workplace import Workplace
+    from support.injection import Call
+    from support.workplace import Workplace
 
 BEFORE = "KEY=before\n"
 SECRET = f"KEY={secrets.token_hex(20)}\n"

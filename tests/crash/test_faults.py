@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import packer, strays, transactions, wait_until
 from editd_client.errors import EditdError
-from injection import Call, attached
-from kill_chain import MISSED_SHARE, Chain, of_the_engine, verify_whole
-from scenarios import ADOPTION, ONE, ROLLBACK, TEN, UNDO, Scenario, standing
-from workplace import workplace, write
+from support import injection
+from support.crash_checks import packer, strays, transactions, wait_until
+from support.injection import Call, attached
+from support.kill_chain import MISSED_SHARE, Chain, of_the_engine, verify_whole
+from support.scenarios import ADOPTION, ONE, ROLLBACK, TEN, UNDO, Scenario, standing
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ASKING = frozenset(
     {"newfstatat", "fstat", "statx", "fstatfs", "openat", "openat2", "read", "pread64", "getdents64"}

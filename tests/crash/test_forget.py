@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import wait_until
 from editd_client.errors import EditdError
-from state_search import holders
-from workplace import replace, write
+from support import injection
+from support.crash_checks import wait_until
+from support.state_search import holders
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
-    from injection import Call
-    from workplace import Workplace
+    from support.injection import Call
+    from support.workplace import Workplace
 
 STEPS = """
 import sys

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine as machines
-from crash_checks import fsck, has_spare, held, strays, wait_until
 from editd_client.errors import EditdError
-from machine import mounted
-from workplace import workplace, write
+from support import machine as machines
+from support.crash_checks import fsck, has_spare, held, strays, wait_until
+from support.machine import mounted
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SMALL = "size=24m,nr_inodes=400"  # two segments of the journal, and little else
 LARGE = "x" * 1_000_000

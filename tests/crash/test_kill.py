@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from authors import WRITERS, Writer, load, verify
-from crash_checks import fsck, strays
+from support.authors import WRITERS, Writer, load, verify
+from support.crash_checks import fsck, strays
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = pytest.mark.disk  # reuses the numbers of files at once
 

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import seeds
-from edit_messages import chmod, delete, move
 from editd.engine.commands import Undo
 from editd.engine.external_changes import sweep
 from editd.engine.undo_selection import ByTransaction
@@ -30,8 +28,10 @@ from editd.store.verify import verify_quick
 from editd.system import filesystem
 from editd.values.content import version_of
 from editd.values.transaction import Authorship, Outcome
-from harness import Harness, apply, pack, path_of, sync, write
-from workplace import files_below
+from support import seeds
+from support.edit_messages import chmod, delete, move
+from support.harness import Harness, apply, pack, path_of, sync, write
+from support.workplace import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-import machine as machines
-from authors import WRITERS, Writer, load, verify
-from crash_checks import (
+from editd_client.errors import Unreachable
+from support import injection
+from support import machine as machines
+from support.authors import WRITERS, Writer, load, verify
+from support.crash_checks import (
     PATIENCE_SECONDS,
     fsck,
     held,
@@ -25,17 +26,16 @@ from crash_checks import (
     versions,
     wait_until,
 )
-from editd_client.errors import Unreachable
-from injection import attached
-from machine import Machine, machine
-from workplace import write
+from support.injection import attached
+from support.machine import Machine, machine
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 CUTS, CUTS_LONG = 2, 200
 RELAXED_CUTS, RELAXED_CUTS_LONG = 1, 100  # after each, the whole of a growing history is verified

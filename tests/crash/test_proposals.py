@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
 from editd.values.transaction import Outcome
-from harness import Harness, answer, done
-from reviews import (
+from support import injection
+from support.harness import Harness, answer, done
+from support.reviews import (
     BASE,
     FIRST,
     PROPOSED,
@@ -29,7 +29,7 @@ from reviews import (
     states,
     view,
 )
-from seeds import seed
+from support.seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,9 @@ SAMPLE = 2  # of the calls of each step, in CI, by the seed
 STEPS = """
 import sys
 from pathlib import Path
-from harness import Harness
-from harness import answer
-from reviews import ANN, FIRST, ids, land_with_id, opened, proposals, propose
+from support.harness import Harness
+from support.harness import answer
+from support.reviews import ANN, FIRST, ids, land_with_id, opened, proposals, propose
 with opened(Harness(Path(sys.argv[1]))) as engine:
     step = sys.argv[2]
     first = None if step == "propose" else ids(engine)[0]

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from crash_checks import (
+from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
+from editd.store.state_files import note_synced
+from editd.store.transaction_record import Committed
+from editd.wire.messages import AnyEdit, Delete, Move, Symlink
+from editd_client.errors import EditdError
+from support.crash_checks import (
     fsck,
     held,
     history_files,
@@ -26,13 +31,8 @@ from crash_checks import (
     transactions,
     wait_until,
 )
-from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
-from editd.store.state_files import note_synced
-from editd.store.transaction_record import Committed
-from editd.wire.messages import AnyEdit, Delete, Move, Symlink
-from editd_client.errors import EditdError
-from scenarios import standing
-from workplace import Workplace, write
+from support.scenarios import standing
+from support.workplace import Workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import fsck
-from damage import copy, prepare
 from editd.store.journal import JournalPosition
 from editd.store.pack_worker import Packer
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
+from support import injection
+from support.crash_checks import fsck
+from support.damage import copy, prepare
 
 if TYPE_CHECKING:
-    from injection import Call
-    from workplace import Workplace
+    from support.injection import Call
+    from support.workplace import Workplace
 
 LAST = 9  # the newest transaction of the prepared history
 KILLS = 3  # of some 180 calls, in the short form

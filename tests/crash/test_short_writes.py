@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck, packer, transactions
-from kill_chain import Chain, verify_whole
-from scenarios import LARGE, SCENARIOS
-from workplace import workplace
+from support.crash_checks import fsck, packer, transactions
+from support.kill_chain import Chain, verify_whole
+from support.scenarios import LARGE, SCENARIOS
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

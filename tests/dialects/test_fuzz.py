@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import seeds
 from editd.errors import Refused
 from editd.tools.api import DIALECTS
 from editd.wire.messages import ERROR_CODES
 from recorded import rooted
+from support import seeds
 from tool_calls import ROOT, Workspace, on
 
 if TYPE_CHECKING:

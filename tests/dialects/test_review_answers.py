@@ -15,15 +15,15 @@ import pytest
 
 from editd.tools import review_answers
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
-from reviewers import author_of, reviewer_of, set_pin
-from workplace import workplace
+from support.reviewers import author_of, reviewer_of, set_pin
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.wire.messages import ProposalGetResult
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
 FILES = {"a.txt": TEXT, "b.txt": TEXT}

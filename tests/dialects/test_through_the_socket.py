@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import to_builtins
 
-from crash_checks import in_company
 from editd.wire.codec import convert
 from editd.wire.messages import Patch, Replace, Tool, Write
 from editd_client.errors import EditdError
 from recorded import rooted
+from support.crash_checks import in_company
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 CATASTROPHE = "(a+)+$"  # 2^28 steps on what follows
 LONG = "a" * 28 + "!\n"

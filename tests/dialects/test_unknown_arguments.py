@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
 CALLS = {

@@ -15,7 +15,7 @@ import pytest
 from editd.wire.messages import Tool
 from editd_client.errors import EditdError
 from recorded import TOOLS, Vector, rooted, vectors
-from workplace import Workplace, workplace
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

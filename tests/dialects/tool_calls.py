@@ -17,7 +17,7 @@ from editd.tools.api import Dialect, ToolSet, ToolSettings
 from editd.values.content import FileState
 from editd.values.transaction import Base, ReadMark
 from editd.wire.messages import Tool
-from in_memory import InMemory, Told, link_to, path_of
+from support.in_memory import InMemory, Told, link_to, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

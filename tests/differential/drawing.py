@@ -24,7 +24,7 @@ from editd.wire.messages import (
     TextEdit,
     Write,
 )
-from workspace_model import Files, Held, No, Sheet, patch_of, version_at
+from support.workspace_model import Files, Held, No, Sheet, patch_of, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

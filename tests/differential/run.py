@@ -29,7 +29,7 @@ from drawing import Drawing
 from editd_client.errors import EditdError, Unreachable
 from shrinking import shrunk
 from steps import WEIGHTS, Steps
-from workplace import workplace
+from support.workplace import workplace
 from world import Disagreement, World
 
 if TYPE_CHECKING:

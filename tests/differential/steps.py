@@ -17,7 +17,17 @@ from drawing import LINKS, PATHS, THROUGH, Drawing, text_of
 from editd.system.native import NATIVE
 from editd.wire.messages import AnyEdit, ApplyResult, Filter, Write
 from editd_client.errors import EditdError, Unreachable
-from workspace_model import Held, No, Sheet, Unforeseen, differences, is_below, merge, merged_with, version_at
+from support.workspace_model import (
+    Held,
+    No,
+    Sheet,
+    Unforeseen,
+    differences,
+    is_below,
+    merge,
+    merged_with,
+    version_at,
+)
 from world import NAMES, Actor, Disagreement, Recollection, Sight, Undecided, World, about
 
 if TYPE_CHECKING:

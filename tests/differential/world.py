@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from crash_checks import fsck, strays
 from drawing import text_of
 from editd_client.errors import EditdError
-from workspace_model import Changes, Files, Held, History, Step, differences, merged_with, version_at
+from support.crash_checks import fsck, strays
+from support.workspace_model import Changes, Files, Held, History, Step, differences, merged_with, version_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from editd.wire.messages import ApplyResult, Transaction
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 NAMES = ("ann", "bob", "cat")  # the sessions: "ann" is opened, the others are names only
 OPENED = "ann"

@@ -24,10 +24,10 @@ TOP = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":  # as a script it finds the others itself
     sys.path[:0] = [str(TOP / "tests"), str(TOP / "daemon"), str(TOP / "client")]
 
-from workplace import workplace  # noqa: E402
+from support.workplace import workplace  # noqa: E402
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAGE = TOP / "docs" / "errors.md"
 MARKS = re.compile(r"(<!-- example: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

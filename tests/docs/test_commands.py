@@ -10,8 +10,8 @@ import click
 import pytest
 
 from editd_client.cli import VERBS, editctl
+from support.workplace import TOP
 from test_pages import PAGES, named
-from workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

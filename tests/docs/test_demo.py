@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from demo import CAST, COMMENT, SIZE
-from pseudo_terminal import without_controls
+from support.pseudo_terminal import without_controls
 
 STORY = ("editctl review", "Retry with backoff", COMMENT, "has landed as", "Roll back all the work of codex",
          "is made")  # fmt: skip

@@ -9,7 +9,7 @@ from editd.wire.messages import ERROR_CODES
 from refusals import PAGE, REFUSALS, answers, rendered
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 NOT_SHOWN = {
     "internal_error", "io_error", "shutting_down", "history_damaged", "unknown_proposal", "decided",

@@ -15,7 +15,7 @@ import pytest
 
 from editd.config.load import toml
 from editd_client.errors import EditdError
-from workplace import Workplace, workplace, write
+from support.workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console import carried_out, steps
-from workplace import TOP
+from support.console import carried_out, steps
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 TOLD = [page for page in PAGES if any(steps(page.read_text()))]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prose import RATE_MAX, code_texts, crowded_lines, habits, words
+from support.workplace import TOP
 from test_pages import PAGES, named
-from workplace import TOP
 
 if TYPE_CHECKING:
     from pathlib import Path

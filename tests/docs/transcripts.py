@@ -17,8 +17,8 @@ TOP = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":  # as a script it finds the others itself
     sys.path[:0] = [str(TOP / "tests"), str(TOP / "daemon"), str(TOP / "client")]
 
-from console import carried_out  # noqa: E402
-from workplace import workplace  # noqa: E402
+from support.console import carried_out  # noqa: E402
+from support.workplace import workplace  # noqa: E402
 
 
 def rewritten(page: str) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from neovim import Neovim, neovim
-from workplace import Workplace, workplace
+from support.neovim import Neovim, neovim
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import config_folder, set_pin
-from workplace import TOP
+from support.reviewers import config_folder, set_pin
+from support.workplace import TOP
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PACKAGE = TOP / "client" / "editors" / "emacs" / "editd.el"
 CLAIMS = Path(__file__).with_name("editd-tests.el")

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 import editd
-from workplace import TOP
+from support.workplace import TOP
 
 EDITORS = TOP / "client" / "editors"
 ADDRESS = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["urls"]["Repository"]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.locate import Workspace
-from neovim import PLUGIN, PROGRAM, TEN, Neovim, NeovimError, environment, neovim, opened
-from workplace import replace, write
+from support.neovim import PLUGIN, PROGRAM, TEN, Neovim, NeovimError, environment, neovim, opened
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)")
 

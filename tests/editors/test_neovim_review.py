@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.config.paths import review_socket_path
-from neovim import PLUGIN, PROGRAM, TEN, Neovim, neovim, opened
-from reviewers import PIN, configure, set_pin
-from workplace import replace, write
+from support.neovim import PLUGIN, PROGRAM, TEN, Neovim, neovim, opened
+from support.reviewers import PIN, configure, set_pin
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from editd.wire import messages
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)"),

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.values.content import version_of
 from editd_client.errors import Unsaved
-from neovim import PROGRAM, TEN, Neovim, neovim, opened
-from workplace import replace
+from support.crash_checks import wait_until
+from support.neovim import PROGRAM, TEN, Neovim, neovim, opened
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from editd.wire import messages
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no nvim here (Debian's package: neovim)"),

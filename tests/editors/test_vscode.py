@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import vscode
-from neovim import environment
-from reviewers import config_folder, set_pin
-from workplace import workplace
+from support import vscode
+from support.neovim import environment
+from support.reviewers import config_folder, set_pin
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TESTS = vscode.EXTENSION / "test"
 NAMES = [

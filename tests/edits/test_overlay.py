@@ -7,7 +7,7 @@ import pytest
 from editd.edits.preconditions import Overlay
 from editd.errors import PathOutside, PathProtected
 from editd.values.content import FileState
-from in_memory import InMemory, link_to, path_of
+from support.in_memory import InMemory, link_to, path_of
 
 
 def overlay(**files: FileState) -> Overlay:

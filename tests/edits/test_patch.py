@@ -20,7 +20,7 @@ from editd.errors import MalformedEdit, NoMatch, PathOutside, PathProtected
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.wire.messages import Patch
-from in_memory import InMemory, Told
+from support.in_memory import InMemory, Told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,17 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edit_messages import (
-    chmod,
-    delete,
-    edit_text,
-    move,
-    patch,
-    replace,
-    symlink,
-    text_edit,
-    write,
-)
 from editd.edits import plan as plans
 from editd.edits.diff import unified
 from editd.edits.plan import plan
@@ -41,7 +30,18 @@ from editd.errors import (
 )
 from editd.values.content import EXECUTABLE, FILE, FileState
 from editd.values.transaction import Base
-from in_memory import InMemory, Told, base_of, link_to, path_of
+from support.edit_messages import (
+    chmod,
+    delete,
+    edit_text,
+    move,
+    patch,
+    replace,
+    symlink,
+    text_edit,
+    write,
+)
+from support.in_memory import InMemory, Told, base_of, link_to, path_of
 
 if TYPE_CHECKING:
     from editd.values.transaction import Outcome

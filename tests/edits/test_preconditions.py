@@ -9,7 +9,7 @@ import pytest
 from editd.edits.preconditions import BaseChecker, Overlay
 from editd.errors import Conflict, FileMissing, Stale
 from editd.values.content import FileState, version_of
-from in_memory import InMemory, Told, base_of, path_of
+from support.in_memory import InMemory, Told, base_of, path_of
 
 if TYPE_CHECKING:
     from editd.wire.messages import OnStale

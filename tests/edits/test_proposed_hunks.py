@@ -16,7 +16,7 @@ from editd.edits.proposed_hunks import (
 )
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState
 from editd.values.path import WorkspacePath
-from proposals import LINES, OTHER, PATH, content, decided, ids, split
+from support.proposals import LINES, OTHER, PATH, content, decided, ids, split
 
 
 def test_a_hunk_is_a_run_of_changed_lines_without_context() -> None:

@@ -26,7 +26,7 @@ from editd.edits.rebase import (
 )
 from editd.errors import Conflict, InvalidParams
 from editd.values.content import EXECUTABLE, FILE, NO_FALLBACK, SYMLINK, Change, FileState
-from proposals import LINES, OTHER, PATH, content, decided, ids, split
+from support.proposals import LINES, OTHER, PATH, content, decided, ids, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edit_messages import text_edit
 from editd.edits.replace import edit_text
 from editd.errors import InvalidParams
+from support.edit_messages import text_edit
 
 if TYPE_CHECKING:
     from editd.wire.messages import PositionEncoding, TextEdit

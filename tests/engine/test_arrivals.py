@@ -12,8 +12,8 @@ from editd.engine.commands import ArrivalChain
 from editd.errors import IoError, Stale
 from editd.values.content import version_of
 from editd.values.transaction import Outcome
-from harness import Harness, apply, write
-from racing_disk import MeddlingDisk, failing
+from support.harness import Harness, apply, write
+from support.racing_disk import MeddlingDisk, failing
 
 if TYPE_CHECKING:
     from pathlib import Path

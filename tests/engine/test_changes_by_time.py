@@ -15,7 +15,7 @@ from editd.engine.undo_selection import BySession
 from editd.errors import NothingToUndo
 from editd.values.content import FileState
 from editd.values.transaction import Attribution, Authorship, Outcome
-from harness import FakeClock, Harness, path_of
+from support.harness import FakeClock, Harness, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

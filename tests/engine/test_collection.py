@@ -15,8 +15,8 @@ from editd.values.glob import Glob
 from editd.values.proposal import ProposalNumber
 from editd.values.transaction import Outcome
 from editd.wire import messages
-from harness import Harness, answer, apply, done, path_of, refused, write
-from reviews import ANN, BASE, FIRST, PROPOSED, ids, land, opened, proposals, states, view
+from support.harness import Harness, answer, apply, done, path_of, refused, write
+from support.reviews import ANN, BASE, FIRST, PROPOSED, ids, land, opened, proposals, states, view
 
 if TYPE_CHECKING:
     from pathlib import Path

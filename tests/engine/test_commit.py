@@ -14,8 +14,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import edit_messages
-from crash_checks import wait_until
 from editd.engine.commands import NeedsDelay
 from editd.errors import Broken, IoError, Stale
 from editd.store.state_files import AcknowledgedFile
@@ -23,8 +21,22 @@ from editd.store.verify import verify_quick
 from editd.values.content import Change, FileState, version_of
 from editd.values.transaction import Approval, Authorship, Base, Outcome
 from editd.workspace.reader import OPEN_MAX
-from harness import FakeClock, Harness, answer, apply, done, names_below, pack, path_of, refused, sync, write
-from racing_disk import DiskWithoutSyncfs, MeddlingDisk, failing
+from support import edit_messages
+from support.crash_checks import wait_until
+from support.harness import (
+    FakeClock,
+    Harness,
+    answer,
+    apply,
+    done,
+    names_below,
+    pack,
+    path_of,
+    refused,
+    sync,
+    write,
+)
+from support.racing_disk import DiskWithoutSyncfs, MeddlingDisk, failing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

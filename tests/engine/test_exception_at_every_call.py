@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-import reviews
 from editd.engine.arrivals import arrival_of
 from editd.engine.commands import ArrivalChain, Restore, Undo
 from editd.engine.undo_selection import BySession, ByTransaction
@@ -27,8 +26,9 @@ from editd.values.path import TEMPORARY_PREFIX
 from editd.values.proposal import ProposalNumber
 from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
-from harness import Harness, answer, apply, done, path_of, write
-from reviews import land, proposing
+from support import reviews
+from support.harness import Harness, answer, apply, done, path_of, write
+from support.reviews import land, proposing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

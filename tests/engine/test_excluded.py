@@ -17,9 +17,9 @@ from editd.store.verify import verify_full, verify_quick
 from editd.values.content import FileState, version_of
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.transaction import Authorship
-from harness import Harness, apply, done, pack, path_of, refused, sync, write
-from racing_disk import MeddlingDisk
-from working_files import put
+from support.harness import Harness, apply, done, pack, path_of, refused, sync, write
+from support.racing_disk import MeddlingDisk
+from support.working_files import put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from editd.engine.exec_spans import ExecSpans, new_span
 from editd.errors import InvalidParams
 from editd.values.content import Change, FileState
 from editd.values.transaction import Attribution
-from harness import Harness, path_of
+from support.harness import Harness, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import edit_messages
 from editd.engine.external_changes import WHOLE, AttributedChanges, Portion
 from editd.errors import Broken, NotAFile
 from editd.values.content import EXECUTABLE, FileState, version_of
 from editd.values.transaction import Authorship
-from harness import Harness, apply, done, pack, path_of, refused, sync, write
+from support import edit_messages
+from support.harness import Harness, apply, done, pack, path_of, refused, sync, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from crash_checks import own_time
 from editd.edits.replace import Replacement, replace
 from editd.edits.search import Match, Search
 from editd.engine.regex_worker import SearchLimits, find_js
 from editd.errors import InvalidRegex, Timeout, TooLarge
+from support.crash_checks import own_time
 
 BOUNDS = SearchLimits(100_000, 1_000_000)
 

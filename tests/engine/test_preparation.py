@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-import edit_messages
 from editd.edits.diff import unified
 from editd.engine.access import plan_undo
 from editd.engine.commands import NeedsDelay, Undo
@@ -18,8 +17,9 @@ from editd.engine.undo_selection import BySession, ByTransaction, Latest
 from editd.errors import Broken, NothingToUndo, Stale
 from editd.values.transaction import Authorship, Outcome, Seq
 from editd.wire import messages
-from harness import Harness, apply, done, names_below, path_of, write
-from seeds import seed
+from support import edit_messages
+from support.harness import Harness, apply, done, names_below, path_of, write
+from support.seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

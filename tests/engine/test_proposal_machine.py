@@ -24,8 +24,8 @@ from editd.engine.proposals import Proposals
 from editd.errors import Refused
 from editd.values.proposal import ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome
-from harness import Harness, answer, apply, done, write
-from reviews import opened, proposals, proposing, view
+from support.harness import Harness, answer, apply, done, write
+from support.reviews import opened, proposals, proposing, view
 
 if TYPE_CHECKING:
     from editd.engine.engine import Engine

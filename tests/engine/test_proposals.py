@@ -18,8 +18,21 @@ from editd.store.proposals import ProposalStore
 from editd.values.content import version_of
 from editd.values.proposal import ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome, Seq
-from harness import Harness, answer, apply, done, path_of, refused, write
-from reviews import ANN, BASE, FIRST, PROPOSED, ids, land, opened, proposals, propose, proposing, states, view
+from support.harness import Harness, answer, apply, done, path_of, refused, write
+from support.reviews import (
+    ANN,
+    BASE,
+    FIRST,
+    PROPOSED,
+    ids,
+    land,
+    opened,
+    proposals,
+    propose,
+    proposing,
+    states,
+    view,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

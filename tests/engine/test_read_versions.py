@@ -10,7 +10,7 @@ from editd.engine.sessions import READERS_MAX, ReadVersions
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Base, ReadMark
-from harness import Harness
+from support.harness import Harness
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import edit_messages
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
 from editd.values.content import FileState, version_of
 from editd.values.transaction import Authorship
-from harness import Harness, apply, done, names_below, pack, path_of, sync, write
-from racing_disk import DiskWithoutSyncfs, MeddlingDisk
-from working_files import NEWEST, OLD, THEIRS, put
+from support import edit_messages
+from support.harness import Harness, apply, done, names_below, pack, path_of, sync, write
+from support.racing_disk import DiskWithoutSyncfs, MeddlingDisk
+from support.working_files import NEWEST, OLD, THEIRS, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,8 +30,21 @@ from editd.values.glob import Glob
 from editd.values.proposal import HunkId, Proposal, ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
-from harness import FakeClock, Harness, answer, apply, done, path_of, refused, write
-from reviews import ANN, BASE, FIRST, PROPOSED, ids, land, opened, proposals, propose, proposing, states, view
+from support.harness import FakeClock, Harness, answer, apply, done, path_of, refused, write
+from support.reviews import (
+    ANN,
+    BASE,
+    FIRST,
+    PROPOSED,
+    ids,
+    land,
+    opened,
+    proposals,
+    propose,
+    proposing,
+    states,
+    view,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from editd.store.transaction_record import parse
 from editd.system.process import pack_frame
 from editd.values.excluded_paths import ExcludedPaths
 from editd.workspace.scan import FILE_BYTES_MAX
-from scan_process import Ground, everything_below
+from support.scan_process import Ground, everything_below
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.values.content import Version, version_of
 from editd.values.glob import Bounds
 from editd.values.transaction import Authorship, Base, ReadMark
-from harness import Harness, apply, done, path_of, refused, write
+from support.harness import Harness, apply, done, path_of, refused, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from editd.engine.shares import COMMANDS, LEASES, SESSIONS, SHARES, Share
 from editd.errors import Overloaded
 from editd_client import errors
-from workplace import workplace
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

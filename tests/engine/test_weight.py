@@ -13,7 +13,7 @@ from editd.server.engine_queue import HEAVY_BYTES, LARGE_BYTES
 from editd.tools.api import DIALECTS, ToolSet
 from editd.values.transaction import Authorship
 from editd.wire.messages import Tool
-from harness import Harness, apply, done, write
+from support.harness import Harness, apply, done, write
 
 if TYPE_CHECKING:
     from pathlib import Path

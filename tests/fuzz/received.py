@@ -28,7 +28,7 @@ from editd_client.agents.settings_edit import Hooks, OwnFile, ServerEntry
 from editd_client.agents.settings_file import Draft
 from fuzz.fuzzer import ODD_VALUES, Format
 from fuzz.stored import FOLDER, packed, packed_or_raw
-from request_grammar import Grammar
+from support.request_grammar import Grammar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

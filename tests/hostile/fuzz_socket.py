@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import msgpack
 
-from request_grammar import ENCODINGS, Encoding, Grammar, encoded, mangled
-from workplace import Workplace, workplace
+from support.request_grammar import ENCODINGS, Encoding, Grammar, encoded, mangled
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bait import Bait, git
 from editd.workspace.trial_tree import TrialFile, copy_workspace
 from editd_client.errors import EditdError
-from every_method import FOUND, METHODS
-from hosts import bare_repository, name_host
-from workplace import workplace, write
+from support.bait import Bait, git
+from support.every_method import FOUND, METHODS
+from support.hosts import bare_repository, name_host
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 BARE = {
     "HEAD": "ref: refs/heads/main\n",

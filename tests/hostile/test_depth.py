@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import harness
 from editd.values.path import WorkspacePath, ways_down
 from editd.wire.messages import Delete
 from editd.workspace.scope import WorkspaceScope
-from harness import Harness, apply, done
-from workplace import write
+from support import harness
+from support.harness import Harness, apply, done
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LONG = pytest.mark.long
 DEEP = 900  # a walk below as many folders never ended

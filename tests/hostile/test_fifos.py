@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.system.native import NATIVE
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 GITS = (
     *("HEAD", "packed-refs", "commondir", "gitdir", "config", "shallow", "index", "logs/refs/stash"),

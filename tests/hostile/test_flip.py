@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import without
-from crash_checks import strays
-from every_method import FOUND, METHODS
-from outside import Outside, asked, history_tells, tells
-from outsider import flipping
-from workplace import write
+from support import without
+from support.crash_checks import strays
+from support.every_method import FOUND, METHODS
+from support.outside import Outside, asked, history_tells, tells
+from support.outsider import flipping
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ROUNDS, ROUNDS_LONG = 100, 20_000
 INSIDE = ("sub/f", "sub/x", "sub/config", "sub/sub/f", "sub/g", "sub/new/f")  # some of them are outside, too

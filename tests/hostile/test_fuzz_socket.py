@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seeds import seed
+from support.seeds import seed
 
 FUZZER = Path(__file__).with_name("fuzz_socket.py")
 SECONDS, SECONDS_LONG = 4, 600

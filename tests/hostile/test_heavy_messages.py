@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from status_canary import QUIET, check_answered
-from workplace import workplace, write
+from support.status_canary import QUIET, check_answered
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PART = 4  # the share of each size in the short form: a fault that grows with the size held others up for 3 s
 VALUES = 900_000

@@ -15,15 +15,15 @@ import pytest
 
 from editd.wire.messages import Tool
 from editd_client import errors
-from status_canary import QUIET, check_answered
-from workplace import workplace, write
+from support.status_canary import QUIET, check_answered
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ROWS = [b"%d,ok,0\n" % number for number in range(8)]
 WIDE_ROWS = [b"%d,%s\n" % (number, b"x" * 97) for number in range(8)]

@@ -19,15 +19,15 @@ import pytest
 
 from editd.wire.messages import Chmod, Delete, Move, Replace
 from editd_client.errors import Unreachable
-from outside import asked
-from workplace import write
+from support.outside import asked
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.wire.messages import ApplyResult, UndoResult
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
     Answer = ApplyResult | UndoResult
 
@@ -217,7 +217,7 @@ def test_what_a_kill_left_half_done_has_all_that_it_had(place: Workplace) -> Non
     made = make(place.root)
     place.start().close()
     place.stop()
-    place.launcher = (sys.executable, str(Path(__file__).parent.parent / "dying_daemon.py"))
+    place.launcher = (sys.executable, str(Path(__file__).parent.parent / "support" / "dying_daemon.py"))
     with place.start() as client:
         asked(lambda: _apply_all(client))
     assert place.process is not None

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def loose(top: Path) -> Iterator[str]:

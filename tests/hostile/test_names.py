@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import transactions
 from editd.errors import Refused
 from editd.values.path import WorkspacePath
 from editd.wire.messages import Delete, Move, Symlink
-from workplace import workplace, write
+from support.crash_checks import transactions
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 # What is put before, into and behind `.git` and `git~1`, in either case.
 AFTER = (

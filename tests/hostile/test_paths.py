@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import without
 from editd.wire.messages import ApplyResult
-from every_method import FOUND, METHODS
-from outside import Outside, asked, history_tells, tells
-from workplace import write
+from support import without
+from support.every_method import FOUND, METHODS
+from support.outside import Outside, asked, history_tells, tells
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 METHODS_SHORT = 3
 SECONDS_MAX = 10.0  # for what takes milliseconds: whoever opens a fifo waits for ever

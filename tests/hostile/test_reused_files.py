@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FILES = 30
 SECRETS = 3 * FILES  # each edit takes a spare, and a replaced file was once the first to be taken

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck, in_the_long_form, transactions
 from editd.wire.messages import Move, Symlink
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import fsck, in_the_long_form, transactions
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 GONE = {"sub/f", "sub/deep/g"}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from state_search import holders
-from workplace import replace, write
+from support.state_search import holders
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def keep(place: Workplace, count: int) -> None:

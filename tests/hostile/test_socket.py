@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire.codec import LIMITS
 from editd.wire.messages import Tool
-from socket_attacks import MIB, line, names, packed, siege
-from workplace import Workplace, workplace, write
+from support.crash_checks import wait_until
+from support.socket_attacks import MIB, line, names, packed, siege
+from support.workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import configure
-from workplace import workplace
+from support.reviewers import configure
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fork_server import run_forked, server
-from raw_client import SED, ShellAgent, hello, newest, raw_client
+from support.fork_server import run_forked, server
+from support.raw_client import SED, ShellAgent, hello, newest, raw_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from raw_client import RawClient
-    from workplace import Workplace
+    from support.raw_client import RawClient
+    from support.workplace import Workplace
 
 CODEX_ID = "0199b5a2-1111-7000-8000-abcdef01cafe"
 CODEX = "codex-ef01cafe"

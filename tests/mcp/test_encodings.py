@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import Agent, agent
 from editd.wire.messages import ProposalGetResult, ProposedResult, Replace, Write
 from editd_client.file_text import UNKNOWN
-from pseudo_terminal import PseudoTerminal
-from reviewers import configure
-from web_page import web_page
-from workplace import Workplace, workplace
+from support.agent import Agent, agent
+from support.pseudo_terminal import PseudoTerminal
+from support.reviewers import configure
+from support.web_page import web_page
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raw_client import EDITCTL, SED, ShellAgent, newest
+from support.raw_client import EDITCTL, SED, ShellAgent, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raw_client import hello, raw_client
+from support.raw_client import hello, raw_client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 START_SECONDS_MAX = 10.0  # 0.1 on an idle machine: `python tests/bench/mcp_start.py` measures it

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent import agent
 from editd_client.mcp.tools import OWN
+from support.agent import agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "mcp.md"
 SECTION = re.compile(r"(?<=<!-- tools -->\n).*?(?=<!-- end -->)", re.DOTALL)

@@ -34,7 +34,7 @@ from editd_client.mcp.tools import OWN, known_dialects, tools_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PACKAGE = Path(editd_client.mcp.__path__[0])
 DAEMON = Path(editd.__path__[0])

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from agent import LEGACY, Agent, agent, text_of
+from support.agent import LEGACY, Agent, agent, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 DIALECTS = ("claude", "cline", "codex", "gemini", "roo", "serena", "wcgw")
 

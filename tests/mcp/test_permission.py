@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent import LEGACY, MODERN, User, agent, text_of
-from reviewers import configure
-from workplace import write
+from support.agent import LEGACY, MODERN, User, agent, text_of
+from support.reviewers import configure
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 YES: dict[str, Any] = {"action": "accept", "content": {"allow": True}}
 ERAS = pytest.mark.parametrize("mode", [LEGACY, MODERN])

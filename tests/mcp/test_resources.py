@@ -8,13 +8,13 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from agent import LEGACY, MODERN, Agent, agent
-from workplace import workplace, write
+from support.agent import LEGACY, MODERN, Agent, agent
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent import LEGACY, MODERN, User, agent, text_of
 from editd.wire.messages import ProposalView
 from editd_client.mcp.review_form import VERDICTS
-from reviewers import config_folder
-from workplace import write
+from support.agent import LEGACY, MODERN, User, agent, text_of
+from support.reviewers import config_folder
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 RULE = '[[review.rule]]\nname = "all"\npaths = ["**"]\naction = "ask"\n'
 TRUSTED = '[review]\nelicitation = "trusted"\n'

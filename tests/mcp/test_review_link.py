@@ -13,18 +13,18 @@ from anyio.from_thread import start_blocking_portal
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters
 
-from agent import LEGACY, MODERN, Agent, agent, text_of
 from editd_client.mcp.conversion import ToolResult
 from editd_client.mcp.review_link import CallState, CallStates, page_of, waiting_number
-from reviewers import PIN, set_pin
-from web_page import web_page
+from support.agent import LEGACY, MODERN, Agent, agent, text_of
+from support.reviewers import PIN, set_pin
+from support.web_page import web_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 ASK = '[[review.rule]]\nname = "all"\npaths = ["**"]\naction = "ask"\n'
 EDIT = {"op": "replace", "path": "a", "old": "one", "new": "two"}

@@ -29,7 +29,6 @@ from hypothesis.stateful import (
 )
 from msgspec import UNSET
 
-from crash_checks import fsck, strays
 from editd.wire.messages import (
     AnyEdit,
     ApplyResult,
@@ -46,8 +45,9 @@ from editd.wire.messages import (
     Write,
 )
 from editd_client.errors import EditdError, Unreachable
-from workplace import workplace
-from workspace_model import (
+from support.crash_checks import fsck, strays
+from support.workplace import workplace
+from support.workspace_model import (
     Changes,
     Files,
     Held,

@@ -32,8 +32,8 @@ from hypothesis.stateful import (
 
 from editd.wire import messages
 from editd_client.errors import EditdError, Unreachable
-from reviewers import PIN, config_folder, set_pin
-from workplace import workplace, write
+from support.reviewers import PIN, config_folder, set_pin
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import outsider
-import without
-from crash_checks import strays, transactions
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from workplace import write
+from support import outsider, without
+from support.crash_checks import strays, transactions
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = pytest.mark.disk  # reuses the numbers of files at once
 

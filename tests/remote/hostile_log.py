@@ -6,13 +6,13 @@ import secrets
 import subprocess
 from typing import TYPE_CHECKING
 
-from log_checker import log_of
+from support.log_checker import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from log_checker import Entry
+    from support.log_checker import Entry
 
 # Trailers of an entry, with the reason why no host can use it; without one its file is taken.
 TRAILERS = [

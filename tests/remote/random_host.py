@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from crash_checks import child, held, replayed, transactions, versions, wait_until
 from editd.system.process import read_frame, write_frame
-from fork_server import server as fork_server
-from hosts import forget_clocks
+from support.crash_checks import child, held, replayed, transactions, versions, wait_until
+from support.fork_server import server as fork_server
+from support.hosts import forget_clocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SECRET_FILE, IGNORED_FILE = ".env", "build.log"
 SECRET = "this stays on its host"

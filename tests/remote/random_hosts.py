@@ -31,8 +31,10 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from editd_client.errors import EditdError, Unreachable
-from hosts import CLOCK_LIBRARY, bare_repository, forget_clocks, name_host, set_clock
-from log_checker import (
+from random_host import IGNORED_FILE, SECRET, SECRET_FILE, Host
+from random_upsets import Upsets, check_code, is_possible, leave_and_join, repair
+from support.hosts import CLOCK_LIBRARY, bare_repository, forget_clocks, name_host, set_clock
+from support.log_checker import (
     Acknowledged,
     Exempt,
     blobs,
@@ -44,16 +46,14 @@ from log_checker import (
     queued,
     unknown_lines,
 )
-from random_host import IGNORED_FILE, SECRET, SECRET_FILE, Host
-from random_upsets import Upsets, check_code, is_possible, leave_and_join, repair
-from workplace import replace, workplace, write
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.wire.messages import ApplyResult, Replace, Transaction, Write
-    from log_checker import Entry
-    from workplace import Workplace
+    from support.log_checker import Entry
+    from support.workplace import Workplace
 
 SHARED = [f"f{number}" for number in range(60)]
 FILES = {path: "".join(f"base {path} {line}\n" for line in range(30)) for path in (*SHARED, IGNORED_FILE)}

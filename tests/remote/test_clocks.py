@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts import CLOCK_LIBRARY, exchange, forget_clocks, hosts, set_clock
-from log_checker import log_of
-from workplace import replace
+from support.hosts import CLOCK_LIBRARY, exchange, forget_clocks, hosts, set_clock
+from support.log_checker import log_of
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from pathlib import Path

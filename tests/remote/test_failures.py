@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, move_log, name_host, until
-from log_checker import log_of
-from workplace import replace, workplace, write
+from support.hosts import bare_repository, exchange, hosts, move_log, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import in_the_long_form
 from mutants.__main__ import load, mistaken_copy
+from support.crash_checks import in_the_long_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import exchange, hosts
-from state_search import holders
-from workplace import replace, write
+from support.hosts import exchange, hosts
+from support.state_search import holders
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

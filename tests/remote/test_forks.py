@@ -6,9 +6,9 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from hosts import exchange, hosts, move_log, until
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import exchange, hosts, move_log, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

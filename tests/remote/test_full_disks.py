@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine as machines
 from editd_client.errors import EditdError
-from git_servers import GitServer
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import log_of
-from machine import mounted, new_image
-from workplace import replace, workplace, write
+from support import machine as machines
+from support.git_servers import GitServer
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.machine import mounted, new_image
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

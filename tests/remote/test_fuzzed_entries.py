@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostile_log import HostileLog
-from hosts import exchange, hosts
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import exchange, hosts
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from hosts import Hosts
-    from workplace import Workplace
+    from support.hosts import Hosts
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, "b.txt": LINES, "sub/c.txt": "c\n"}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import Delete, Symlink
 from hostile_log import HostileLog
-from hosts import exchange, hosts, name_host, until
-from log_checker import log_of
-from workplace import replace, workplace, write
+from support.hosts import exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,7 +158,8 @@ def test_a_file_in_the_log_that_a_server_refuses_later_is_named_with_the_way_out
 
 
 def test_an_entry_that_no_host_could_read_is_kept_back_by_its_author(tmp_path: Path) -> None:
-    clock, launcher = tmp_path / "clock", Path(__file__).resolve().parent.parent / "wrong_clock_daemon.py"
+    clock = tmp_path / "clock"
+    launcher = Path(__file__).resolve().parent.parent / "support" / "wrong_clock_daemon.py"
     clock.write_text("0")
     with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
         one.close()

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import file_systems
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import objects_of
-from workplace import FILE_SYSTEM_VARIABLE, replace, workplace, write
+from support import file_systems
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import objects_of
+from support.workplace import FILE_SYSTEM_VARIABLE, replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 LOOKS = 3  # at the held files

@@ -10,16 +10,16 @@ import pytest
 from editd.server.convert import mode_of
 from editd.values.content import FileState
 from hostile_log import MORE_TRAILERS, TRAILERS, HostileLog
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import log_of
-from workplace import replace, workplace, write
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from hosts import Hosts
+    from support.hosts import Hosts
 
 FILES = {"a.txt": "a\n", "b.txt": "b\n", "sub/c.txt": "c\n"}
 TRIED_SECONDS = 0.5  # some rounds of the exchange, which the entry stops

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bait import Bait, git
 from editd.system.native import NATIVE
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, name_host
-from workplace import workplace, write
+from support.bait import Bait, git
+from support.hosts import bare_repository, exchange, hosts, name_host
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FILES = {"a.txt": "a\n"}
 INCLUDES = ("include.path", "includeIf.hasconfig:remote.*.url:**.path", "includeIf.onbranch:none.path")

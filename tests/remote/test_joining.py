@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import bare_repository, exchange, hosts, name_host
-from workplace import workplace, write
+from support.hosts import bare_repository, exchange, hosts, name_host
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

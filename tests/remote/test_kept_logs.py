@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hosts import exchange, hosts, until
-from log_checker import check_chain, log_of
-from workplace import replace
+from support.hosts import exchange, hosts, until
+from support.log_checker import check_chain, log_of
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from log_checker import Entry
+    from support.log_checker import Entry
 
 KEPT = Path(__file__).parent / "kept_logs"
 NAMES = [

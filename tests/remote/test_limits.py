@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import children
 from editd_client.errors import EditdError
-from hosts import exchange, hosts, name_host, until
-from log_checker import log_of
-from workplace import replace, write
+from support.crash_checks import children
+from support.hosts import exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FILES = {"a.txt": "a\n"}
 PER_MINUTE = 30

@@ -10,16 +10,16 @@ import pygit2
 import pytest
 from pygit2.enums import FileMode
 
-from hosts import exchange, hosts
-from log_checker import Acknowledged, Exempt, blobs, check_log, keep_moves, log_of, unknown_lines
-from workplace import replace
+from support.hosts import exchange, hosts
+from support.log_checker import Acknowledged, Exempt, blobs, check_log, keep_moves, log_of, unknown_lines
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from log_checker import Entry
+    from support.log_checker import Entry
 
     Made = tuple[Path, list[Acknowledged], list[dict[str, bytes]]]
 

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd.wire.messages import Delete
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import objects_of
-from state_search import holders
-from workplace import replace, workplace, write
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import objects_of
+from support.state_search import holders
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SECRET = "do not send this"
 LINES = "".join(f"line {number}\n" for number in range(1, 10))

@@ -8,17 +8,17 @@ import pygit2
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import exchange, hosts, until
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import exchange, hosts, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
-    from hosts import Hosts
-    from log_checker import Entry
+    from support.hosts import Hosts
+    from support.log_checker import Entry
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 NAMES = ("same", "waits", "entry", "undone", "redone", "covered")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from hosts import exchange, hosts
-from workplace import replace
+from support.hosts import exchange, hosts
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from random_hosts import play
-from seeds import seed
+from support.seeds import seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from hosts import exchange, hosts
-from workplace import replace, write
+from support.hosts import exchange, hosts
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 Two = tuple[list["Workplace"], list["Client"], "Path"]

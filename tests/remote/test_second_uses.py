@@ -16,16 +16,16 @@ from editd.remote.exchange_worker import Worker
 from editd.remote.replica import _to_send
 from editd.server.shared_log import HOLD_AFTER, SharedLog
 from editd.values.transaction import Arrival, Authorship, CommitId
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.wire.messages import Replace
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, ".env": "secret\n", "private/key.txt": "mine\n"}

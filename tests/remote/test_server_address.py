@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bait import git
 from editd.errors import InvalidParams
 from editd.remote.server_address import ServerAddress, workspaces_in
 from editd.system.git_command import without_credentials
 from editd.system.native import NATIVE
-from hosts import bare_repository
+from support.bait import git
+from support.hosts import bare_repository
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
-from hosts import exchange, hosts, until
-from log_checker import log_of
-from workplace import replace
+from support.hosts import exchange, hosts, until
+from support.log_checker import log_of
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd.wire.messages import ProposalEntry, Transaction
     from editd_client.client import Client
-    from hosts import Hosts
+    from support.hosts import Hosts
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 NAMES = ("rejected", "approved", "withdrawn", "killed", "redone", "twice")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.remote.transport import Offline, Transport
-from git_servers import GitServer
-from hosts import bare_repository, exchange, hosts, until
-from workplace import write
+from support.git_servers import GitServer
+from support.hosts import bare_repository, exchange, hosts, until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path

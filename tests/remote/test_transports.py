@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.client import Client
-from git_servers import git_server, missing
-from hosts import exchange, hosts, until
-from log_checker import log_of
-from workplace import write
+from support.git_servers import git_server, missing
+from support.hosts import exchange, hosts, until
+from support.log_checker import log_of
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 EDITS = 20
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hosts import exchange, hosts, until
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import exchange, hosts, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {

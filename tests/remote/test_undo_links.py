@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from hosts import bare_repository, exchange, hosts, name_host, until
-from log_checker import log_of
-from workplace import replace, write
+from support.hosts import bare_repository, exchange, hosts, name_host, until
+from support.log_checker import log_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
-    from hosts import Hosts
+    from support.hosts import Hosts
 
 LINES = "".join(f"line {number}\n" for number in range(1, 10))
 FILES = {"a.txt": LINES, "b.txt": LINES}

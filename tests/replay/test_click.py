@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck, in_the_long_form, strays
 from editd.values.content import version_of
 from editd.wire.messages import AnyEdit, Chmod, Delete, Patch, Write
 from editd_client.errors import EditdError
-from releases import CLICK, Held, Release, releases
-from workspace_model import No, merge_contents
+from support.crash_checks import fsck, in_the_long_form, strays
+from support.releases import CLICK, Held, Release, releases
+from support.workspace_model import No, merge_contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LAST = len(CLICK) - 1  # transactions, and the seq of the last of them
 READ_EVERY = 5  # releases: the short form reads the files of one of them from the history

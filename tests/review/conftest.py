@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import next_author_of, reviewer_of, set_pin
-from workplace import Workplace, workplace
+from support.reviewers import next_author_of, reviewer_of, set_pin
+from support.workplace import Workplace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

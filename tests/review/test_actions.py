@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from editd_client.review import actions
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from editd.wire.messages import ApplyResult
     from editd_client.client import Client
     from editd_client.prepared_call import PreparedCall
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 

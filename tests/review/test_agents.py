@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.review.agents import Agents, totals
-from reviewers import set_pin
-from workplace import write
+from support.reviewers import set_pin
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from editd.wire.messages import Move
 from editd_client.errors import EditdError
 from editd_client.review import actions
 from editd_client.review.choices import HunkChoices
-from reviewers import number_of
-from workplace import replace
+from support.reviewers import number_of
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES, "b": LINES}

@@ -9,7 +9,7 @@ import pytest
 from editd_client.review.feed import SKIP_MAX, WINDOW, WINDOWS_MAX, Feed
 from editd_client.review.query import TransactionQuery
 from editd_client.review.timeline import Timeline
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ EDITS = 2 * WINDOW + 50
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A daemon with the baseline and EDITS transactions; each third is of the session `third`."""
-    from workplace import workplace
+    from support.workplace import workplace
 
     with workplace(tmp_path_factory.mktemp("feed") / "place") as place:
         with place.start() as made:

@@ -9,12 +9,12 @@ import msgspec
 from editd.wire.messages import RunningCheck
 from editd_client.review import proposals
 from editd_client.review.proposals import ProposalRows, shown_files
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES, "b": LINES}

@@ -9,13 +9,13 @@ import pytest
 from editd_client.errors import EditdError
 from editd_client.review.query import TransactionQuery
 from editd_client.review.timeline import RefusalRow, TimelineRow, matching_refusals, with_refusals
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def refuse(client: Client, path: str) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import reviewer_of, set_pin
-from screens import LINES
-from workplace import Workplace, workplace, write
+from support.reviewers import reviewer_of, set_pin
+from support.screens import LINES
+from support.workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ import pytest
 
 from editd_client.screen.app import ReviewApp
 from editd_client.screen.keys import keys_in
-from reviewers import reviewer_of
-from screens import SIZES, Seen, on_screen, propose
-from seeds import seed
-from workplace import Workplace, write
+from support.reviewers import reviewer_of
+from support.screens import SIZES, Seen, on_screen, propose
+from support.seeds import seed
+from support.workplace import Workplace, write
 
 if TYPE_CHECKING:
     from editd_client.client import Client

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import PIN, announce_agent, configure, set_pin
-from screens import Seen, on_screen, screen_of
-from seeds import one_of
-from supervisor import supervised
-from workplace import workplace, write
+from support.reviewers import PIN, announce_agent, configure, set_pin
+from support.screens import Seen, on_screen, screen_of
+from support.seeds import one_of
+from support.supervisor import supervised
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
 SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it

@@ -20,9 +20,9 @@ from editd_client.screen.lines import TextSpan, wrapped
 from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
 from editd_client.screen.programs import edited
 from editd_client.screen.proposal_work import ShownProposal
-from reviewers import PIN, reviewer_of
-from screens import LINES, SIZES, Seen, on_screen, propose
-from workplace import Workplace, replace, write
+from support.reviewers import PIN, reviewer_of
+from support.screens import LINES, SIZES, Seen, on_screen, propose
+from support.workplace import Workplace, replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.screen.panes import Terminal
-from screens import FixedClock, screen_of
-from shop import shop
+from support.screens import FixedClock, screen_of
+from support.shop import shop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FOLDER = Path(__file__).parent / "snapshots"
 PLAIN = Terminal(has_colours=False, is_ascii=True)

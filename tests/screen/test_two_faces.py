@@ -10,18 +10,18 @@ from urllib.parse import urlencode
 
 import pytest
 
-from delays import SERIES, Delays
-from reviewers import PIN
-from screens import Seen, on_screen, propose
-from web_page import PART, WebPage, web_page
-from workplace import write
+from support.delays import SERIES, Delays
+from support.reviewers import PIN
+from support.screens import Seen, on_screen, propose
+from support.web_page import PART, WebPage, web_page
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from http.client import HTTPResponse
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ROUNDS = 3
 SEEN_SECONDS_MAX = 0.2

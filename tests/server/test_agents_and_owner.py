@@ -15,14 +15,14 @@ import pytest
 from editd.config.paths import review_socket_path
 from editd.engine.permissions import Caller, is_owner, lack_of
 from editd_client.errors import EditdError
-from permission_walk import Line
-from reviewers import PIN, configure, set_pin
-from workplace import write
+from support.permission_walk import Line
+from support.reviewers import PIN, configure, set_pin
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
 SHELL = """

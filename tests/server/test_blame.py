@@ -11,7 +11,7 @@ import pytest
 
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
-from workplace import Workplace, replace, workplace, write
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.server import change_rates
 from editd.server.change_rates import AT_ONCE, ChangeRates
-from reviewers import configure
-from workplace import write
+from support.crash_checks import wait_until
+from support.reviewers import configure
+from support.workplace import write
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 MIB = 1 << 20
 

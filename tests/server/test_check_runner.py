@@ -19,15 +19,15 @@ from editd.system.confinement import landlock_version
 from editd.system.process import read_frame, write_frame
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reach import HELD, REACH, SIGNAL, others_of
-from reviewers import author_of, reviewer_of, set_pin
-from workplace import replace, write
+from support.reach import HELD, REACH, SIGNAL, others_of
+from support.reviewers import author_of, reviewer_of, set_pin
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SECONDS_MAX = 30.0
 LINES = "".join(f"{number}\n" for number in range(1, 31))

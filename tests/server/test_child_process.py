@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import wait_until
 from editd.server import child_process
 from editd.server.child_process import ChildProcess, RequestProcess
+from support.crash_checks import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from crash_checks import packer, wait_until
 from editd.wire.messages import Write
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.crash_checks import packer, wait_until
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.wire.messages import Transaction
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
 NAME = "aider-1"

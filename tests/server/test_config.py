@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import injection
-from crash_checks import wait_until
 from editd.engine.engine import FREE_MESSAGE_CHARACTERS
 from editd.store.journal import SEGMENT_BYTES
 from editd.wire import messages
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support import injection
+from support.crash_checks import wait_until
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def configure(place: Workplace, text: str, *, here: bool = False) -> None:

@@ -36,7 +36,7 @@ from editd.wire.messages import (
     Write,
 )
 from editd_client.errors import EditdError
-from workplace import Workplace, replace, workplace, write
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from crash_checks import wait_until
 from editd.engine.unsaved import BYTES_MAX, DOCUMENTS_MAX
 from editd.values.content import version_of
 from editd.wire import messages
 from editd_client.errors import EditdError, Unsaved
-from reviewers import reviewer_of, set_pin
-from shared_daemon import renewed
-from workplace import replace, workplace, write
+from support.crash_checks import wait_until
+from support.reviewers import reviewer_of, set_pin
+from support.shared_daemon import renewed
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = [f"line {number}\n" for number in range(1, 31)]
 TEXT = "".join(LINES)

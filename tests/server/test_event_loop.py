@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from editd.cli import loop_factory
-from workplace import workplace, write
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.wire.messages import AnyEdit, ApplyResult, MadeText, Move, Patch, Replace, Tool
 from editd_client.errors import EditdError
-from state_search import holders
-from workplace import write
+from support.crash_checks import wait_until
+from support.state_search import holders
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 AUTHOR = "Ana <ana@example.com>"

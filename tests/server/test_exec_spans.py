@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
-from crash_checks import wait_until
 from editd.engine.ended_keys import KEYS_MAX, EndedKeys
 from editd.store.session_store import ReadVersionStore
 from editd.wire.messages import MadeText, Scope, SeenFile, Write
 from editd_client.errors import EditdError
-from reviewers import author_of
-from workplace import replace
+from support.crash_checks import wait_until
+from support.reviewers import author_of
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd.wire.messages import SessionEntry
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nand\nmore\nthree\n"
 NEW_COLUMNS = ("attribution", "claims", "claimed_by", "arrival")  # of the index, since its version 6

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SESSIONS = ("ann", "bob", "cy")
 FILES = ("a", "b", "d/c", "d/e")

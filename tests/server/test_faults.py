@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import own_time, wait_until
 from editd.store.sqlite import LOCKED_SECONDS
 from editd.wire.messages import Tool
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import own_time, wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
-FAULTY = Path(__file__).parent.parent / "faulty_daemon.py"
+FAULTY = Path(__file__).parent.parent / "support" / "faulty_daemon.py"
 HEAVY = "x" * 20_000_000  # away in a thread for a moment
 
 

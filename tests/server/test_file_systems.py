@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import file_systems
-from crash_checks import check_short_life, in_the_long_form, strays
-from workplace import TOP, workplace
+from support import file_systems
+from support.crash_checks import check_short_life, in_the_long_form, strays
+from support.workplace import TOP, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SHARED, IN_MEMORY = "shared with others", "not durable"
 NO_EXCHANGE, FOLDING = "cannot exchange", "two spellings"
@@ -39,8 +39,8 @@ IN_GVISOR = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from crash_checks import check_short_life, strays
-from workplace import workplace
+from support.crash_checks import check_short_life, strays
+from support.workplace import workplace
 with workplace(Path(sys.argv[1])) as place:
     place.is_forked = False
     check_short_life(place, lambda client: print(client.status()))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import surveyor, transactions, wait_until
 from editd.engine.scan_worker import PROGRESS_SECONDS
 from editd.values.content import version_of
 from editd.wire.messages import Delete, Move
 from editd_client.errors import NothingToUndo, Stale
-from workplace import replace, write
+from support.crash_checks import surveyor, transactions, wait_until
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE_FILES = 32  # holes, so that they take no space

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import file_systems
-from crash_checks import in_the_long_form, strays, transactions
 from editd.system.filesystem import open_folder
 from editd.system.folded_names import folding_of
 from editd.wire.messages import Delete, Move, Patch, Scope, Tool
 from editd_client.errors import EditdError, Unreachable
-from every_method import FOUND, METHODS
-from outside import asked
-from workplace import replace, write
+from support import file_systems
+from support.crash_checks import in_the_long_form, strays, transactions
+from support.every_method import FOUND, METHODS
+from support.outside import asked
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 IGNORES = {"exfat": "case", "apfs": "case and form", "form": "form", "casefold": "case and form"}
 KINDS = pytest.mark.parametrize(

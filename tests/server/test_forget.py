@@ -10,14 +10,14 @@ import pytest
 
 from editd.wire.messages import Move, ProposedResult
 from editd_client.errors import EditdError
-from state_search import holders
-from workplace import replace, write
+from support.state_search import holders
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def refused(call: Callable[[], object]) -> EditdError:

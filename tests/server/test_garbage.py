@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd_client.errors import EditdError
-from every_method import FOUND, METHODS
-from workplace import TOP, workplace, write
+from support.crash_checks import wait_until
+from support.every_method import FOUND, METHODS
+from support.workplace import TOP, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 ROUNDS = 12
 
@@ -33,7 +33,7 @@ def littering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workpl
     with workplace(tmp_path_factory.mktemp("place"), {"a.txt": FOUND, "plain": "plain"}) as place:
         place.launcher = (
             sys.executable,
-            str(TOP / "tests" / "garbage_daemon.py"),
+            str(TOP / "tests" / "support" / "garbage_daemon.py"),
             str(place.folder / "garbage"),
         )
         with place.start() as client:

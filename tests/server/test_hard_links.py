@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
+from support.crash_checks import wait_until
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 pytestmark = pytest.mark.needs("inotify")
 

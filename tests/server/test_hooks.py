@@ -19,8 +19,8 @@ from editd.server.plan_workers import unheld_sentence
 from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool
 from editd_client.errors import EditdError, Unreachable
-from reach import HELD, REACH, SIGNAL, others_of
-from workplace import Workplace, replace, workplace, write
+from support.reach import HELD, REACH, SIGNAL, others_of
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

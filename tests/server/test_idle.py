@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import in_the_long_form
 from editd.wire.messages import Tool
-from workplace import write
+from support.crash_checks import in_the_long_form
+from support.workplace import write
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SUBSCRIBERS = 240
 KEPT_KIB_MAX = 12 * 1024  # of what they took: the rest of a heap that was used

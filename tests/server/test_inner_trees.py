@@ -14,15 +14,15 @@ import pytest
 
 from editd.config.paths import workspace_id
 from editd_client.errors import EditdError
-from raw_client import hello, raw_client
-from workplace import replace, write
+from support.raw_client import hello, raw_client
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from raw_client import RawClient
-    from workplace import Workplace
+    from support.raw_client import RawClient
+    from support.workplace import Workplace
 
 FILE_PROTOCOL = ("-c", "protocol.file.allow=always")
 

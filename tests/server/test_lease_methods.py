@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crash_checks import PATIENCE_SECONDS, surveyor, wait_until
 from editd.store.session_store import Lease, SessionStore
 from editd.values.glob import parse_all
 from editd.wire import messages
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.crash_checks import PATIENCE_SECONDS, surveyor, wait_until
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nthree\n"
 

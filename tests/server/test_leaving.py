@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from crash_checks import wait_until
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TESTS = Path(__file__).parent.parent
 STALLED_SECONDS = 4.0
@@ -61,7 +61,7 @@ def test_what_a_client_that_is_gone_has_asked_for_begins_nothing(place: Workplac
 
 def test_a_daemon_whose_disk_stalls_is_there_until_the_engine_is_done(place: Workplace) -> None:
     slow = place.folder / "slow"
-    place.launcher = (sys.executable, str(TESTS / "slow_disk_daemon.py"), str(slow))
+    place.launcher = (sys.executable, str(TESTS / "support" / "slow_disk_daemon.py"), str(slow))
     with place.start() as client:
         client.apply([write("a", "a\n")])
         client.settle()

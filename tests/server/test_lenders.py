@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FILES = {"kept": "kept\n", "sub/kept": "kept below\n", "edited": "before\n", "replaced": "first\n"}
 LOST = "The first content of replaced cannot be restored."

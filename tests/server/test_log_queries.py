@@ -11,13 +11,13 @@ from msgspec import UNSET
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

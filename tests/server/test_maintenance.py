@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from editd.server.engine_queue import EngineQueue
 from editd.server.maintenance import SYNC_SECONDS_MAX, Maintenance
 from editd.workspace.replaced_files import BATCH
-from harness import FakeClock, Harness, apply, done, write
+from support.harness import FakeClock, Harness, apply, done, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent import agent
 from editd.wire.messages import Delete, Move, Patch, Replace, Symlink, Tool, Write
 from editd_client.errors import EditdError
-from shared_daemon import renewed, shared_workplace
-from workplace import workplace
+from support.agent import agent
+from support.shared_daemon import renewed, shared_workplace
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café.txt") for form in ("NFC", "NFD"))
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine
-from crash_checks import transactions
 from editd.system import files
 from editd_client.errors import EditdError
-from workplace import write
+from support import machine
+from support.crash_checks import transactions
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def start_another(place: Workplace, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 Edits = list[dict[str, Any]]
 

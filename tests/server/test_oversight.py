@@ -9,14 +9,14 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import author_of, config_folder, reviewer_of, set_pin
-from workplace import replace, write
+from support.reviewers import author_of, config_folder, reviewer_of, set_pin
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

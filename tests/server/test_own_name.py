@@ -13,8 +13,8 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import PIN, set_pin
-from workplace import Workplace, workplace, write
+from support.reviewers import PIN, set_pin
+from support.workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

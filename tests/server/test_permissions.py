@@ -20,14 +20,14 @@ from editd.config.paths import review_socket_path
 from editd.engine.permissions import PERMISSIONS, verify_table
 from editd.wire import messages
 from editd_client.client import Client
-from permission_walk import VICTIM, Line, requests
-from reviewers import PIN, configure, set_pin
-from workplace import replace, write
+from support.permission_walk import VICTIM, Line, requests
+from support.reviewers import PIN, configure, set_pin
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 WALK = Path(__file__).parents[1] / "permission_walk.py"
 OWN = '[review]\nsocket = "own"\ndefault = "ask"\n'

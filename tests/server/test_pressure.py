@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import (
+from editd.wire.codec import LIMITS
+from editd_client.errors import EditdError
+from support.crash_checks import (
     fsck,
     held,
     in_company,
@@ -30,9 +32,7 @@ from crash_checks import (
     transactions,
     wait_until,
 )
-from editd.wire.codec import LIMITS
-from editd_client.errors import EditdError
-from workplace import Workplace, replace, write
+from support.workplace import Workplace, replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

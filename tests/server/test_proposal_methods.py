@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import UNSET
 
-from crash_checks import wait_until
 from editd.wire import messages
 from editd_client.errors import EditdError
-from reviewers import (
+from support.crash_checks import wait_until
+from support.reviewers import (
     FILES,
     LINES,
     config_folder,
@@ -28,13 +28,13 @@ from reviewers import (
     reviewer_of,
     set_pin,
 )
-from workplace import replace, workplace, write
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture(scope="module")

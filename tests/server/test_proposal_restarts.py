@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from editd.wire import messages
-from reviewers import FILES, LINES, PIN, propose, reconfigure, refused, reviewer_of
-from workplace import replace, write
+from support.reviewers import FILES, LINES, PIN, propose, reconfigure, refused, reviewer_of
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 __all__ = ["FILES"]  # for the fixture `author`
 

@@ -10,7 +10,7 @@ from editd.server import proposal_summaries
 from editd.server.convert_proposals import ProposalSummary
 from editd.server.proposal_summaries import ProposalSummaries
 from editd.values.proposal import Proposal, ProposalNumber
-from proposals import OTHER, PATH, proposal_of
+from support.proposals import OTHER, PATH, proposal_of
 
 if TYPE_CHECKING:
     import pytest

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import in_company, own_time
 from editd.edits.comparison import Comparison
 from editd.edits.search import Match, Search
 from editd.engine.regex_worker import COMPARISON_BYTES_MAX
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
 from editd.server import child_process
 from editd.server.plan_workers import RegexPool
+from support.crash_checks import in_company, own_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

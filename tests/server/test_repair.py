@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec.structs import replace
 
-import harness
-from crash_checks import wait_until
 from editd.errors import HistoryDamaged, IoError
 from editd.server.connection import PendingAnswer
 from editd.server.methods.check import Repairs
@@ -26,8 +24,10 @@ from editd.store.verify import verify_full
 from editd.system.filesystem import Disk
 from editd.values.transaction import Authorship
 from editd.wire.messages import Check, CheckResult
-from harness import FILE_BYTES_MAX, Harness, apply, done
-from workplace import write
+from support import harness
+from support.crash_checks import wait_until
+from support.harness import FILE_BYTES_MAX, Harness, apply, done
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from editd.errors import Refused
     from editd.server.connection import MethodCall
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 AHEAD = 200  # transactions that are packed, while those who edit leave no pause to write the index in
 

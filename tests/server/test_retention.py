@@ -16,10 +16,10 @@ import pytest
 
 from editd.errors import IoError
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def keep(place: Workplace, text: str) -> None:

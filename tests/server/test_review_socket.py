@@ -18,13 +18,13 @@ from editd.config.paths import review_socket_path
 from editd.wire import messages
 from editd_client.client import Client
 from editd_client.errors import EditdError
-from reviewers import PIN, author_of, config_folder, set_pin
-from workplace import replace, write
+from support.reviewers import PIN, author_of, config_folder, set_pin
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))
 OWN = '[review]\nsocket = "own"\ndefault = "ask"\n'

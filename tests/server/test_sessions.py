@@ -12,15 +12,15 @@ import pytest
 
 from editd.wire import messages
 from editd_client.errors import EditdError
-from shared_daemon import renewed, shared_workplace
-from workplace import replace, workplace, write
+from support.shared_daemon import renewed, shared_workplace
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"
 

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine
-import without
-from crash_checks import transactions, wait_until
 from editd.server.watcher import BLIND_SECONDS
-from workplace import write
+from support import machine, without
+from support.crash_checks import transactions, wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @contextlib.contextmanager

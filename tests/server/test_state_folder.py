@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def test_a_deleted_state_folder_is_named_and_the_next_start_says_that_a_new_history_begins(

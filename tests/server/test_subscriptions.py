@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack
 import pytest
 
-from crash_checks import in_company
 from editd.server.connection import Connections
 from editd.server.connection import SocketConnection as Connected
 from editd.server.subscriptions import (
@@ -32,7 +31,8 @@ from editd.values.path import WorkspacePath
 from editd.wire.codec import LIMITS
 from editd.wire.connection import Connection
 from editd_client.errors import EditdError
-from workplace import Workplace, replace, workplace, write
+from support.crash_checks import in_company
+from support.workplace import Workplace, replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,14 +16,14 @@ import pytest
 from editd.server.systemd import SystemdNotifier, SystemdStatus
 from editd_client.client import Client
 from editd_client.errors import Unreachable
-from supervisor import HANGING, Supervised, supervised
-from workplace import START_SECONDS, write
+from support.supervisor import HANGING, Supervised, supervised
+from support.workplace import START_SECONDS, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

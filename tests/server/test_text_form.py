@@ -11,16 +11,16 @@ from editd.edits.text_form import form_changes
 from editd.values.content import FileState
 from editd.wire.messages import Delete, Move, Tool, Write
 from editd_client.errors import NotText
-from reviewers import configure
-from shared_daemon import renewed
-from workplace import workplace
+from support.reviewers import configure
+from support.shared_daemon import renewed
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FORMS = {
     "crlf.txt": "old\r\né\r\n".encode(),

@@ -25,9 +25,9 @@ from editd.server.watcher import WorkspaceWatcher
 from editd.system.fs_watch import FsEvent
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from harness import FILE_BYTES_MAX, Harness, path_of
-from outsider import exchange
-from workplace import TOP, Workplace, workplace, write
+from support.harness import FILE_BYTES_MAX, Harness, path_of
+from support.outsider import exchange
+from support.workplace import TOP, Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -545,7 +545,7 @@ def mortal(place: Workplace) -> Client:
     reading, writing = os.pipe()
     argv = [
         sys.executable,
-        str(TOP / "tests/deaf_watcher_daemon.py"),
+        str(TOP / "tests/support/deaf_watcher_daemon.py"),
         "-C",
         str(place.root),
         "--ready-fd",

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import without
-from crash_checks import check_short_life, strays, transactions, wait_until
 from editd.values.content import version_of
 from editd_client.errors import Unreachable
-from fork_server import run_forked
-from seeds import seed
-from workplace import replace, write
+from support import without
+from support.crash_checks import check_short_life, strays, transactions, wait_until
+from support.fork_server import run_forked
+from support.seeds import seed
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 WEAKER = {  # words of the sentence in `weaker` by feature; the others are equally safe
     "exchange": "cannot exchange",

@@ -13,15 +13,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from authors import Writer
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Broken, Refused
 from editd.values.transaction import Authorship, Outcome
-from harness import apply
 from simulation import rules
 from simulation.calls import Killed
 from simulation.world import CUT, FAULT, KILL, OUTSIDE
+from support.authors import Writer
+from support.harness import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,9 +24,9 @@ from editd.store.packfile import tidy
 from editd.store.proposals import ProposalStore
 from editd.system.process import HEADER_BYTES, pack_frame, unpack_frame
 from editd.values.excluded_paths import ExcludedPaths
-from log_checker import Acknowledged
 from simulation.calls import Current, Killed
 from simulation.loop import SimulatedLoop
+from support.log_checker import Acknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

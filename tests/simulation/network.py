@@ -32,8 +32,6 @@ from editd.remote import transport
 from editd.system.git_command import GitFailed
 from editd.values.transaction import Authorship
 from editd.wire.messages import Replace
-from harness import apply, write
-from log_checker import Exempt, check_log
 from simulation import rules
 from simulation.calls import Current, in_force
 from simulation.disk import FakeDisk
@@ -42,12 +40,14 @@ from simulation.host import Asked, ExchangeKilled, Host
 from simulation.mirror import remove
 from simulation.server import LOG, URL, Server
 from simulation.world import CUT, KILL, SCRATCH, FakeClock, Start, World, deterministic
+from support.harness import apply, write
+from support.log_checker import Exempt, check_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from editd.wire.messages import AnyEdit
-    from log_checker import Acknowledged
+    from support.log_checker import Acknowledged
 
 WEIGHTS = {
     "edit": 8, "edit at once": 6, "undo": 2, "turn": 6, "wait": 3, "race": 4, "kill": 3, "cut": 1,

@@ -10,8 +10,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from authors import verify_history
-from crash_checks import versions
 from editd.engine.external_changes import sweep
 from editd.server.convert import transaction_result
 from editd.store.verify import verify_full
@@ -19,14 +17,16 @@ from editd.values.content import Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Outcome
 from simulation.world import FILES
+from support.authors import verify_history
+from support.crash_checks import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from authors import Writer
     from editd.engine.engine import Engine
     from editd.wire.messages import Change, Transaction
     from simulation.world import World
+    from support.authors import Writer
 
 TEMPORARY = b".editd-"
 UNDO = "undo "  # begins the message of an undo

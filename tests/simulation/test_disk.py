@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.system import filesystem
-from seeds import drawn
 from simulation.calls import Calls, in_force
 from simulation.disk import FakeDisk
 from simulation.mirror import Mirror
+from support.seeds import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seeds import drawn
 from simulation.__main__ import told
 from simulation.network import STEPS, Network, networks, play, steps_of
+from support.seeds import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ import pytest
 
 from editd.errors import IoError
 from editd.values.content import version_of
-from harness import apply, done, write
 from simulation.calls import Killed
 from simulation.rules import is_temporary
 from simulation.world import FAULT, World, worlds
+from support.harness import apply, done, write
 
 LATE = "written.txt"
 

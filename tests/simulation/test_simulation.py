@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seeds import drawn
 from shrinking import shrunk
 from simulation.__main__ import told
 from simulation.history import STEPS, History, play, steps_of
 from simulation.world import SCRATCH, World, worlds
+from support.seeds import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

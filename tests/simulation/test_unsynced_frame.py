@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from editd.values.transaction import Outcome
-from harness import answer, apply, done, write
 from simulation.calls import Killed
 from simulation.world import KILL, worlds
+from support.harness import answer, apply, done, write
 
 CUTS = 20  # power cuts, each of which may keep the unsynced frame, tear it or lose it
 

@@ -35,11 +35,11 @@ import pytest
 from editd.store.pack_worker import Packer
 from editd.store.packfile import tidy
 from editd.store.verify import verify_quick
-from harness import Harness
 from simulation.calls import Calls, Killed, in_force
 from simulation.disk import FakeDisk, below, failure
 from simulation.mirror import Mirror, copy, remove
 from simulation.outsider import Outsider
+from support.harness import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine as machines
-from crash_checks import wait_until
 from editd.store.journal import JournalPosition, frames
 from editd.store.salvage import Salvage, open_history
 from editd.store.state_files import read_acknowledged
-from harness import Harness, apply
-from harness import write as edit
-from machine import machine
-from workplace import write
+from support import machine as machines
+from support.crash_checks import wait_until
+from support.harness import Harness, apply
+from support.harness import write as edit
+from support.machine import machine
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck
-from damage import copy, layout, prepare, readable, state_files
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
@@ -18,15 +16,17 @@ from editd.store.verify import verify_full
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import fsck
+from support.damage import copy, layout, prepare, readable, state_files
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from damage import Prepared
     from editd.store.history import History
-    from workplace import Workplace
+    from support.damage import Prepared
+    from support.workplace import Workplace
 
 FLIPS, FLIPS_LONG = 20, 5000
 LAST = 9  # the newest transaction of the prepared history

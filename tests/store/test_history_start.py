@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import fsck, history_files
 from editd.errors import HistoryDamaged
 from editd.store.git_repository import SHALLOW, read_history_start
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
-from harness import Harness
-from workplace import Workplace, workplace, write
+from support.crash_checks import fsck, history_files
+from support.harness import Harness
+from support.workplace import Workplace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,14 +14,14 @@ from editd.store.index_tables import LogQuery
 from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from editd.wire.messages import Kind
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 SECOND_US = 1_000_000
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
 from editd.store.git_repository import create_store, write_manifest
 from editd.store.packfile import PackWriter, is_tidy, tidy
 from editd.store.verify import verify_quick
-from workplace import write
+from support.crash_checks import wait_until
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

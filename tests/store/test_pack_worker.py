@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import astuple
 
-from crash_checks import wait_until
 from editd.errors import HistoryDamaged, UnknownTransaction
 from editd.store.compaction import CompactionLimits, Compactor, end
 from editd.store.git_repository import COMPACTING, move_head
@@ -22,7 +21,8 @@ from editd.store.salvage import open_history
 from editd.store.verify import verify_quick
 from editd.system.files import sync_path, take
 from editd.system.process import read_frame, write_frame
-from harness import Harness, apply, done, pack, write
+from support.crash_checks import wait_until
+from support.harness import Harness, apply, done, pack, write
 
 KEEP_ALL = CompactionLimits(3, 3, None)
 

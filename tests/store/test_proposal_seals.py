@@ -16,7 +16,7 @@ from editd.store.proposals import ProposalStore
 from editd.values.glob import Glob
 from editd.values.grant import Grant
 from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer, TrialResult
-from proposals import ids, proposal_of, split
+from support.proposals import ids, proposal_of, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-import injection
 from editd.edits.proposed_hunks import proposed_files
 from editd.errors import IoError, Overloaded
 from editd.store import proposals as proposals_module
@@ -23,7 +22,8 @@ from editd.values.grant import Grant
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Comment, Decision, ProposalNumber, Reviewer, TrialResult
 from editd.values.transaction import Part, Seq
-from proposals import OTHER, PATH, ids, proposal_of, split
+from support import injection
+from support.proposals import OTHER, PATH, ids, proposal_of, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

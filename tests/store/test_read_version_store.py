@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-import injection
-from crash_checks import own_time
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.store.proposals import ProposalStore
@@ -27,14 +25,16 @@ from editd.values.path import WorkspacePath
 from editd.values.proposal import Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Base, ReadMark
 from editd_client.errors import EditdError
-from proposals import proposal_of, split
-from workplace import write
+from support import injection
+from support.crash_checks import own_time
+from support.proposals import proposal_of, split
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FLIPS, FLIPS_LONG = 40, 3000
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 import pytest
 
-from crash_checks import PATIENCE_SECONDS, wait_until
 from editd.store import pack_worker
 from editd.store.git_objects import commit_content
 from editd.store.git_repository import (
@@ -23,6 +22,7 @@ from editd.store.git_repository import (
     write_manifest,
 )
 from editd.store.packfile import PackWriter
+from support.crash_checks import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

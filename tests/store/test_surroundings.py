@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import wait_until
-from damage import copy, prepare
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import verify_full
 from editd_client.errors import EditdError
-from workplace import write
+from support.crash_checks import wait_until
+from support.damage import copy, prepare
+from support.workplace import write
 
 if TYPE_CHECKING:
-    from damage import Prepared
-    from workplace import Workplace
+    from support.damage import Prepared
+    from support.workplace import Workplace
 
 
 @pytest.fixture(scope="module")

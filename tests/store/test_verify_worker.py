@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from crash_checks import child, wait_until
 from editd.store.git_objects import object_id
 from editd.store.verify import MENDS, verify_full
 from editd.system.files import take
 from editd.values.transaction import Authorship
 from editd_client.errors import EditdError, Unreachable
-from harness import Harness, apply, done, pack
-from harness import write as write_edit
-from workplace import TOP, write
+from support.crash_checks import child, wait_until
+from support.harness import Harness, apply, done, pack
+from support.harness import write as write_edit
+from support.workplace import TOP, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LONG = """
 import sys, time
@@ -176,7 +176,7 @@ def test_a_large_comparison_of_the_index_spills_into_the_state_folder(place: Wor
 def test_a_daemon_that_ends_does_not_wait_for_a_check(
     place: Workplace, long_check: LongCheck, beside: Executor
 ) -> None:
-    stalling = str(TOP / "tests/slow_disk_daemon.py")
+    stalling = str(TOP / "tests/support/slow_disk_daemon.py")
     place.launcher = (sys.executable, stalling, str(place.folder / "never"))  # it drains for a moment
     with place.start() as client:
         asked = beside.submit(client.check)

@@ -13,7 +13,7 @@ import pytest
 
 from bench.command import MEASUREMENTS, main
 from bench.figures import LIMITS, Build, Figure, Row, Run, times_of
-from workplace import TOP
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from pathlib import Path

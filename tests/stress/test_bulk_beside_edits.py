@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import in_the_long_form, packer, wait_until
 from editd.engine.external_changes import OUTSIDE_PORTION
-from workplace import workplace, write
+from support.crash_checks import in_the_long_form, packer, wait_until
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 INSTALLED = 28_928  # files of a common web project
 SECONDS_MAX = 0.150  # the promise, for 99 of 100 edits, on a machine that is not busy

@@ -15,14 +15,14 @@ import pytest
 
 from editd.wire.messages import Filter, Move, Replace
 from editd_client.errors import EditdError
-from workplace import workplace, write
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FEW, TIMES = 1_000, 10
 GROWTH_MAX = 6 * TIMES  # in time, for `TIMES` as many files; their square would be TIMES * TIMES. ext4 makes

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crash_checks import held, replayed, strays, transactions, versions, wait_until
 from editd.values.content import version_of
 from editd_client.errors import EditdError
-from outsider import exchange
-from workplace import replace, write
+from support.crash_checks import held, replayed, strays, transactions, versions, wait_until
+from support.outsider import exchange
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from editd.wire.messages import AnyEdit, OnStale, Transaction
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 CLIENTS = 16
 FILES = [f"shared/{number:02}.txt" for number in range(50)]

@@ -8,9 +8,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from crash_checks import packer, wait_until
 from editd.workspace.replaced_files import KEPT_SECONDS
-from workplace import workplace, write
+from support.crash_checks import packer, wait_until
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import machine
-import outsider
 from editd.system.filesystem import (
     PROBE_PREFIX,
     Disk,
@@ -25,6 +23,7 @@ from editd.system.filesystem import (
     write_whole,
 )
 from editd.values.path import TEMPORARY_PREFIX
+from support import machine, outsider
 
 BOTH_WAYS = pytest.mark.parametrize("walk", [False, True], ids=["openat2", "walk"])
 

@@ -23,7 +23,7 @@ from watchdog.observers.polling import PollingEmitter
 
 from editd.system import inotify
 from editd.system.fs_watch import FolderEmitter, FsEvent, Watcher, WatchFilter
-from outsider import exchange
+from support.outsider import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bait import Bait, git
 from editd.system.git_command import (
     PROTOCOLS,
     VERBS,
@@ -20,7 +19,8 @@ from editd.system.git_command import (
     run_git,
     work_tree_of,
 )
-from hosts import bare_repository
+from support.bait import Bait, git
+from support.hosts import bare_repository
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine
 from editd.system.mounts import mount_at, mount_of, mounts, mounts_below
+from support import machine
 
 if TYPE_CHECKING:
     from pathlib import Path

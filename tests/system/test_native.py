@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import posix_only
-from crash_checks import check_short_life, strays
 from editd.system.native import NATIVE, PORTABLE, VARIABLE, NativeCalls
-from workplace import TOP
+from support import posix_only
+from support.crash_checks import check_short_life, strays
+from support.workplace import TOP
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 WEAKER = (
     "cannot exchange", "no leases", "reports no changes", "does not name the program", "ACLs",

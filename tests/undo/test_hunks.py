@@ -10,7 +10,7 @@ import pytest
 from editd.wire.codec import encode_json
 from editd.wire.messages import Chmod, Delete, Move
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from editd.wire.messages import ShowResult
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {n}\n" for n in range(1, 31))
 

@@ -11,12 +11,12 @@ import pytest
 
 from editd.wire.messages import Chmod, Delete, Filter, Move
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from editd.wire.messages import AnyEdit, OnConflict
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {n}\n" for n in range(1, 21))
 SWAP = ("line 5\n", "line five\n")

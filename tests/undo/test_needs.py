@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import edit_messages
 from editd.engine import undo_conflicts
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction
@@ -14,9 +13,10 @@ from editd.errors import NothingToUndo
 from editd.values.transaction import Authorship, Outcome
 from editd.wire.messages import Delete, Move
 from editd_client.errors import EditdError
-from harness import Harness, answer, apply, done, path_of, refused
-from harness import write as overwrite
-from workplace import replace, write
+from support import edit_messages
+from support.harness import Harness, answer, apply, done, path_of, refused
+from support.harness import write as overwrite
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editd.engine.undo_selection import Scope
     from editd.wire.messages import UndoResult
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"line {n}\n" for n in range(1, 21))
 

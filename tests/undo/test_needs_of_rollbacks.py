@@ -17,7 +17,7 @@ from editd.errors import NothingToUndo
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.transaction import Authorship, Outcome
 from editd.wire import messages
-from harness import Harness, answer, apply, write
+from support.harness import Harness, answer, apply, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-import edit_messages
 from editd.engine.commands import Undo
 from editd.engine.undo_selection import ByFilter, BySession, ByTransaction, Latest
 from editd.errors import NothingToUndo, Refused
 from editd.values.transaction import Authorship, Outcome
-from file_systems import mounted_kind
-from harness import Harness, answer, apply, done, path_of
-from lineages import Collision, Files, Held, Lineages, NoOpinion
-from seeds import drawn
-from workplace import FILE_SYSTEM_VARIABLE, files_below
+from support import edit_messages
+from support.file_systems import mounted_kind
+from support.harness import Harness, answer, apply, done, path_of
+from support.lineages import Collision, Files, Held, Lineages, NoOpinion
+from support.seeds import drawn
+from support.workplace import FILE_SYSTEM_VARIABLE, files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.undo_selection import Scope
     from editd.wire.messages import AnyEdit
-    from lineages import FileId, Targets
+    from support.lineages import FileId, Targets
 
 HISTORIES, HISTORIES_LONG = 8, 3000
 MANY = 24  # histories, of which the shares are worth a look

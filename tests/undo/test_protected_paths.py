@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from reviewers import configure
-from workplace import replace
+from support.reviewers import configure
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 PATH = ".github/workflows/ci.yml"
 

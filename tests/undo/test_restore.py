@@ -9,11 +9,11 @@ import pytest
 
 from editd.wire.messages import Chmod, Delete, Move, Symlink
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 FIRST = {"a": "one\n", "b": "one\n", "src/c": "one\n"}
 

@@ -8,13 +8,13 @@ import pytest
 
 from editd.wire.messages import Filter, Move, Replace, Scope, Tool, UndoResult
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 21))
 

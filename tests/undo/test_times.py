@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.wire.messages import Filter
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 DAY = 86_400
 SET_BACK = "Times are not in order: the clock was set back before transaction 3."
@@ -42,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(place: Workplace) -> Clock:
     clock = Clock(place.folder / "clock")
-    launcher = Path(__file__).resolve().parent.parent / "wrong_clock_daemon.py"
+    launcher = Path(__file__).resolve().parent.parent / "support" / "wrong_clock_daemon.py"
     place.launcher = (sys.executable, str(launcher), str(clock.file))
     return clock
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import file_systems
 from editd.values import name_key
 from editd.values.name_key import key_of
+from support import file_systems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chromium import Chromium, Tab
-from web_page import web_page
+from support.chromium import Chromium, Tab
+from support.web_page import web_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 
 @pytest.fixture

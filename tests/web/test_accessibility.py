@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import chromium
-from axe import violations
-from reviewers import author_of, reviewer_of, set_pin
-from seeds import seed
-from web_page import web_page
+from support import chromium
+from support.axe import violations
+from support.reviewers import author_of, reviewer_of, set_pin
+from support.seeds import seed
+from support.web_page import web_page
+from support.workplace import replace, workplace, write
 from web_pictures import SIZES, picture
-from workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chromium import Chromium, Tab
     from editd_client.client import Client
+    from support.chromium import Chromium, Tab
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
 LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))

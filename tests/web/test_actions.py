@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import chromium
-from chromium import Tab
 from editd_client.review.actions import ACTIONS
-from reviewers import PIN, author_of, set_pin
-from seeds import one_of
-from web_page import web_page
-from workplace import replace, workplace, write
+from support import chromium
+from support.chromium import Tab
+from support.reviewers import PIN, author_of, set_pin
+from support.seeds import one_of
+from support.web_page import web_page
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from chromium import Chromium
     from editd_client.client import Client
+    from support.chromium import Chromium
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
 LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError, PermissionDenied
-from reviewers import PIN, author_of, set_pin
-from web_page import web_page
-from workplace import replace, workplace, write
+from support.reviewers import PIN, author_of, set_pin
+from support.web_page import web_page
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 FILES = {"a": "one\ntwo\n"}
 

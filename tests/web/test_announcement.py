@@ -9,12 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd_client.web.announcement import announced, web_address
-from web_page import web_page
+from support.web_page import web_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def test_a_running_page_is_announced_without_its_token(place: Workplace) -> None:

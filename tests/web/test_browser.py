@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import chromium
-from chromium import Chromium, Tab
-from reviewers import PIN, reviewer_of
-from web_page import web_page
-from workplace import replace
+from support import chromium
+from support.chromium import Chromium, Tab
+from support.reviewers import PIN, reviewer_of
+from support.web_page import web_page
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
 LINES = "".join(f"x{n} = {n}\n" for n in range(1, 31))

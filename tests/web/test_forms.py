@@ -9,17 +9,17 @@ import pytest
 
 from editd_client.locate import current_actor
 from editd_client.web.site import PROPOSALS
-from reviewers import PIN, author_of, next_author_of, number_of, reviewer_of, set_pin
-from web_page import PART, web_page
-from workplace import replace, workplace, write
+from support.reviewers import PIN, author_of, next_author_of, number_of, reviewer_of, set_pin
+from support.web_page import PART, web_page
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd.wire.messages import AnyEdit
     from editd_client.client import Client
-    from web_page import Answer, WebPage
-    from workplace import Workplace
+    from support.web_page import Answer, WebPage
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES, "b": LINES, "crlf": "one\r\ntwo\r\n", "mixed": "one\r\ntwo\n", "cr": "one\rtwo\r"}

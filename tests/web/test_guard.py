@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from editd_client.web.guard import POLICY
-from reviewers import author_of, set_pin
-from web_page import WebPage, web_page
-from workplace import replace, workplace
+from support.reviewers import author_of, set_pin
+from support.web_page import WebPage, web_page
+from support.workplace import replace, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 

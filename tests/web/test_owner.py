@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import PIN, announce_agent, author_of, configure, set_pin
-from seeds import one_of
-from supervisor import supervised
-from web_page import web_page
-from workplace import START_SECONDS, workplace, write
+from support.reviewers import PIN, announce_agent, author_of, configure, set_pin
+from support.seeds import one_of
+from support.supervisor import supervised
+from support.web_page import web_page
+from support.workplace import START_SECONDS, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from editd_client.client import Client
-    from web_page import Answer, WebPage
-    from workplace import Workplace
+    from support.web_page import Answer, WebPage
+    from support.workplace import Workplace
 
 OWN = '[review]\nsocket = "own"\n'
 SOCKETS = {"ordinary socket": "", "reviewers' socket": OWN}  # and the configuration of the daemon for it

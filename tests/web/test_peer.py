@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.web.peer import Address, has_left, may_enter, owner_in, owner_of
-from web_page import web_page
+from support.web_page import web_page
 
 if TYPE_CHECKING:
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 OURS = Address("127.7.8.9", 8080)
 THEIRS = Address("127.0.0.1", 40000)

@@ -13,17 +13,17 @@ from urllib.parse import urlencode
 import pytest
 
 from editd_client.errors import EditdError
-from reviewers import reviewer_of
-from web_page import PART, web_page
-from workplace import TOP, replace
+from support.reviewers import reviewer_of
+from support.web_page import PART, web_page
+from support.workplace import TOP, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from http.client import HTTPResponse
 
     from editd_client.client import Client
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES}

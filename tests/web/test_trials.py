@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from web_page import SECONDS_MAX, web_page
-from workplace import replace
+from support.web_page import SECONDS_MAX, web_page
+from support.workplace import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from editd_client.client import Client
-    from web_page import Answer, WebPage
-    from workplace import Workplace
+    from support.web_page import Answer, WebPage
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 FILES = {"a": LINES}

@@ -11,17 +11,17 @@ from urllib.parse import urlencode
 
 import pytest
 
-from delays import SERIES, Delays
 from editd_client.errors import EditdError
-from reviewers import PIN, author_of, reviewer_of, set_pin
-from web_page import PART, web_page
-from workplace import workplace, write
+from support.delays import SERIES, Delays
+from support.reviewers import PIN, author_of, reviewer_of, set_pin
+from support.web_page import PART, web_page
+from support.workplace import workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from editd_client.client import Client
-    from web_page import WebPage
+    from support.web_page import WebPage
 
 ROUNDS = 3
 SEEN_SECONDS_MAX = 0.2

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviewers import author_of
-from web_page import web_page
-from workplace import replace, workplace, write
+from support.reviewers import author_of
+from support.web_page import web_page
+from support.workplace import replace, workplace, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from editd_client.client import Client
-    from web_page import WebPage
-    from workplace import Workplace
+    from support.web_page import WebPage
+    from support.workplace import Workplace
 
 LINES = "".join(f"#{n}\n" for n in range(1, 31))
 

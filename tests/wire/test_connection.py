@@ -25,8 +25,8 @@ from editd.wire.connection import (
     Request,
     ServerEvent,
 )
-from request_grammar import Grammar, encoded, mangled
-from seeds import drawn
+from support.request_grammar import Grammar, encoded, mangled
+from support.seeds import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

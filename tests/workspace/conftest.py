@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import working_files
 from editd.system.filesystem import Disk, open_folder
 from editd.workspace import replaced_files
+from support import working_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import machine
-from crash_checks import transactions
 from editd_client.errors import EditdError
-from workplace import replace, write
+from support import machine
+from support.crash_checks import transactions
+from support.workplace import replace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 def mount(stack: ExitStack, where: Path) -> None:

@@ -14,7 +14,7 @@ from editd.workspace.in_place import is_partly_written
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.replaced_files import Quarantine
 from editd.workspace.writer import WorkspaceWriter
-from working_files import NEW, OLD, THEIRS, change, commit_and_publish, held, put
+from support.working_files import NEW, OLD, THEIRS, change, commit_and_publish, held, put
 
 if TYPE_CHECKING:
     from pathlib import Path

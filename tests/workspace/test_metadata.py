@@ -15,7 +15,7 @@ from editd.system.filesystem import Disk, write_whole
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.temp_files import permissions_for
 from editd.workspace.writer import WorkspaceWriter
-from working_files import LINK, NEW, OLD, change, commit_and_publish, files_on, put
+from support.working_files import LINK, NEW, OLD, change, commit_and_publish, files_on, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from editd.errors import NotAFile, PermissionDenied, Refused
 from editd.system.filesystem import Disk
 from editd.values.content import EXECUTABLE, FileState
 from editd.workspace.staged_change import check_publishable
-from working_files import LINK, NEW, OLD, Held, change, put
+from support.working_files import LINK, NEW, OLD, Held, change, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd_client.errors import EditdError
-from workplace import write
+from support.workplace import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 
 @pytest.fixture

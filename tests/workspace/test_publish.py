@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import outsider
 from editd.errors import InUse, IoError
 from editd.system.filesystem import Disk
 from editd.values.content import EXECUTABLE, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.reader import WorkspaceReader
-from racing_disk import MeddlingDisk, failing
-from working_files import (
+from support import outsider
+from support.racing_disk import MeddlingDisk, failing
+from support.working_files import (
     LINK,
     NEW,
     NEWEST,

@@ -16,15 +16,15 @@ from editd.values.content import Change, FileState
 from editd.workspace.publish import ConcurrentWrite
 from editd.workspace.replaced_files import KEPT_SECONDS, Quarantine
 from editd.workspace.writer import WorkspaceWriter
-from in_memory import path_of
-from racing_disk import MeddlingDisk, failing
-from working_files import THEIRS, commit_and_publish, held, put, written_since
-from workplace import write
+from support.in_memory import path_of
+from support.racing_disk import MeddlingDisk, failing
+from support.working_files import THEIRS, commit_and_publish, held, put, written_since
+from support.workplace import write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from workplace import Workplace
+    from support.workplace import Workplace
 
 OLD, NEW = FileState(b"old\n"), FileState(b"new\n")
 

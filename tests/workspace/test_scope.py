@@ -12,7 +12,7 @@ from editd.values.path import WorkspacePath
 from editd.workspace.git_worktree import DEEP_NAMES
 from editd.workspace.scan import Walk
 from editd.workspace.scope import WorkspaceScope, is_never_ours
-from scan_process import Ground
+from support.scan_process import Ground
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ from editd.workspace.replaced_files import (
     Quarantine,
 )
 from editd.workspace.writer import WorkspaceWriter
-from working_files import (
+from support.working_files import (
     NEW,
     NEWEST,
     OLD,

@@ -19,9 +19,9 @@ from editd.values.content import EXECUTABLE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
 from editd.workspace.publish import ConcurrentWrite, PublishFailed
 from editd.workspace.staged_change import TRANSITIONS, TransactionState
-from outsider import flipping
-from racing_disk import MeddlingDisk, failing
-from working_files import (
+from support.outsider import flipping
+from support.racing_disk import MeddlingDisk, failing
+from support.working_files import (
     LINK,
     NEW,
     NEWEST,

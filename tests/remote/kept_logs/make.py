@@ -34,9 +34,9 @@ def main(checkout: str, name: str) -> None:
 def make(folder: Path, bundle: Path) -> dict[str, object]:
     """Have three hosts write a log, store its repository in `bundle`, and return its content."""
     from editd.wire.messages import Chmod, Delete, Move, Replace, Symlink, Write  # of the checkout
-    from hosts import exchange, hosts, until
-    from log_checker import log_of
-    from workplace import replace, write
+    from support.hosts import exchange, hosts, until
+    from support.log_checker import log_of
+    from support.workplace import replace, write
 
     with hosts(folder, 3, FILES) as (places, clients, server):
         one, other, third = clients
