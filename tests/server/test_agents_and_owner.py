@@ -33,7 +33,7 @@ for line in sys.stdin:
     done = subprocess.run(asked, input=line, text=True, stdout=subprocess.PIPE)
     print(done.stdout, end="", flush=True)
 """
-WALK = Path(__file__).parents[1] / "permission_walk.py"
+WALK = Path(__file__).parents[1] / "support" / "permission_walk.py"
 
 
 class ProgramOfAgent:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from support.workplace import Workplace
 
-WALK = Path(__file__).parents[1] / "permission_walk.py"
+WALK = Path(__file__).parents[1] / "support" / "permission_walk.py"
 OWN = '[review]\nsocket = "own"\ndefault = "ask"\n'
 
 # For each kind of client, the classes that are open to it. This is said here a second time, on purpose.
