@@ -19,6 +19,7 @@ from editd.remote import entries, entry_decoder, log_chain
 from editd.remote.entry_decoder import Unusable
 from editd.remote.log_chain import FileChecks, Forked
 from editd.remote.log_objects import LogObjects
+from editd.remote.transport import Offline
 from editd.store import git_objects, journal, packfile, state_files, transaction_record
 from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, Trees, object_id
 from editd.store.journal import Journal, JournalPosition
@@ -561,7 +562,7 @@ def _read_chain(objects: LogObjects, head: bytes) -> None:
     try:
         commits, known = log_chain.commits_back(objects, head, ())
         read = log_chain.read_entries(objects, commits, None, landed, checks)
-    except (KeyError, Forked):  # git itself has checked that all objects are there
+    except (KeyError, Forked, Offline):  # git refuses a log without an object, or with one of another kind
         return
     assert known is None
     assert [entry.number for entry in read] == list(range(len(commits))), "an entry has lost its place"
