@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 BYTES_IN_TIME = 8192  # a longer input has more time: each of its bytes may be a message
-SECONDS_MAX = 5.0  # of the processor, for an input of a few KB that takes milliseconds
+SECONDS_MAX = 20.0  # of the processor, for a few KB: 5,000 refused messages take 0.4 s, and 5 s if traced
 PEAK_BYTES_MAX = 24 << 20  # of an input of a few KB
 GROWTH_BYTES_MAX = 128 << 10  # kept over the second half of a run
 EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 2**64 - 1)
