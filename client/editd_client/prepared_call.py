@@ -121,12 +121,14 @@ def _extra_seconds(params: messages.Params) -> float | None:
     """
     extra = 0.0
     for name in ("wait", "timeout"):
-        seconds = getattr(params, name, UNSET)
-        if isinstance(seconds, int | float) and not 0 <= seconds <= WAIT_SECONDS_MAX:
+        seconds = getattr(params, name, None)
+        if not isinstance(seconds, int | float):
+            continue
+        if not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise refusal(
                 "invalid_params", f"`{name}` is a number of seconds, up to a day.", data={"field": name}
             )
-        extra = seconds or 0.0 if isinstance(seconds, int | float) else extra
+        extra = seconds
     match params:
         case messages.Diff(to=None) | messages.Settle(timeout=None):
             return None
