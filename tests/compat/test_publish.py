@@ -61,6 +61,28 @@ def test_a_sessions_work_is_one_commit_on_the_branch_that_is_checked_out(place: 
     sound(place)
 
 
+@pytest.mark.parametrize(
+    ("message", "subject", "gap"),
+    [
+        ("Fix: the bug", "Fix: the bug", "\n\n"),
+        ("Fix: the bug\nSee: the report", "Fix: the bug See: the report", "\n\n"),
+        ("Fix: the bug\n\nIt was: old, and\nit went away.", "Fix: the bug", "\n\n"),
+        ("Fix: the bug\n\nFixes: 7\nSee-also: 8", "Fix: the bug", "\n"),
+    ],
+)
+def test_the_trailers_of_a_commit_are_a_block_below_any_message(
+    place: Workplace, message: str, subject: str, gap: str
+) -> None:
+    with place.start() as client:
+        edit(client, "bot", write("new.txt", "new\n"))
+        client.publish(message, session="bot")
+    own = "Co-authored-by: bot <bot@editd.invalid>\nEditd-Session: bot\nEditd-Transactions: 1"
+    assert place.git("log", "-1", "--format=%B").strip() == message + gap + own
+    assert place.git("log", "-1", "--format=%s").strip() == subject
+    trailers = place.git("log", "-1", "--format=%(trailers:key=Editd-Transactions,valueonly)")
+    assert trailers.strip() == "1"
+
+
 def test_git_status_shows_only_what_else_is_in_the_working_tree(place: Workplace) -> None:
     with place.start() as client:
         edit(client, "bot", replace("a.txt", "line 3\n", "LINE 3\n"), Move(path="b.txt", to="moved.txt"))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.reviewers import author_program, common_program
+from editd.config.program_names import LAUNCHERS
+from editd.engine.reviewers import author_program, common_program, launcher_of
 from editd.system.process import Process, line_above, peer_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,21 @@ def test_the_proposals_of_all_that_a_program_has_started_share_its_limit() -> No
     assert author_program(below, {AGENT.key}) == AGENT.key, "two agents of an editor are two"
     assert author_program((PERSON, SHELL, TERMINAL, INIT), {AGENT.key}) == PERSON.key
     assert author_program((), {AGENT.key}) is None
+
+
+@pytest.mark.parametrize("launchers", [(), ("bash",), *((one,) for one in sorted(LAUNCHERS)), ("uvx", "sh")])
+def test_the_agent_of_a_server_is_the_first_program_above_it_that_is_no_launcher(
+    launchers: tuple[str, ...],
+) -> None:
+    server = Process(45, 12, 20, "editctl")
+    between = [Process(35 + number, 10, 20, name) for number, name in enumerate(launchers)]
+    assert launcher_of((server, *between, AGENT, SHELL, TERMINAL, INIT)) == AGENT
+    assert launcher_of((server, *between, SHELL, TERMINAL, INIT)) == SHELL, "a person has started it"
+
+
+def test_a_server_with_nothing_above_it_has_no_agent() -> None:
+    assert launcher_of((Process(45, 12, 20, "editctl"),)) is None
+    assert launcher_of(()) is None
 
 
 def test_init_is_common_ground_by_its_number_alone() -> None:

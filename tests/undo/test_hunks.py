@@ -252,10 +252,25 @@ def test_only_the_hunk_that_collides_is_a_conflict(place: Workplace, client: Cli
     assert (error.name, error.data["files"][0]["needs"]) == ("conflict", [later])
     dry = client.undo(seq, hunks={"a": [2, 3]}, dry_run=True)
     assert [one.needs for one in dry.conflicts or ()] == [[later]]
-    client.undo(seq, hunks={"a": [2, 3]}, on_conflict="skip")
+    skipped = client.undo(seq, hunks={"a": [2, 3]}, on_conflict="skip")
+    assert parts(skipped) == [{"seq": seq, "path": "a", "hunks": [3]}]
     assert changed(place) == []
     assert "later\n" in (place.root / "a").read_text()
     client.undo(seq, hunks={"a": [2]}, on_conflict="force")
+    assert place.files()["a"].decode() == LINES
+
+
+def test_an_undo_of_all_that_skips_a_hunk_names_only_the_hunks_that_it_took_back(
+    place: Workplace, client: Client
+) -> None:
+    seq = three_hunks(client)
+    later = change(client, replace("a", "changed 15\n", "later\n"))
+    skipped = client.undo(seq, on_conflict="skip")
+    assert parts(skipped) == [{"seq": seq, "path": "a", "hunks": [1, 3]}]
+    assert client.show(seq).transaction.undone_by is None
+    client.undo(later)
+    assert changed(place) == [15]
+    client.undo(seq)
     assert place.files()["a"].decode() == LINES
 
 
