@@ -228,6 +228,31 @@ def test_what_the_server_refuses_is_kept_back_and_the_rest_goes_on(tmp_path: Pat
         until(lambda: "e.txt" in places[1].files() and "f.txt" in places[0].files(), "it stops there")
 
 
+def test_later_work_on_the_files_of_what_is_kept_back_waits_behind_it(tmp_path: Path) -> None:
+    """L5. The server would take the later transaction alone."""
+    with hosts(tmp_path, 2, FILES) as (places, (one, _), server):
+        hook = server / "hooks" / "pre-receive"
+        hook.write_text(
+            "#!/bin/sh\nread old new ref\n"
+            'git log --format=%B $old..$new | grep -q "a password" && exit 1\nexit 0\n'
+        )
+        hook.chmod(0o755)
+        first = one.apply([write("c.txt", "1\n")], message="a password").transaction
+        assert first is not None
+        until(lambda: one.remote_status().kept_back == [first.seq], "it is not kept back")
+        later = one.apply([write("c.txt", "2\n")], message="later").transaction
+        one.apply([write("e.txt", "e\n")], message="of another file")
+        until(lambda: "e.txt" in places[1].files(), "the rest does not go on")
+        assert later is not None
+        assert later.id not in [entry.trailers.get("Origin") for entry in log_of(server)]
+        assert "c.txt" not in places[1].files()
+        hook.unlink()
+        until(lambda: one.remote_now(timeout=10).tentative == 0, "it is not sent again")
+        until(lambda: places[1].files().get("c.txt") == b"2\n", "it does not arrive")
+        origins = [entry.trailers.get("Origin") for entry in log_of(server)]
+        assert origins[-2:] == [first.id, later.id]
+
+
 def test_a_push_that_fails_once_keeps_nothing_back(tmp_path: Path) -> None:
     with hosts(tmp_path, 1, FILES) as (places, (one,), server):
         failed = tmp_path / "failed"

@@ -434,6 +434,20 @@ def test_leases_and_the_scope_hold_for_an_agents_own_tools(
     assert [entry.activity.running for entry in listed(client, "narrow")] == [["e"]]  # type: ignore[union-attr]
 
 
+def test_a_session_that_must_read_first_makes_new_files_with_its_own_tools(
+    place: Workplace, client: Client
+) -> None:
+    with place.client() as careful:
+        careful.session_open("careful", unread="reject")
+        ask = careful.exec_begin
+        assert refused(lambda: ask("Write", paths=["a.txt"], whole=["a.txt"], key="1")).name == "unread"
+        ask("Write", paths=["new.txt"], whole=["new.txt"], key="2")
+        place.write({"new.txt": "new\n"})
+        made = careful.exec_end(key="2", status=0).transaction
+        assert made is not None
+        assert (made.session, [file.path for file in made.files]) == ("careful", ["new.txt"])
+
+
 def test_a_path_that_the_configuration_protects_is_so_for_an_agents_own_tools(
     place: Workplace, client: Client
 ) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,6 +310,31 @@ def test_who_hangs_up_while_it_waits_gets_no_lease(place: Workplace, client: Cli
     client.lease_release(held.lease)
     assert other.lease_acquire(["a.txt"], 60).token > held.token
     assert client.status().clients == before
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_request_behind_one_that_gives_up_is_granted_at_once(
+    place: Workplace, client: Client, is_gone: bool
+) -> None:
+    held = client.lease_acquire(["a.txt"], 60)
+    wait = 60 if is_gone else 2
+    with socket.socket(socket.AF_UNIX) as first, place.client() as behind, ThreadPoolExecutor() as pool:
+        first.connect(place.socket)
+        behind.session_open("behind")
+        acquire = {"paths": ["a.txt", "b.txt"], "ttl": 60, "wait": wait}
+        for number, (method, params) in enumerate(
+            [("session.open", {"name": "first"}), ("lease.acquire", acquire)]
+        ):
+            request = {"id": number, "method": method, "params": params}
+            first.sendall(json.dumps(request).encode() + b"\n")
+        _until_waiting(client, 1)
+        # Any other request about leases would grant them, so there is none until the reply.
+        reply = pool.submit(behind.lease_acquire, ["b.txt"], 60, wait=15)
+        if is_gone:
+            _until_waiting(client, 2)
+            first.close()
+        assert reply.result().token > held.token
+    assert held.lease in [lease.lease for lease in client.lease_list().leases], "it would be free anyway"
 
 
 def test_a_lease_and_its_token_outlive_a_killed_daemon(place: Workplace, client: Client) -> None:
