@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from editd.wire.messages import ProposalListResult, RunningCheck, Show
+from editd.wire.messages import CheckReport, Decider, ProposalListResult, RunningCheck, Show
 from editd_client.errors import EditdError
 from editd_client.screen.detail import Lighting
 from editd_client.screen.lines import TextSpan, wrapped
@@ -336,6 +336,22 @@ def test_a_check_that_runs_and_its_purpose_are_below_the_hunks(author: Client) -
     assert text[-2:] == [" … pytest: running for 3 s", " lands by itself after pytest"]
 
 
+def test_of_a_check_that_failed_the_last_six_lines_are_shown(author: Client) -> None:
+    output = "".join(f"line {number}\n" for number in range(1, 11))
+    by = Decider(actor="ann", session=None, via="socket")
+    checks = [
+        CheckReport(name=name, view="", exit=status, seconds=1.0, output=output, by=by, is_current=True)
+        for name, status in (("lint", 0), ("pytest", 1))
+    ]
+    shown = msgspec.structs.replace(author.proposal_get(propose(author)), checks=checks)
+    one = ShownProposal(shown)
+    drawing = ProposalDrawing(shown, one.files, one.choices, one.first)
+    text = [patch.line.text for patch in proposal_lines(drawing, DiffForm(80))]
+    assert text[-8].startswith(" ✓ lint: "), "a check that passed has no lines"
+    assert text[-7].startswith(" ✗ pytest: ")
+    assert text[-6:] == [f"     line {number}" for number in range(5, 11)]
+
+
 def test_a_grant_is_made_shown_and_taken_back(place: Workplace, author: Client) -> None:
     propose(author)
 
@@ -435,6 +451,25 @@ def test_an_undo_is_shown_before_it_is_made_and_a_redo_takes_it_back(
         assert "shown" in place.files()
 
     on_screen(place, (80, 24), steps)
+
+
+def test_the_diff_says_that_another_client_has_undone_or_redone_its_transaction(
+    place: Workplace, author: Client
+) -> None:
+    made = author.apply([write("taken-back", fresh())], message="the one below").transaction
+    author.apply([write("above", fresh())], message="the one above")
+    assert made is not None
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("2", "j")
+        await seen.until(f"▌{made.seq:>6}")
+        await seen.idle()  # its diff is there
+        author.undo(made.seq)
+        await seen.until(f"undone by {made.seq + 2}")
+        author.redo()
+        await seen.gone(f"undone by {made.seq + 2}")
+
+    on_screen(place, (140, 40), steps)
 
 
 def test_a_hunk_is_undone_alone(place: Workplace, author: Client) -> None:

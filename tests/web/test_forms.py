@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.wire.messages import BlameLine
 from editd_client.locate import current_actor
-from editd_client.web.site import PROPOSALS
+from editd_client.web.blame_page import LINES_MAX, blame_detail
+from editd_client.web.proposal_page import proposal_list
+from editd_client.web.site import PROPOSALS, ROWS
+from editd_client.web.timeline_page import transaction_list
 from support.reviewers import PIN, author_of, next_author_of, number_of, reviewer_of, set_pin
 from support.web_page import PART, web_page
 from support.workplace import replace, workplace, write
@@ -403,11 +408,47 @@ def test_every_proposal_is_in_the_list_and_found_by_the_filter(own: tuple[Client
     newest = page.get("/").body
     assert newest.count('role="option"') == PROPOSALS
     assert "The oldest" not in newest
-    (older,) = re.findall(r'<a href="([^"]*)" class="older">', newest)
+    (older,) = links_to_more(newest)
     assert "The oldest" in page.get(older).text
     found = page.get("/?q=oldest")
     assert found.body.count('role="option"') == 1
     assert "P1 The oldest" in found.text
+
+
+def test_the_link_to_older_transactions_keeps_the_query(own: tuple[Client, WebPage]) -> None:
+    author, page = own
+    for session, message in (("agent-0", "The oldest of it"), ("agent-1", "Of another")):
+        author.apply([write(session, "0\n")], session=session, message=message)
+    for number in range(ROWS):
+        edit = write("agent-0", f"{number + 1}\n", force=True)
+        author.apply([edit], session="agent-0", message=f"Another {number}")
+    newest = page.get("/timeline?q=session:agent-0").body
+    assert newest.count('role="option"') == ROWS
+    assert "The oldest of it" not in newest
+    (older,) = links_to_more(newest)
+    text = page.get(older).text
+    assert "The oldest of it" in text
+    assert "Of another" not in text
+
+
+def test_each_link_to_a_next_page_keeps_what_the_page_is_about() -> None:
+    lines = [
+        BlameLine(line=number, seq=1, actor="ann", session=None, time="2026-01-02T03:04:05Z")
+        for number in (1, LINES_MAX + 1)
+    ]
+    pages = {
+        "/timeline?before=7&q=session%3Aa+b": transaction_list([], None, query="session:a b", older=7),
+        "/?q=session%3Aa+b&before=7": proposal_list([], None, query="session:a b", older=7),
+        f"/blame?path=a%26b&from={LINES_MAX + 1}": blame_detail("a&b", lines, ["x"]),
+    }
+    assert {link: links_to_more(page) for link, page in pages.items()} == {link: [link] for link in pages}
+    assert links_to_more(transaction_list([], None, query="x", older=None)) == []
+    assert links_to_more(proposal_list([], None, query="x")) == []
+
+
+def links_to_more(page: str) -> list[str]:
+    """Return the addresses of the links to a next page."""
+    return [html.unescape(link) for link in re.findall(r'<a href="([^"]*)" class="older">', page)]
 
 
 def test_a_filter_by_the_beginning_of_a_session_lists_its_work(page: WebPage, shared: Workplace) -> None:

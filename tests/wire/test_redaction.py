@@ -130,6 +130,28 @@ PLAIN = [
 ]
 
 
+HEX64 = "0123456789abcdef" * 4
+PREFIXES = {
+    "github-token": [
+        *(f"gh{kind}_{A64[:36]}" for kind in "pousr"), f"github_pat_{A64[:22]}_{A64[:59]}"
+    ],
+    "aws-key": [f"{kind}ABCDEFGH234567AB" for kind in ("AKIA", "ASIA", "ABIA", "ACCA")],
+    "slack-token": [f"xox{kind}-123456789012-{A64[:24]}" for kind in "abprs"],
+    "api-key": [f"sk-{kind}{A64[:40]}" for kind in ("", "ant-", "proj-", "or-")],
+    "stripe-key": [f"{kind}_{mode}_{A64[:24]}" for kind in ("sk", "rk") for mode in ("live", "test")],
+    "vault-token": [f"hv{kind}.{A64[:24]}" for kind in "sbr"],
+    "shop-token": [f"shp{kind}_{HEX64[:32]}" for kind in ("at", "ca", "pa", "ss")],
+    "digitalocean-token": [f"do{kind}_v1_{HEX64}" for kind in "opr"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "token"), [(kind, token) for kind, tokens in PREFIXES.items() for token in tokens]
+)
+def test_each_prefix_of_a_kind_of_token_is_known(kind: str, token: str) -> None:
+    assert redacted(f"echo {token} > file") == f"echo [{kind}] > file"
+
+
 @pytest.mark.parametrize(("command", "secret"), SECRETS)
 def test_a_secret_is_replaced_by_the_name_of_its_kind(command: str, secret: str) -> None:
     shown = redacted(command)
