@@ -126,6 +126,8 @@ WRONG = [
     (f"Moved: {'[' * 9000}]", "cannot be read"),
     ("Moved: x", "form"),
     ("Undoes: 1", "does not name"),
+    ("Undoes: 0", "does not name"),
+    ("Undoes: 0 new", "does not name"),
     ("Undoes: 1 ../x", "impossible path"),
     ("Hunks: 1 -5 new", "form"),
     ("Proposal: 1 1 a", "form"),
@@ -191,6 +193,16 @@ def test_hunk_0_is_none() -> None:
     with pytest.raises(Unusable, match="hunk 0"):
         decoded(VALID + undo)
     assert decoded(VALID + undo.replace("1 0 a", "1 2 a")).message.parts[0].hunks == (2,)
+
+
+@pytest.mark.parametrize("path", ["", " new"])
+@pytest.mark.parametrize("position", [0, 3, 99])
+def test_an_undo_names_only_transactions_that_its_entry_lists(position: int, path: str) -> None:
+    undone = "".join(f"Undone: {origin * 20}\n" for origin in ("cd", "ef"))
+    with pytest.raises(Unusable, match="does not name"):
+        decoded(VALID + f"Undoes: {position}{path}\n" + undone)
+    for listed in (1, 2):
+        assert decoded(VALID + f"Undoes: {listed}{path}\n" + undone).message.undoes == (listed,)
 
 
 def test_an_unknown_kind_is_taken_as_an_edit_and_said() -> None:

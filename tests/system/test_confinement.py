@@ -224,6 +224,18 @@ def test_the_filter_of_families_decides_about_each_call(call: tuple[int, int, in
     assert is_let_pass(program, struct.pack("=IIQQQ", number, machine, 0, first, second)) is CALLS[call]
 
 
+@pytest.mark.parametrize("has_unix_sockets", [False, True])
+def test_a_command_with_a_network_has_the_families_of_the_internet(has_unix_sockets: bool) -> None:
+    program = confinement._family_filter_of(has_unix_sockets)(MACHINES["x86_64"], OWN)
+    families = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_UNIX, 17, 40)
+    passed = [
+        family
+        for family in families
+        if is_let_pass(program, struct.pack("=IIQQQ", SOCKET, MACHINE, 0, family, socket.SOCK_DGRAM))
+    ]
+    assert passed == list(families[: 4 if has_unix_sockets else 3])
+
+
 def is_let_pass(program: bytes, call: bytes) -> bool:
     """Run a filter as the kernel does; return whether it ends in the permission."""
     steps = list(struct.iter_unpack("=HBBI", program))
@@ -259,6 +271,7 @@ print(json.dumps([lost, {
     "pair": attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)),
     "a paired one again": attempt(lambda: pair[0].connect(sys.argv[1])),
     "internet": attempt(lambda: socket.socket(socket.AF_INET).close()),
+    "internet, IPv6": attempt(lambda: socket.socket(socket.AF_INET6).close()),
     "netlink": attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()),
     "vsock": attempt(lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)),
     "packet": attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
@@ -280,9 +293,18 @@ def test_no_command_reaches_a_hypervisor(tmp_path: Path) -> None:
     assert answers == FREE | {"stream": 0, "datagram": 0, "pair of datagrams": 0}
 
 
+def error_of_ipv6() -> int:
+    """Return 0, or the error number of a system that has no IPv6."""
+    try:
+        socket.socket(socket.AF_INET6).close()
+    except OSError as error:
+        return error.errno or -1
+    return 0
+
+
 FREE = {  # the answers with any reach
     "pair": 0, "a paired one again": errno.EISCONN, "internet": 0, "netlink": 0,
-    "vsock": errno.EACCES, "packet": errno.EACCES,
+    "internet, IPv6": error_of_ipv6(), "vsock": errno.EACCES, "packet": errno.EACCES,
 }  # fmt: skip
 
 

@@ -306,6 +306,16 @@ def test_a_long_json_text_is_cut_within_no_escape_and_no_character(texts: list[s
         assert codec._text_in_parts(memoryview(body)[1:-1]) == json.loads(body)
 
 
+@pytest.mark.parametrize("text", ["\\u0001", "\\ud83d\\ude00", "\\\\u0001", "\\\\\\ud83d\\ude00"])
+def test_a_long_json_text_is_cut_at_each_place_of_an_escape(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codec, "_TEXT_PART_BYTES", 13)
+    for before in range(27):
+        body = f'"{"a" * before}{text}{"b" * 30}"'.encode()
+        assert codec._text_in_parts(memoryview(body)[1:-1]) == json.loads(body), before
+
+
 def test_json_in_parts_has_the_same_limit_of_nesting() -> None:
     nested = b"[" * (LIMITS.nesting_max + 1) + b'"' + b"x" * 100_000 + b'"' + b"]" * (LIMITS.nesting_max + 1)
     deep = b'{"params":' + nested + b"}"
