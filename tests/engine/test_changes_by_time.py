@@ -88,6 +88,21 @@ def test_a_save_by_another_program_shortly_before_is_left_alone(commands: Comman
     )
 
 
+def test_a_file_that_was_seen_for_the_first_time_shortly_before_is_the_commands(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """The scan had left it out, so nobody wrote it when it was recorded."""
+    place = Harness(tmp_path / "place", clock)
+    place.baseline({"kept": "kept\n"})
+    with place.engine(is_ours=lambda path: path.text != "ignored") as engine:
+        commands = Commands(place, engine)
+        commands.change(None, {"ignored": "there before\n"})
+        assert engine.history.find(1).kind == "baseline"
+        commands.change("agent", {"ignored": "by the command\n"})
+        assert changed(commands.roll_back()) == ["ignored"]
+    assert place.files() == {"kept": "kept\n", "ignored": "there before\n"}
+
+
 def test_a_file_that_the_sessions_commands_made_and_deleted_is_its_own(commands: Commands) -> None:
     """A person installed a package and removed it again. Then the agent did the same, and kept one file."""
     package = {"node_modules/a": "a\n", "node_modules/b": "b\n"}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.engine.commands import reader_of
-from editd.engine.exec_spans import ExecSpans, new_span
+from editd.engine.exec_spans import Claims, ExecSpans, changes_since, new_span
 from editd.errors import InvalidParams
 from editd.values.content import Change, FileState
-from editd.values.transaction import Attribution
+from editd.values.transaction import Attribution, Seq
 from support.harness import Harness, path_of
 
 if TYPE_CHECKING:
@@ -103,6 +103,22 @@ def test_a_span_knows_the_transactions_that_were_attributed_to_it(tmp_path: Path
         ambiguous = engine.history.find(1)
         assert ambiguous.authorship.attribution == Attribution(True, ("ann", "bob"))
         assert ambiguous.kind == "outside"
+
+
+def test_a_change_of_other_files_too_is_neither_the_asked_tools_nor_claimed(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline({"a": "1", "b": "1"})
+    asked = frozenset({path_of("a")})
+    with place.engine() as engine:
+        for names in ("ab", "a", "b"):
+            place.write(dict.fromkeys(names, names))
+            engine.look_at(map(path_of, names))
+        history = engine.history
+        assert [one.seq for one in changes_since(history, 0, asked)] == [2]
+        assert [one.seq for one in changes_since(history, 2, asked)] == []
+        assert [one.seq for one in changes_since(history, 0, frozenset(map(path_of, "ab")))] == [1, 2, 3]
+        assert [one.seq for one in changes_since(history, 0, None)] == [1, 2, 3]
+        assert Claims.of(history, "session", asked, 0) == Claims(free=(Seq(2),), own=())
 
 
 def test_a_key_is_of_one_session_and_returns_its_span() -> None:

@@ -293,6 +293,37 @@ def test_a_transaction_that_an_entry_undoes_twice_is_in_the_history_once(two: Ho
     assert [client.check().problems for client in clients] == [[], []]
 
 
+def test_of_two_decisions_about_a_transaction_the_first_counts_on_all_hosts(tmp_path: Path) -> None:
+    with hosts(tmp_path, 2, FILES) as (_, clients, server):
+        one, other = clients
+        other.remote_pause()
+        one.apply([replace("a.txt", "a\n", "one\n")])
+        exchange(one)
+        made = other.apply([replace("a.txt", "a\n", "other\n")]).transaction
+        assert made is not None
+        other.remote_resume()
+        exchange(one, other)
+        until(lambda: all(client.proposal_list().proposals for client in clients), "it is not set aside")
+        one.remote_pause()  # it reads both decisions at once, and the other host one by one
+        log = HostileLog(server)
+        for decision in ("rejected", "withdrawn"):
+            log.add({}, f"Outcome: decided\nDecides: {made.id}\nDecision: {decision}\n")
+            until(lambda: other.remote_now(timeout=10).number == len(log_of(server)) - 1, "it is not read")
+        one.remote_resume()
+        exchange(one, other)
+        until(lambda: not any(client.proposal_list().proposals for client in clients), "it is not decided")
+        assert [states_of_all(client) for client in clients] == [["rejected"]] * 2
+        assert [client.remote_status().unusable for client in clients] == [[], []]
+
+
+def states_of_all(client: Client) -> list[str]:
+    """Return the state of each proposal of a host."""
+    listed = client.proposal_list(
+        state=["open", "landed", "partly", "rejected", "withdrawn", "expired", "moot"]
+    )
+    return [one.state for one in listed.proposals]
+
+
 @pytest.mark.parametrize(
     ("mode", "name"), [(0o104755, "100755"), (0o100664, "100644"), (0o160000, "100644"), (0o120000, "120000")]
 )
