@@ -312,12 +312,12 @@ def test_who_hangs_up_while_it_waits_gets_no_lease(place: Workplace, client: Cli
     assert client.status().clients == before
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("end", ["its time", "its connection", "its session"])
 def test_a_request_behind_one_that_gives_up_is_granted_at_once(
-    place: Workplace, client: Client, is_gone: bool
+    place: Workplace, client: Client, end: str
 ) -> None:
     held = client.lease_acquire(["a.txt"], 60)
-    wait = 60 if is_gone else 2
+    wait = 2 if end == "its time" else 60
     with socket.socket(socket.AF_UNIX) as first, place.client() as behind, ThreadPoolExecutor() as pool:
         first.connect(place.socket)
         behind.session_open("behind")
@@ -330,9 +330,12 @@ def test_a_request_behind_one_that_gives_up_is_granted_at_once(
         _until_waiting(client, 1)
         # Any other request about leases would grant them, so there is none until the reply.
         reply = pool.submit(behind.lease_acquire, ["b.txt"], 60, wait=15)
-        if is_gone:
+        if end != "its time":
             _until_waiting(client, 2)
+        if end == "its connection":
             first.close()
+        elif end == "its session":
+            client.session_close("first", force=True)
         assert reply.result().token > held.token
     assert held.lease in [lease.lease for lease in client.lease_list().leases], "it would be free anyway"
 
