@@ -407,10 +407,8 @@ def test_a_history_that_is_deleted_under_a_daemon_is_one_sentence(tmp_path: Path
     with hosts(tmp_path, 1, FILES) as (places, (one,), _):
         exchange(one)
         shutil.rmtree(places[0].state)
-        until(lambda: one.remote_status().state != "current", "it is not noticed")
+        broken = "Nothing is exchanged while the workspace is broken."
+        until(lambda: one.remote_status().error == broken, "it is not noticed")
         for words in (("status",), ("remote", "status")):
             shown = places[0].editctl(*words).stdout
             assert "Error" not in shown, shown
-        assert one.remote_status().error == (
-            f"Nothing is exchanged, because the history in {places[0].state} is gone."
-        )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+
+from editd_client.errors import Conflict
 from support.hosts import exchange, hosts, move_log, until
 from support.log_checker import log_of
 from support.workplace import replace, write
@@ -175,6 +179,63 @@ def test_a_repair_goes_back_behind_the_join_of_a_host(tmp_path: Path) -> None:
             "after the join", "depends", "lost", "on the restored log"
         ]  # fmt: skip
         assert [client.check().problems for client in (other, third)] == [[], []]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_host_without_a_copy_of_the_log_goes_on_from_the_last_entry_of_both(
+    tmp_path: Path, *, goes_on: bool
+) -> None:
+    """The server was restored, and another host may have gone on there."""
+    with hosts(tmp_path, 2, FILES) as (places, (one, other), server):
+        other.apply([replace("a.txt", "line 1\n", "1\n")], message="of the other")
+        one.apply([replace("a.txt", "line 5\n", "5\n", guard="text")], message="before the backup")
+        exchange(one, other)
+        other.remote_pause()
+        one.apply([replace("a.txt", "line 9\n", "9\n", guard="text")], message="lost")
+        exchange(one)
+        places[0].stop()
+        shutil.rmtree(next(places[0].state.rglob("log.git")))
+        if goes_on:
+            other.apply([replace("b.txt", "line 1\n", "1\n")], message="on the restored log")
+        restore_behind(server, 2, other)
+        with places[0].start() as again:
+            until(lambda: again.remote_status().state == "forked", "it does not notice")
+            assert "`editctl remote repair`" in (again.remote_status().error or "")
+            later = again.apply([replace("b.txt", "line 9\n", "9\n", guard="text")], message="later")
+            assert later.transaction is not None
+            again.remote_repair()
+            exchange(again, other)
+            assert places[0].files() == places[1].files()
+            texts = places[1].files()["a.txt"].decode(), places[1].files()["b.txt"].decode()
+            assert texts[0] == LINES.replace("line 1", "1").replace("line 5", "5").replace("line 9", "9")
+            assert texts[1] == (LINES.replace("line 1", "1") if goes_on else LINES).replace("line 9", "9")
+            messages = [entry.commit.message.partition("\n")[0] for entry in log_of(server)[1:]]
+            assert sorted(messages[2:]) == sorted(["lost", "later", *["on the restored log"] * goes_on])
+            assert [client.check().problems for client in (again, other)] == [[], []]
+
+
+def test_a_host_without_a_copy_of_the_log_says_when_it_has_nothing_in_common_with_the_server(
+    tmp_path: Path,
+) -> None:
+    with hosts(tmp_path, 2, FILES, join=False) as (places, (one, other), server):
+        one.apply([replace("a.txt", "line 1\n", "1\n")])
+        exchange(one)
+        other.remote_join(str(server))
+        other.apply([replace("a.txt", "line 9\n", "9\n")], message="kept")
+        exchange(other)
+        places[1].stop()
+        shutil.rmtree(next(places[1].state.rglob("log.git")))
+        one.remote_pause()
+        restore_behind(server, 0, one)
+        move_log(server, str(log_of(server)[0].commit.id))
+        one.remote_pause()
+        with places[1].start() as again:
+            until(lambda: again.remote_status().state == "forked", "it does not notice")
+            with pytest.raises(Conflict, match="lacks the entry at which this host joined"):
+                again.remote_repair()
+            again.remote_leave(lose=True)
+            again.remote_join(str(server), keep="mine")
+            assert places[1].files()["a.txt"].decode().endswith("9\n")
 
 
 def test_work_that_does_not_merge_after_a_repair_is_set_aside_and_its_history_says_so(tmp_path: Path) -> None:

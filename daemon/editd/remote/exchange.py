@@ -82,6 +82,10 @@ class NotLanded(Refused):
     code = "io_error"
 
 
+class CopyLost(Forked):
+    """This host's copy of the log was deleted, and the server lacks the last entry that was taken in."""
+
+
 class Overtaken(Exception):
     """Another host has moved the head of the log meanwhile."""
 
@@ -129,10 +133,11 @@ class Exchange:
     def __init__(self, folder: str, place: Place, first: str, through: int, head: str) -> None:
         """The host joined when `first` was the last entry, and `through` its last transaction.
 
-        Raises Offline if the log's repository is missing, and cannot be fetched.
+        Raises Offline if the log's repository is missing, and cannot be fetched; CopyLost if the server
+        lacks what was taken in.
         """
         self._place = place
-        self._path = os.path.join(folder, "remote", "taken.json")
+        self._path = place_file(folder)
         self.objects = LogObjects(shared_of(folder), store_of(folder))
         self._transport = transport_of(self.objects, folder, place)
         self.landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
@@ -161,8 +166,7 @@ class Exchange:
             if "checked" in saved:
                 self._checks = FileChecks(saved["checked"], dict(saved["unusable_files"]))
         self._saved: tuple[str, int] | None = None
-        if not self.objects.has(oid_of(taken)):
-            self._fetch()  # the log's repository was deleted (L7)
+        self._fetch_missing(oid_of(taken))
         commits, _ = commits_back(self.objects, oid_of(taken), ())
         entries = read_entries(self.objects, commits, None, {}, self._checks)
         for entry in entries:
@@ -182,6 +186,17 @@ class Exchange:
         self._begin(oid_of(head), through)
         for entry in entries:
             self.replica.name_second_undo(entry)
+
+    def _fetch_missing(self, taken: Oid) -> None:
+        """Fetch the log if its repository was deleted (L7). Raises Offline, CopyLost."""
+        if self.objects.has(taken):
+            return
+        self._fetch()
+        if not self.objects.has(taken):
+            raise CopyLost(
+                "This host's copy of the log was deleted, and the server lacks its last entry.",
+                hint="`editctl remote repair` goes on from the last entry that both have.",
+            )
 
     def _staying_in(self, commit: Oid) -> Iterator[WorkspacePath]:
         """Yield the files of a commit of this host's history that never leave it."""
@@ -674,3 +689,8 @@ def transport_of(objects: LogObjects, folder: str, place: Place) -> Transport:
 def shared_of(folder: str) -> str:
     """Return the path of the log's repository in a state folder."""
     return os.path.join(folder, "remote", "log.git")
+
+
+def place_file(folder: str) -> str:
+    """Return the file of a state folder that says how far the log is taken in."""
+    return os.path.join(folder, "remote", "taken.json")

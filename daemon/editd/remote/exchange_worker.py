@@ -16,7 +16,7 @@ import pygit2
 from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
 from editd.remote.entry_decoder import as_text
-from editd.remote.exchange import Exchange, Known, Place
+from editd.remote.exchange import CopyLost, Exchange, Known, Place, shared_of
 from editd.remote.log_reader import LogReader
 from editd.remote.membership import (
     begin_log,
@@ -24,9 +24,11 @@ from editd.remote.membership import (
     count_files,
     join_log,
     release_name,
+    return_to_log,
     send_mine,
 )
 from editd.store.git_objects import oid_of
+from editd.store.git_repository import is_store
 from editd.store.history import store_of
 from editd.system.process import Frame, exit_fast, read_frame, write_frame
 from editd.values.excluded_paths import ExcludedPaths
@@ -64,11 +66,14 @@ class Worker:
             return {"unknown": refusal.message, "hint": refusal.hint, "tx": refusal.data["tx"]}
         except Refused as refusal:
             self._forget()
-            return {"failed": refusal.message, "hint": refusal.hint}
+            is_forked = isinstance(refusal, CopyLost)
+            return {"failed": refusal.message, "hint": refusal.hint, "forked": is_forked}
         except (OSError, KeyError, ValueError, pygit2.GitError) as error:
             if not os.path.isdir(store_of(self._folder)):
                 return self._gone()
             self._forget()
+            if not is_store(shared_of(self._folder)):
+                return {"failed": "This host's copy of the log was deleted. It is fetched again.", "hint": ""}
             return {"failed": f"The exchange failed: {type(error).__name__}: {error}.", "hint": ""}
 
     def _gone(self) -> Frame:
@@ -91,8 +96,7 @@ class Worker:
             case "release":
                 release_name(self._folder, place)
             case "repair":
-                self._opened(place, asked).repair(head)
-                self._forget()
+                self._repair(place, asked)
             case "blame":
                 answer = self._read(place, asked).blame(WorkspacePath.parse(asked["path"]))
             case "changes":
@@ -110,6 +114,15 @@ class Worker:
         if self._exchange is None:
             self._exchange = Exchange(self._folder, place, asked["taken"], asked["through"], asked["head"])
         return self._exchange
+
+    def _repair(self, place: Place, asked: Frame) -> None:
+        """Prepare to follow the log on the server. The exchange is opened anew afterwards."""
+        head = oid_of(asked["head"])
+        try:
+            self._opened(place, asked).repair(head)
+        except CopyLost:
+            return_to_log(self._folder, place, asked["taken"], asked["through"], head)
+        self._forget()
 
     def _read(self, place: Place, asked: Frame) -> LogReader:
         """Return the reader of the log, with this host's history up to `head`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,11 +23,11 @@ from editd.remote.entries import (
     write_empty_queue,
     write_entry,
 )
-from editd.remote.exchange import INCOMING, LOGS, Place, shared_of, transport_of
+from editd.remote.exchange import INCOMING, LOGS, Place, place_file, shared_of, transport_of
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
-from editd.remote.own_history import earliest_of
+from editd.remote.own_history import earliest_of, origins_after
 from editd.remote.step_frames import change_frames
 from editd.remote.transport import Offline
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Trees, oid_of
@@ -38,7 +39,7 @@ from editd.values.path import folders_of
 from editd.values.transaction import Authorship, CommitId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from editd.remote.entries import LogEntry
     from editd.remote.transport import Transport
@@ -130,6 +131,55 @@ def send_mine(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         raise Conflict("Other hosts were faster each time.", hint="Join again.")
     finally:
         objects.close()
+
+
+def return_to_log(folder: str, place: Place, first: str, joined: int, head: Oid) -> None:
+    """Go back to the last entry up to which this host's history has each transaction of the log.
+
+    This is for a host that has no copy of the log any more, with a server that was restored. The host joined
+    at entry `first`, and `joined` was its last transaction then. All that it has taken in since waits to be
+    landed, unless it is in the log. Raises Offline, Forked.
+    """
+    objects = LogObjects(shared_of(folder), store_of(folder))
+    try:
+        transport = transport_of(objects, folder, place)
+        now = transport.heads(place.ref).get(place.ref)
+        if now is None:
+            raise Forked(
+                f"Neither the server nor this host has the log {place.ref}.",
+                hint="Leave the log, and begin a new one. The history of this host has all its transactions.",
+            )
+        transport.fetch(f"+{place.ref}:{INCOMING}")
+        commits, _ = commits_back(objects, now, ())
+        entries = read_entries(objects, commits, None, {}, FileChecks())
+        start = next((entry.number for entry in entries if entry.commit.hex() == first), None)
+        if start is None:
+            raise Forked(
+                "The log on the server lacks the entry at which this host joined.",
+                hint="Leave the log, and join this one.",
+            )
+        seqs = origins_after(objects, head, joined)
+        taken = _last_of_both(entries[start:], seqs, joined)
+        content = json.dumps({"taken": taken.commit.hex(), "through": max(seqs.values(), default=joined)})
+        replace_file_durably(place_file(folder), content.encode())
+    finally:
+        objects.close()
+
+
+def _last_of_both(entries: Sequence[LogEntry], seqs: Mapping[CommitId | None, int], joined: int) -> LogEntry:
+    """Return the last entry before the first one whose transaction this host lacks.
+
+    `seqs` has the transactions of this host's history since the host joined, at the first of the entries.
+    """
+    last, *later = entries
+    if seqs and min(seqs.values()) > joined + 1:  # the oldest ones were compacted: they have landed
+        later = list(dropwhile(lambda entry: entry.arrival.origin not in seqs, later))
+    for entry in later:
+        origin = entry.arrival.origin
+        if origin is not None and origin not in seqs and not entry.problem and entry.outcome == "applied":
+            break
+        last = entry
+    return last
 
 
 def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry, time_us: int) -> Oid | None:

@@ -36,6 +36,18 @@ def origin_of(commit: Oid, message: ParsedMessage) -> CommitId | None:
     return CommitId(commit.hex()) if arrival is None else arrival.origin
 
 
+def origins_after(objects: LogObjects, head: Oid, seq: int) -> dict[CommitId | None, int]:
+    """Return the origins of this host's transactions after `seq`, each with its number here.
+
+    None is the origin of each step of the exchange itself.
+    """
+    origins: dict[CommitId | None, int] = {}
+    for commit in commits_after(objects, head, seq):
+        written = parse(CommitObject.decode(objects.commit(commit)).message)
+        origins[origin_of(commit, written)] = int(written.seq)
+    return origins
+
+
 def earliest_of(objects: LogObjects, head: Oid, origins: Set[CommitId]) -> int | None:
     """Return the oldest transaction of this host that a log has: the host was in that log before.
 

@@ -78,6 +78,10 @@ INTERNAL = (
 NOT_JOINED = {"state": "none", "error": None}
 
 
+class _CopyLost(Conflict):
+    """This host's copy of the log was deleted, and the server lacks what was taken in."""
+
+
 class _ProcessEnded(Refused):
     """The process of the exchange ended before its answer: it was killed, or out of memory."""
 
@@ -645,17 +649,17 @@ class SharedLog:
             async with self._asking:
                 await self._round()
         except Refused as refusal:
-            self._fail(refusal.text())
+            self._fail("forked" if isinstance(refusal, _CopyLost) else "refused", refusal.text())
         except Exception as error:  # our bug; without this task nothing would be exchanged
             log.exception("the exchange failed, and is retried")
-            self._fail(str(error))
+            self._fail("refused", str(error))
 
-    def _fail(self, words: str) -> None:
+    def _fail(self, state: str, words: str) -> None:
         self._is_reached = False
         if not self._end.is_set():
-            if self._answer["state"] != "refused":
-                self._say_state("refused", words)
-            self._answer = {**self._answer, "state": "refused", "error": words, "again": False}
+            if self._answer["state"] != state:
+                self._say_state(state, words)
+            self._answer = {**self._answer, "state": state, "error": words, "again": False}
 
     def _say_state(self, state: str, error: str | None) -> None:
         log.info("exchange: %s%s", state, f": {error}" if error else "")
@@ -663,8 +667,10 @@ class SharedLog:
 
     async def _round(self) -> None:
         """Follow the history, take in new entries, or land waiting transactions. Raises Refused."""
-        if self._place is None or self._engine.broken is not None:
+        if self._place is None:
             return
+        if self._engine.broken is not None:
+            raise Refused("Nothing is exchanged while the workspace is broken.")
         loop = asyncio.get_running_loop()
         await self._release(loop.time())
         head, seq = await self._packed()
@@ -823,7 +829,8 @@ class SharedLog:
         if answer is None:
             raise _ProcessEnded("The process of the exchange ended.", hint="It is started again.")
         if "failed" in answer:
-            raise Conflict(answer["failed"], hint=answer["hint"])
+            kind = _CopyLost if answer.get("forked") else Conflict
+            raise kind(answer["failed"], hint=answer["hint"])
         return answer
 
 
