@@ -211,6 +211,8 @@ def test_a_host_without_a_copy_of_the_log_goes_on_from_the_last_entry_of_both(
             assert texts[1] == (LINES.replace("line 1", "1") if goes_on else LINES).replace("line 9", "9")
             messages = [entry.commit.message.partition("\n")[0] for entry in log_of(server)[1:]]
             assert sorted(messages[2:]) == sorted(["lost", "later", *["on the restored log"] * goes_on])
+            here = [shown.message for shown in again.log().transactions]
+            assert here.count("on the restored log") == goes_on, "the transaction is not taken in as itself"
             assert [client.check().problems for client in (again, other)] == [[], []]
 
 
@@ -226,9 +228,7 @@ def test_a_host_without_a_copy_of_the_log_says_when_it_has_nothing_in_common_wit
         places[1].stop()
         shutil.rmtree(next(places[1].state.rglob("log.git")))
         one.remote_pause()
-        restore_behind(server, 0, one)
         move_log(server, str(log_of(server)[0].commit.id))
-        one.remote_pause()
         with places[1].start() as again:
             until(lambda: again.remote_status().state == "forked", "it does not notice")
             with pytest.raises(Conflict, match="lacks the entry at which this host joined"):
