@@ -202,7 +202,7 @@ def _run_struck(place: Harness, scenario: Scenario, strikes: Strikes, writing: i
         strikes.is_armed = False
         write_line(writing, json.dumps(said).encode() + b"\n")
         strikes.is_armed = True
-        if scenario.is_packed and engine.broken is None:
+        if scenario.is_packed and engine.recorder.broken is None:
             _in_the_background(engine)
     strikes.is_armed = False
     write_line(writing, json.dumps({"calls": strikes.calls}).encode() + b"\n")
@@ -213,12 +213,12 @@ def _in_the_background(engine: Engine) -> None:
     """Pack and sync. A failure has no effect except a later retry."""
     try:
         pack(engine)
-        engine.sync_files(engine.history.head)
-        engine.files_synced(engine.history.head)
+        engine.recorder.sync_files(engine.history.head)
+        engine.recorder.files_synced(engine.history.head)
     except Refused:
         return
     except OSError as error:
-        engine.sync_failed(error)
+        engine.recorder.sync_failed(error)
 
 
 # ── the checks afterwards ──
@@ -228,7 +228,7 @@ def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
     """Start the engine again, and compare history, files and answers."""
     messages = [request.authorship.message for request in (*scenario.before, *scenario.requests)]
     with place.engine(boot=BOOT) as engine:
-        assert engine.broken is None
+        assert engine.recorder.broken is None
         adopt_all(engine, place)
         recorded = [engine.history.index.transaction(seq) for seq in range(1, int(engine.history.head) + 1)]
         made = [one.authorship.message for one in recorded if one is not None and one.kind != "outside"]
@@ -255,12 +255,12 @@ def verify(place: Harness, scenario: Scenario, ran: Ran) -> None:
         sync(engine)
     assert verify_quick(str(place.state)) == []
     with place.engine(boot=BOOT) as engine:
-        assert engine.broken is None
+        assert engine.recorder.broken is None
 
 
 def adopt_all(engine: Engine, place: Harness) -> None:
     """Record the present files, as a scan does after each start."""
-    inspection = engine.inspect()
+    inspection = engine.recorder.inspect()
     known = set(FILES) | {"new/deep/f", "moved/d", "folder"}
     known |= {path for path, _ in files_below(place.root) if ".editd-" not in path and "~" not in path}
     for path in sorted(known):

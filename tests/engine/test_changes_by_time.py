@@ -40,14 +40,14 @@ class Commands:
             self.place.write({} if text is None else {name: text})
         author = Authorship("claude", session, "command", attribution=Attribution(is_by_path=False))
         if session is not None:
-            self.engine.outside_authorship = lambda changes: [
+            self.engine.recorder.outside_authorship = lambda changes: [
                 AttributedChanges("exec", author, tuple(changes))
             ]
         states = {
             path_of(name): None if text is None else FileState(text.encode()) for name, text in files.items()
         }
-        self.engine.record(states)
-        self.engine.outside_authorship = lambda _changes: None
+        self.engine.recorder.record(states)
+        self.engine.recorder.outside_authorship = lambda _changes: None
 
     def roll_back(self, session: str = "agent", since: int | None = None) -> Result:
         undo = Undo(Authorship("ann", None, ""), "connection 1", BySession(session, since))

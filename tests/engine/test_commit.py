@@ -261,7 +261,7 @@ def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_pac
             history.conclude(made)
 
         commit("b", b"other\n")
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         commit("a", b"mine\n")
         assert due is not None
         history.packed_through(due[2], due[1])
@@ -328,7 +328,7 @@ def test_an_abort_that_cannot_be_written_stops_the_engine_until_the_next_start(
     with place.killed(make_disk=failing_exchange) as engine:
         monkeypatch.setattr(engine.history, "abort", fail)
         assert isinstance(refused(engine, apply(write("a", "new\n"))), Broken)
-        assert isinstance(engine.broken, Broken)
+        assert isinstance(engine.recorder.broken, Broken)
         assert isinstance(refused(engine, apply(write("b", "new\n"))), Broken)
 
 
@@ -345,7 +345,7 @@ def test_an_edit_is_not_named_among_the_changes_that_its_reader_did_not_know(pla
     place.baseline({"a": "0\n"})
     with place.engine() as engine:
         done(engine, apply(write("a", "1\n")))
-        engine.adopt({path_of("a"): FileState(b"2\n")})
+        engine.recorder.adopt({path_of("a"): FileState(b"2\n")})
         place.write({"a": "2\n"})
         result = answer(engine, apply(write("a", "3\n")))
         assert isinstance(result, Outcome)
@@ -467,7 +467,7 @@ def test_an_edit_goes_with_its_folder_if_that_moves_before_the_exchange(
             patched.setattr(engine.history, "commit", move_first)
             assert done(engine, apply(write("d/a", "new\n"))).seq == 2
         assert place.files() == {"moved/a": "new\n", "d/a": "theirs\n"}
-        inspection = engine.inspect()
+        inspection = engine.recorder.inspect()
         for path in ("d/a", "moved/a", "other/a"):
             inspection.look(path_of(path))
         (outside,) = inspection.record()
@@ -512,7 +512,7 @@ def test_only_replaced_files_stay_open_for_the_replies(place: Harness) -> None:
             assert (open_descriptors() > before) == is_open
             for name in ("a", "b"):
                 os.close(os.open(place.root / name, os.O_WRONLY | os.O_NONBLOCK))
-            engine.clean_up()
+            engine.recorder.clean_up()
             assert open_descriptors() == before
 
 
@@ -534,7 +534,7 @@ def test_a_turn_without_a_cleaning_before_it_cleans_up_first(place: Harness) -> 
         before = open_descriptors()
         for number in range(3):
             engine.carry_out([apply(write("a", f"{number}\n"))])
-        engine.clean_up()
+        engine.recorder.clean_up()
         assert open_descriptors() == before
 
 
@@ -574,7 +574,7 @@ def test_the_approval_of_a_transaction_is_in_the_journal_in_git_and_in_the_index
             assert (index.of_proposal(7), index.of_proposal(8)) == ([1], [])
             found = [engine.history.find(seq).authorship.approval for seq in (1, 2, 3)]
             assert found == [approval, by_rule, None]
-            assert not is_packed or engine.packing_due() is None
+            assert not is_packed or engine.recorder.packing_due() is None
             pack(engine)
 
 

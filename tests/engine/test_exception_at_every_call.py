@@ -136,11 +136,12 @@ def outside_changes(engine: Engine, run: int) -> Action:
 
     def act() -> list[Any]:
         content = f"outside {run}\n".encode()
-        with open(f"{engine._root}/.b", "wb") as file:  # the file itself may have a lease that nobody ends
+        root = engine.recorder._root
+        with open(f"{root}/.b", "wb") as file:  # the file itself may have a lease that nobody ends
             file.write(content)
-        os.replace(f"{engine._root}/.b", f"{engine._root}/b")
-        made = engine.record({path_of("b"): FileState(content)})
-        engine.claim(Authorship("ann", "s"), [one.seq for one in made])
+        os.replace(f"{root}/.b", f"{root}/b")
+        made = engine.recorder.record({path_of("b"): FileState(content)})
+        engine.recorder.claim(Authorship("ann", "s"), [one.seq for one in made])
         return [Outcome((), transaction=one) for one in made]
 
     return act
@@ -211,10 +212,10 @@ def is_consistent(place: Harness, *, is_scanned: bool) -> list[str]:
     A start finds by its scan what another program wrote before an exception.
     """
     with reviews.opened(place) as engine:
-        assert engine.broken is None
+        assert engine.recorder.broken is None
         assert_proposals_follow(engine)
         if is_scanned:
-            engine.record({path_of("b"): FileState(place.files()["b"].encode())})
+            engine.recorder.record({path_of("b"): FileState(place.files()["b"].encode())})
         done(engine, apply(write("sub/c", f"later {engine.history.head}\n")))
         head = engine.history.head
         assert engine.history.index.count(0) == head, "the index lacks a transaction"
@@ -238,7 +239,7 @@ def struck_run(place: Harness, engine: Engine, path: Callable[[Engine, int], Act
         results = []
     recorded = [one for one in results if isinstance(one, Outcome) and one.transaction is not None]
     assert strike.where or recorded, f"without an exception, it records nothing: {results}"
-    if engine.broken is not None:
+    if engine.recorder.broken is not None:
         return True
     assert history.head >= head + len(recorded), "an answer without a transaction"
     if history.head == head:
@@ -295,7 +296,7 @@ def test_an_exception_at_each_call_leaves_a_right_history(
 def opened(place: Harness, parts: contextlib.ExitStack) -> Engine:
     """Open an engine that ends as by a kill, with its proposals and a first transaction."""
     engine = parts.enter_context(reviews.opened(place))
-    engine._root = str(place.root)
+    engine.recorder._root = str(place.root)
     for path in (an_edit, arrivals, outside_changes):
         path(engine, 0)()
     return engine

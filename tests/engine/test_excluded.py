@@ -95,7 +95,7 @@ def test_a_power_cut_leaves_a_file_as_another_program_wrote_it(place: Harness) -
     with place.killed(boot=b"before") as engine:
         done(engine, apply(write(".env", "ours\n")))
         put(place.root, {".env": FileState(b"theirs\n")})
-        engine.look_at([ENV])
+        engine.recorder.look_at([ENV])
         assert engine.history.head == 2
     (place.root / ".env").write_text("")  # torn: neither the history nor the journal has a content for it
     with place.engine(boot=b"after") as engine:
@@ -117,10 +117,10 @@ def test_a_content_that_is_not_synced_yet_is_not_deleted_whatever_its_age(place:
     place.baseline({".env": "old\n"})
     with place.engine() as engine:
         done(engine, apply(write(".env", "ours\n")))
-        assert engine.history.excluded.drop_old(1 << 60, 1, int(engine.synced)) == 0
+        assert engine.history.excluded.drop_old(1 << 60, 1, int(engine.recorder.synced)) == 0
         pack(engine)
         sync(engine)
-        assert engine.history.excluded.drop_old(1 << 60, 1, int(engine.synced)) == 2
+        assert engine.history.excluded.drop_old(1 << 60, 1, int(engine.recorder.synced)) == 2
         assert isinstance(refused(engine, undo(1)), ContentExcluded)
 
 

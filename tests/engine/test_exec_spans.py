@@ -94,10 +94,10 @@ def test_a_span_knows_the_transactions_that_were_attributed_to_it(tmp_path: Path
     place.baseline({"a": "1", "b": "1", "c": "1"})
     with place.engine() as engine:
         open_spans = spans(A, ("bob", "a b"), ANY)
-        engine.outside_authorship = open_spans.attribute
-        engine.on_recorded = open_spans.recorded
+        engine.recorder.outside_authorship = open_spans.attribute
+        engine.recorder.on_recorded = open_spans.recorded
         place.write({"a": "2", "b": "2", "c": "2"})
-        engine.look_at(map(path_of, "abc"))
+        engine.recorder.look_at(map(path_of, "abc"))
         numbers = {one.session: len(one.seqs) for one in open_spans.open.values()}
         assert numbers == {"ann": 1, "bob": 2, "shell": 1}
         ambiguous = engine.history.find(1)
@@ -112,7 +112,7 @@ def test_a_change_of_other_files_too_is_neither_the_asked_tools_nor_claimed(tmp_
     with place.engine() as engine:
         for names in ("ab", "a", "b"):
             place.write(dict.fromkeys(names, names))
-            engine.look_at(map(path_of, names))
+            engine.recorder.look_at(map(path_of, names))
         history = engine.history
         assert [one.seq for one in changes_since(history, 0, asked)] == [2]
         assert [one.seq for one in changes_since(history, 2, asked)] == []

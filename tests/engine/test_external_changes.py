@@ -42,7 +42,7 @@ def test_what_is_gone_is_recorded_before_what_took_its_place_as_the_commits_alon
     with place.engine(is_ours=lambda path: not path.text.startswith("d/")) as engine:
         (place.root / "d").unlink()
         place.write({"d/x": "x\n"})
-        engine.adopt({D: None, path_of("d/x"): FileState(b"x\n")})
+        engine.recorder.adopt({D: None, path_of("d/x"): FileState(b"x\n")})
         recorded = [touched(engine, seq) for seq in (1, 2)]
         pack(engine)
         sync(engine)
@@ -66,7 +66,7 @@ def test_a_file_that_was_copied_twice_and_removed_was_moved_to_neither(place: Ha
     with place.engine() as engine:
         (place.root / "a").unlink()
         place.write({"b": "text\n", "c": "text\n"})
-        (transaction,) = engine.adopt({A: None, B: TEXT, C: TEXT})
+        (transaction,) = engine.recorder.adopt({A: None, B: TEXT, C: TEXT})
     assert [touch.source for touch in transaction.touches] == [None] * 3
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_was_edited_during_an_inspection_is_read_again(place: Harnes
     place.baseline({"a": "old\n"})
     with place.engine() as engine:
         place.write({"a": "theirs\n"})
-        inspection = engine.inspect()
+        inspection = engine.recorder.inspect()
         inspection.look(A)
         done(engine, apply(write("a", "mine\n")))
         assert inspection.record() == []
@@ -85,7 +85,7 @@ def test_a_file_that_was_moved_is_recorded_as_moved(place: Harness) -> None:
     place.baseline({"a": "text\n"})
     with place.engine() as engine:
         (place.root / "a").rename(place.root / "b")
-        (transaction,) = engine.adopt({A: None, B: TEXT})
+        (transaction,) = engine.recorder.adopt({A: None, B: TEXT})
     assert [touch.source for touch in transaction.touches if touch.after is not None] == [A]
 
 
@@ -96,7 +96,7 @@ def test_a_file_whose_mode_alone_changed_has_not_moved_from_one_that_was_removed
     with place.engine() as engine:
         (place.root / "a").unlink()
         (place.root / "b").chmod(0o755)
-        (transaction,) = engine.adopt({A: None, B: FileState(b"text\n", EXECUTABLE, 0o755)})
+        (transaction,) = engine.recorder.adopt({A: None, B: FileState(b"text\n", EXECUTABLE, 0o755)})
     assert {touch.path: touch.source for touch in transaction.touches} == {A: None, B: None}
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_became_an_empty_folder_is_recorded_as_deleted(place: Harnes
         if meet == "edit":
             assert isinstance(refused(engine, apply(edit_messages.replace(A, "text", "new"))), NotAFile)
         else:
-            inspection = engine.inspect()
+            inspection = engine.recorder.inspect()
             inspection.look(A)
             inspection.record()
         assert touched(engine, 1) == ["a"]
@@ -127,7 +127,7 @@ def test_an_outside_change_of_an_ignored_file_that_an_edit_has_touched_is_record
         if how == "read":
             engine.read(A, "connection 1")
         elif how == "noticed":
-            inspection = engine.inspect()
+            inspection = engine.recorder.inspect()
             inspection.look(A)
             inspection.record()
         else:
@@ -142,7 +142,7 @@ def test_a_workspace_that_was_moved_away_is_not_recorded_as_deleted(place: Harne
     with place.engine() as engine:
         away = place.root.with_name("away")
         place.root.rename(away)
-        assert engine.adopt({A: None}) == []
+        assert engine.recorder.adopt({A: None}) == []
         assert engine.history.head == 0
         away.rename(place.root)
 
@@ -157,8 +157,8 @@ def test_what_was_written_too_late_stays_while_it_cannot_be_recorded(place: Harn
         replaced.write_bytes(b"theirs\n")
         look = engine.files.check_quarantine(None)
         assert look is not None
-        engine.broken = Broken("The journal failed.")
-        engine.record_late_writes(look())
+        engine.recorder.broken = Broken("The journal failed.")
+        engine.recorder.record_late_writes(look())
     assert [path.read_bytes() for path in kept.iterdir()] == [b"theirs\n"]
 
 
@@ -179,9 +179,11 @@ def test_a_file_that_is_seen_for_the_first_time_is_nobodys_though_a_command_runs
     place.baseline({"a": "a\n"})
     command = Authorship("somebody", None, "make")
     with place.engine(is_ours=lambda path: path != B) as engine:
-        engine.outside_authorship = lambda changes: [AttributedChanges("exec", command, tuple(changes))]
+        engine.recorder.outside_authorship = lambda changes: [
+            AttributedChanges("exec", command, tuple(changes))
+        ]
         place.write({"a": "new\n", "b": "ignored\n"})
-        engine.adopt({A: FileState(b"new\n"), B: FileState(b"ignored\n")})
+        engine.recorder.adopt({A: FileState(b"new\n"), B: FileState(b"ignored\n")})
         made = engine.history.index.transactions([1, 2])
     assert {(one.kind, one.authorship.actor) for one in made} == {
         ("exec", "somebody"),
@@ -190,7 +192,7 @@ def test_a_file_that_is_seen_for_the_first_time_is_nobodys_though_a_command_runs
 
 
 def reconciled(place: Harness, engine: Engine, *paths: str) -> Reconciliation:
-    inspection = engine.inspect()
+    inspection = engine.recorder.inspect()
     for path in paths:
         inspection.look(path_of(path))
     return inspection

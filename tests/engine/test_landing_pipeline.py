@@ -40,7 +40,7 @@ FUNCTIONS: dict[str, Gate] = {
     "AccessControl.check_restored": "owner",
     "HeldDocuments.try_changes": "unsaved",
     "undo_conflicts": "conflicts",
-    "Recorder._adopt_into": "adopt",
+    "Recorder.adopt_into": "adopt",
     "ReadVersions.outdated": "outdated",
     "EditPolicy.check_room": "quota",
     "propose": "propose",
@@ -147,7 +147,7 @@ def of_arrival(engine: Engine) -> set[Gate]:
 
 
 def of_outside_change(engine: Engine) -> set[Gate]:
-    return in_turn(engine, [lambda: engine.record({path_of("f"): FileState(b"by another program")})])
+    return in_turn(engine, [lambda: engine.recorder.record({path_of("f"): FileState(b"by another program")})])
 
 
 SEQUENCES: dict[LandingKind, Callable[[Engine], set[Gate]]] = {

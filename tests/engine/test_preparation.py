@@ -115,7 +115,7 @@ def check_serial(
             assert not [name for name in names_below(place.root) if ".editd-" in name]
             assert engine.history.concluded is None
         with place.engine() as engine:  # what the journal has is what the files have
-            assert engine.inspect().found == set()
+            assert engine.recorder.inspect().found == set()
     pytest.fail("it has more breaths than were tried")
 
 
@@ -170,9 +170,9 @@ def test_a_request_in_slices_is_not_done_if_the_engine_breaks_in_between(place: 
     with place.killed() as engine:
 
         def fail() -> None:
-            engine.broken = Broken("The disk failed.")
+            engine.recorder.broken = Broken("The disk failed.")
 
-        assert in_slices(engine, LARGE, fail, 6) is engine.broken
+        assert in_slices(engine, LARGE, fail, 6) is engine.recorder.broken
         assert place.files() == FILES
         assert not [name for name in names_below(place.root) if ".editd-" in name]
 

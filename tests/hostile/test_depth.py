@@ -87,7 +87,7 @@ def test_what_is_found_in_a_folder_twice_as_deep_costs_twice_as_much(place: Work
         make_deep(folder.root, ["a"] * depth, with_files=True)
         scope = WorkspaceScope(str(folder.root))
         with folder.engine(is_ours=scope.is_in) as engine:
-            inspection = engine.inspect()
+            inspection = engine.recorder.inspect()
 
             def take_in() -> None:
                 for above in range(depth):

@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 class Counting:
     """As much of an engine as a turn needs; `queue` has how many requests came together."""
 
+    broken: Refused | None = None
+
     def __init__(self) -> None:
         self.queue: list[int] = []
+        self.recorder = self
 
     def carry_out(self, requests: Sequence[Write]) -> list[Result]:
         self.queue.append(len(requests))
@@ -88,8 +91,6 @@ def rounds(check: Callable[[EngineQueue, Counting], Any]) -> None:
 class Faulty(Counting):
     """An engine with a fault of its own."""
 
-    broken: Refused | None = None
-
     def carry_out(self, requests: Sequence[Write]) -> list[Result]:
         raise ZeroDivisionError
 
@@ -111,8 +112,8 @@ def test_an_engine_that_fails_is_broken_and_each_request_of_its_turn_is_refused(
         for request in requests:
             submit(queue, request)
         await asyncio.sleep(0)
-        assert isinstance(engine.broken, Broken)
-        assert [request.refusal for request in requests] == [engine.broken, engine.broken]
+        assert isinstance(engine.recorder.broken, Broken)
+        assert [request.refusal for request in requests] == [engine.recorder.broken, engine.recorder.broken]
 
     asyncio.run(check())
     assert "the engine failed" in caplog.text

@@ -39,7 +39,7 @@ def test_files_are_synced_though_edits_come_without_a_pause(
             monkeypatch.setattr(loop, "time", lambda: now() + SYNC_SECONDS_MAX + 1)
             maintenance.start()
             async with asyncio.timeout(10):
-                while engine.synced < 1:  # noqa: ASYNC110  # a sync is announced to nobody
+                while engine.recorder.synced < 1:  # noqa: ASYNC110  # a sync is announced to nobody
                     await asyncio.sleep(0.01)
             await maintenance.finish()
 

@@ -475,13 +475,13 @@ def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_a
         return path
 
     with harness.engine() as engine:
-        inspect = engine.inspect
+        inspect = engine.recorder.inspect
 
         def inspected() -> Reconciliation:
             inspections.append(inspect())
             return inspections[-1]
 
-        monkeypatch.setattr(engine, "inspect", inspected)
+        monkeypatch.setattr(engine.recorder, "inspect", inspected)
         path = asyncio.run(settle_while_it_scans(engine))
         entry = engine.history.entry(path)
         assert entry is not None
@@ -514,7 +514,7 @@ def test_a_file_that_is_as_before_when_a_scan_begins_is_not_recorded_afterwards_
         scanner = Scanner(str(harness.root), str(harness.state))
         queue.inspecting = lock = ContestedLock()
         async with lock:  # as the watcher does
-            inspection = engine.inspect()
+            inspection = engine.recorder.inspect()
             harness.write({"a": "meanwhile\n"})
             inspection.look(path_of("a"))
             harness.write({"a": "before\n"})

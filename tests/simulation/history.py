@@ -94,7 +94,7 @@ class History:
         self.story.append(kind)
         try:
             getattr(self, f"_{kind.replace(' ', '_')}")(chance)
-            if self.engine.broken is not None:
+            if self.engine.recorder.broken is not None:
                 self.world.tell("broken")
                 self.world.die()
         except Killed:
@@ -120,7 +120,7 @@ class History:
                 self._may_refuse_to_start(refusal)
                 self.world.tell(f"does not start: {refusal}")
                 continue
-            if self.engine.broken is None:
+            if self.engine.recorder.broken is None:
                 break
         else:
             raise AssertionError("it never starts")
@@ -160,7 +160,7 @@ class History:
         requests = [self._request(writer) for writer in asking]
         for writer, result in zip(asking, self.engine.carry_out(requests), strict=True):
             self._answer(writer, result)
-        self.engine.clean_up()
+        self.engine.recorder.clean_up()
 
     def _burst(self, chance: Random) -> None:
         for _ in range(3):
@@ -183,7 +183,7 @@ class History:
             world.later(chance.randint(4, CALLS_MAX // 2), *self._end_of(chance))
         for result in self.engine.carry_out([request]):
             self._answer(writer, result)
-        self.engine.clean_up()
+        self.engine.recorder.clean_up()
 
     def _end_of(self, chance: Random) -> tuple[str, Callable[[], None]]:
         """Return a way to die, or a fault."""
@@ -197,7 +197,7 @@ class History:
         if head:
             seq = chance.randint(1, head)
             self._undone(f"{rules.UNDO}{seq} of {len(self.story)}", seq)
-            self.engine.clean_up()
+            self.engine.recorder.clean_up()
 
     def _undone(self, message: str, seq: int) -> Result:
         self.undos[message] = seq
@@ -220,10 +220,10 @@ class History:
         """Do all background work, as in a pause of two seconds."""
         rules.check_quarantine(self.world)
         for work in (self._pack, self._sync, self._note, self._spares, self._segment):
-            if self.engine.broken is None:
+            if self.engine.recorder.broken is None:
                 work(chance)
         self.world.clock.pass_(2)
-        if self.engine.broken is None:
+        if self.engine.recorder.broken is None:
             rules.check_quarantine(self.world)
 
     def _spares(self, _chance: Random) -> None:
@@ -250,11 +250,11 @@ class History:
     def _sync(self, _chance: Random) -> None:
         engine, through = self.engine, self.engine.history.head
         try:
-            engine.sync_files(through)
+            engine.recorder.sync_files(through)
         except OSError as error:
-            engine.sync_failed(error)
+            engine.recorder.sync_failed(error)
         else:
-            self.notes.append(lambda: engine.files_synced(through))
+            self.notes.append(lambda: engine.recorder.files_synced(through))
 
     def _note(self, _chance: Random) -> None:
         notes, self.notes = self.notes, []

@@ -104,7 +104,7 @@ class Background:
     async def pack(self) -> None:
         host = self._host
         async with self._packing:
-            due = await host.queue.run(host.engine.packing_due)
+            due = await host.queue.run(host.engine.recorder.packing_due)
             if due is None:
                 return
             start, until, through = due
@@ -113,7 +113,7 @@ class Background:
                 tidy(os.path.join(host.engine.history.store, "objects", "pack"))
                 host.world.packer = Packer(host.engine.history.folder)
             host.world.packer.pack(start, until, through)
-            await host.queue.run(partial(host.engine.packed, through, until))
+            await host.queue.run(partial(host.engine.recorder.packed, through, until))
 
     async def run(self) -> None:
         """Pack and sync from time to time, and check the replaced files."""
@@ -122,15 +122,15 @@ class Background:
             await asyncio.sleep(PAUSE_SECONDS * (0.5 + host.chance.random()))
             packing = asyncio.ensure_future(self.pack())  # beside the sync
             through = host.engine.history.head
-            await host.queue.run_in_thread(partial(host.engine.sync_files, through))
-            await host.queue.run(partial(host.engine.files_synced, through))
+            await host.queue.run_in_thread(partial(host.engine.recorder.sync_files, through))
+            await host.queue.run(partial(host.engine.recorder.files_synced, through))
             await host.queue.run(self._check_replaced)
             await packing
 
     def _check_replaced(self) -> None:
-        check = self._host.engine.check_quarantine(is_busy=False)
+        check = self._host.engine.recorder.check_quarantine(is_busy=False)
         if check is not None:
-            self._host.engine.record_late_writes(check())
+            self._host.engine.recorder.record_late_writes(check())
 
 
 class WatchedQueue(EngineQueue):
@@ -208,7 +208,7 @@ class Host:
         self.exchanger = Exchanger(state, self.chance)
         self.log._child = self.log._reader = self.exchanger  # type: ignore[assignment]
         self.log.configure(RemoteKeys(host=self.name, poll=POLL_SECONDS), ExcludedPaths())
-        engine.on_recorded = self._recorded
+        engine.recorder.on_recorded = self._recorded
         self.log.start()
         loop.create_task(self.background.run())
         for request in [*self.unanswered]:
@@ -246,7 +246,7 @@ class Host:
             elif self.loop is not None:
                 assert not self.loop.failures, repr(self.loop.failures[0])
                 assert not self.exchanger.failure, self.exchanger.failure
-                assert self.engine.broken is None, self.engine.broken
+                assert self.engine.recorder.broken is None, self.engine.recorder.broken
 
     def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Begin work in this host's process."""

@@ -48,12 +48,12 @@ def settle(world: World) -> None:
     engine = world.engine
     assert engine is not None
     world.outsider.let_go()
-    engine.clean_up()
+    engine.recorder.clean_up()
     sweep(engine.files, engine.history, [path for path in world.paths() if is_temporary(path)])
     for _ in range(2):  # a file that was open for writing is kept for another check
         check_quarantine(world)
         world.clock.pass_(QUARANTINE_SECONDS)
-    inspection = engine.inspect()
+    inspection = engine.recorder.inspect()
     known = {change.path for one in made_by(engine) for change in one.files} | {*FILES, *world.files()}
     for path in sorted(known):
         if not is_temporary(path.encode()):
@@ -65,16 +65,16 @@ def settle(world: World) -> None:
 def check_quarantine(world: World) -> None:
     engine = world.engine
     assert engine is not None
-    check = engine.check_quarantine(is_busy=False)
+    check = engine.recorder.check_quarantine(is_busy=False)
     if check is not None:
-        engine.record_late_writes(check())
+        engine.recorder.record_late_writes(check())
 
 
 def verify(world: World, writers: list[Writer], story: list[str]) -> None:
     """Verify a settled world."""
     engine = world.engine
     assert engine is not None
-    assert engine.broken is None, engine.broken
+    assert engine.recorder.broken is None, engine.recorder.broken
     made, files = made_by(engine), world.files()
     left = [path for path in world.paths() if is_temporary(path)]
     assert not left, f"left in the workspace: {left}"

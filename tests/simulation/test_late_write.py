@@ -68,7 +68,7 @@ def test_a_replaced_file_that_cannot_be_moved_stays_for_the_program_that_writes_
         for _ in range(2):  # it is tried again at once
             here.later_at("move", 1, FAULT, lambda: here.fail(errno.EIO))
         done(here.engine, apply(write(LATE, "new\n")))
-        here.engine.clean_up()
+        here.engine.recorder.clean_up()
         assert here.faults == 2
         here.outsider.write_to(node, LATE)
         with pytest.raises(Killed):
@@ -86,10 +86,10 @@ def test_a_replaced_file_is_moved_by_the_next_edit_if_the_disk_works_again() -> 
         for _ in range(2):  # it is tried again at once
             here.later_at("move", 1, FAULT, lambda: here.fail(errno.EIO))
         done(here.engine, apply(write(LATE, "new\n")))
-        here.engine.clean_up()
+        here.engine.recorder.clean_up()
         assert here.faults == 2
         left = [path for path in here.paths() if is_temporary(path)]
         assert len(left) == 1
         done(here.engine, apply(write("other.txt", "text\n")))
-        here.engine.clean_up()
+        here.engine.recorder.clean_up()
         assert [path for path in here.paths() if is_temporary(path)] == []

@@ -215,7 +215,7 @@ class World:
         """End the engine cleanly."""
         engine, self.engine = self.engine, None
         assert engine is not None
-        engine.close()
+        engine.recorder.close()
         self._parts.close()
 
     def _remove_database(self, name: str) -> None:
@@ -235,7 +235,7 @@ class World:
         """Pack what is due, as the packing process does; return the note of it, for the engine."""
         engine = self.engine
         assert engine is not None
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         if due is None:
             return None
         start, until, through = due
@@ -243,7 +243,7 @@ class World:
             tidy(os.path.join(engine.history.store, "objects", "pack"))
             self.packer = Packer(engine.history.folder)
         self.packer.pack(start, until, through)
-        return lambda: engine.packed(through, until)
+        return lambda: engine.recorder.packed(through, until)
 
     # ── the start of a history ──
 
@@ -291,7 +291,7 @@ def close_real(engine: Engine) -> None:
     """Close what a killed engine has of the real system, without writing anything."""
     engine.history.index._database.close()  # `close` would write what a kill loses
     engine.history._objects.close()
-    engine.hidden.close()
+    engine.recorder.hidden.close()
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def test_a_head_that_may_not_be_durable_is_moved_once_more(
 
     with place.engine() as engine:
         done(engine, apply(write("a", "1\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         packer = Packer(engine.history.folder)
         monkeypatch.setattr("editd.store.pack_worker.move_head", move)
@@ -90,7 +90,7 @@ def test_a_pack_that_failed_is_made_again_from_where_head_is(
     with place.engine() as engine:
         for number in range(2):
             done(engine, apply(write(f"file-{number}", "new\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         packer = Packer(str(place.state))
         monkeypatch.setattr("editd.store.pack_worker.move_head", fail)
@@ -99,7 +99,7 @@ def test_a_pack_that_failed_is_made_again_from_where_head_is(
         monkeypatch.undo()
         packer.pack(*due)
         assert packer.packed == 2
-        engine.packed(2, due[1])
+        engine.recorder.packed(2, due[1])
     assert list(verify_quick(str(place.state))) == []
 
 
@@ -107,7 +107,7 @@ def test_a_transaction_that_the_journal_does_not_have_is_damage(place: Harness) 
     place.baseline()
     with place.engine() as engine:
         done(engine, apply(write("a", "1\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         start, _, through = due
         with pytest.raises(HistoryDamaged, match="The journal has no transaction 1"):
@@ -123,7 +123,7 @@ def test_a_packing_process_waits_for_the_one_that_a_killed_daemon_left(place: Ha
     place.baseline()
     with place.engine() as engine:
         done(engine, apply(write("a", "1\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         start, until, through = due
         left = take(str(place.state / "packing"))
@@ -141,7 +141,7 @@ def test_a_packing_process_waits_for_the_one_that_a_killed_daemon_left(place: Ha
             left.release()
             answer = read_frame(process.stdout)
         assert answer == {"packed": 1, "until": list(astuple(until))}
-        engine.packed(through, until)
+        engine.recorder.packed(through, until)
 
 
 def test_the_pack_of_a_compaction_is_synced_before_it_takes_its_place(
@@ -244,11 +244,11 @@ def test_a_transaction_that_is_packed_is_not_packed_again_though_the_journal_sti
         done(engine, apply(write("a", "1\n")))
         pack(engine)
         done(engine, apply(write("a", "2\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         _, until, through = due
         Packer(engine.history.folder).pack(JournalPosition(0, 0), until, through)
-        engine.packed(through, until)
+        engine.recorder.packed(through, until)
         assert engine.history.packed == 2
 
 
@@ -271,12 +271,12 @@ def test_a_segment_that_is_released_while_the_packing_process_lists_it_is_no_fai
 
     with place.engine() as engine:
         done(engine, apply(write("a", "2\n")))
-        due = engine.packing_due()
+        due = engine.recorder.packing_due()
         assert due is not None
         _, until, through = due
         monkeypatch.setattr("editd.store.journal.segments", release_after_listing)
         Packer(engine.history.folder).pack(JournalPosition(0, 0), until, through)
-        engine.packed(through, until)
+        engine.recorder.packed(through, until)
         assert engine.history.packed == 2
     assert len(removed) == 1
 

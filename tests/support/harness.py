@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from editd.engine.commands import Apply
 from editd.engine.engine import Engine
+from editd.engine.recorder import Recorder
 from editd.engine.scan_worker import ScanWorker
 from editd.errors import Refused
 from editd.server.ownership import open_disk
@@ -127,14 +128,17 @@ class Harness:
         tree = WorkspaceReader(disk, file_bytes_max=FILE_BYTES_MAX)
         history = open_history(str(self.state), segment_bytes=self.segment_bytes)
         history.excluded.rule = self.excluded
-        return Engine(history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot)
+        recorder = Recorder(
+            history, tree, files, self.clock, lambda: is_ours, disk.is_root_in_place, mount=boot
+        )
+        return Engine(recorder)
 
     @contextlib.contextmanager
     def engine(self, **more: object) -> Iterator[Engine]:
         """Open an engine that ends cleanly. `more` goes to `open`."""
         with contextlib.ExitStack() as parts:
             engine = self.open(parts=parts, **more)  # type: ignore[arg-type]
-            parts.callback(engine.close)
+            parts.callback(engine.recorder.close)
             yield engine
 
     @contextlib.contextmanager
@@ -143,7 +147,7 @@ class Harness:
         with contextlib.ExitStack() as parts:
             engine = self.open(parts=parts, **more)  # type: ignore[arg-type]
             parts.callback(engine.history.close)
-            parts.callback(engine.hidden.close)
+            parts.callback(engine.recorder.hidden.close)
             yield engine
 
     def crash(self, *requests: Write) -> None:
@@ -192,17 +196,17 @@ def refused(engine: Engine, request: Write) -> Refused:
 
 def pack(engine: Engine) -> None:
     """Put everything that is committed into git, as the packing process does."""
-    due = engine.packing_due()
+    due = engine.recorder.packing_due()
     if due is not None:
         start, until, through = due
         Packer(engine.history.folder).pack(start, until, through)
-        engine.packed(through, until)
+        engine.recorder.packed(through, until)
 
 
 def sync(engine: Engine) -> None:
     """Sync the workspace's files, as the background task does."""
-    engine.sync_files(engine.history.head)
-    engine.files_synced(engine.history.head)
+    engine.recorder.sync_files(engine.history.head)
+    engine.recorder.files_synced(engine.history.head)
 
 
 def names_below(root: Path) -> list[str]:

@@ -56,7 +56,7 @@ def propose(engine: Engine, *edits: messages.AnyEdit) -> Proposal:
 
 
 def view(engine: Engine, number: ProposalNumber = FIRST) -> View:
-    return proposals(engine).view(number, lambda path: engine.tree.find(path) and engine.look(path))
+    return proposals(engine).view(number, lambda path: engine.tree.find(path) and engine.recorder.look(path))
 
 
 def ids(engine: Engine) -> list[HunkId]:

@@ -1,4 +1,4 @@
-"""The engine: one method for each verb, called from one thread. It and its `Recorder` own all mutable state.
+"""The engine: one method for each verb, called from one thread. It and its recorder own all mutable state.
 
 `carry_out` plans each request on the result of the previous one, makes all of them durable with one sync, and
 publishes them. The other methods answer requests that change nothing. Nothing here is async. The time of an
@@ -60,13 +60,11 @@ from editd.engine.commands import (
 )
 from editd.engine.external_changes import (
     DiskSnapshot,
-    IsOurs,
     recorded_state,
 )
 from editd.engine.hooks import Hook, HooksNotRun, hooked
 from editd.engine.path_history import HistoryWalker, restore
 from editd.engine.preparation import Preparation, files_of
-from editd.engine.recorder import Recorder
 from editd.engine.review import (
     LANDS,
     NeedsCommit,
@@ -106,11 +104,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
-    from editd.engine.access import AccessControl, Clock
+    from editd.engine.access import AccessControl
     from editd.engine.commit import Batch, PendingTransaction
     from editd.engine.preparation import PlannedUndo
     from editd.engine.proposal_view import Landing
     from editd.engine.proposals import Proposals
+    from editd.engine.recorder import Recorder
     from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.engine.undo_selection import UndoTarget
     from editd.engine.unshared import Unshared
@@ -118,8 +117,6 @@ if TYPE_CHECKING:
     from editd.values.content import Version
     from editd.values.transaction import ConflictReport
     from editd.wire.messages import OnStale
-    from editd.workspace.reader import WorkspaceReader
-    from editd.workspace.writer import WorkspaceWriter
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
 
@@ -163,8 +160,8 @@ class _Knowledge(Struct, frozen=True):
         return note_of(self.documents.others(path, self.owner), self.history.content)
 
 
-class Engine(Recorder):
-    """The recorder of a workspace that also carries out requests."""
+class Engine:
+    """What carries out the requests to a workspace, with the recorder of its history and files."""
 
     guard: AccessControl | None = None
     proposals: Proposals | None = None
@@ -177,24 +174,12 @@ class Engine(Recorder):
     _is_between_slices = False  # of a large request
 
     def __init__(
-        self,
-        history: History,
-        tree: WorkspaceReader,
-        files: WorkspaceWriter,
-        clock: Clock,
-        scope: Callable[[], IsOurs],
-        is_in_place: Callable[[], bool],
-        *,
-        fallback_encoding: str | None = None,
-        tooling: ToolSet | None = None,
-        mount: bytes = b"",
-        root: str = "",
+        self, recorder: Recorder, *, fallback_encoding: str | None = None, tooling: ToolSet | None = None
     ) -> None:
-        """Open a workspace and recover from its journal. See `Recorder`.
-
-        `tooling` has the dialects whose tools an edit may call.
-        """
-        super().__init__(history, tree, files, clock, scope, is_in_place, mount=mount, root=root)
+        """`recorder` has recovered. `tooling` has the dialects whose tools an edit may call."""
+        self.recorder = recorder
+        self.history, self.tree, self.files = recorder.history, recorder.tree, recorder.files
+        self.clock = recorder.clock
         self.seen = ReadVersions()
         self.documents = HeldDocuments()
         self.decoder = Decoder(fallback_encoding)
@@ -207,14 +192,14 @@ class Engine(Recorder):
     def run_batch(self, requests: Sequence[Write]) -> list[Result]:
         """Carry out requests in their order. Return one result for each."""
         results = self.carry_out(requests)
-        self.clean_up()
+        self.recorder.clean_up()
         return results
 
     def carry_out(self, requests: Sequence[Write]) -> list[Result]:
         """Do as `run_batch`, but leave what no client can notice to `clean_up`, after the replies."""
-        if self._open is not None:
-            self.clean_up()
-        absence = self.absence()
+        if self.recorder.last_batch is not None:
+            self.recorder.clean_up()
+        absence = self.recorder.absence()
         results: list[Result | None] = []
         waiting: deque[tuple[int, Write]] = deque()
         for index, request in enumerate(requests):
@@ -224,15 +209,15 @@ class Engine(Recorder):
         rounds, is_alone = 0, False  # after a conflict within a batch, each request gets its own batch
         while waiting:
             if rounds:
-                self._remove_replaced()  # so that emptied folders are gone for the next batch
+                self.recorder.remove_replaced()  # so that emptied folders are gone for the next batch
             self._landings.clear()
-            batch, is_last = self._batch(), False
+            batch, is_last = self.recorder.batch(), False
             try:
                 taken = self._fill(batch, waiting, results, is_alone=is_alone)
                 again = self._commit(batch, results, taken)
                 is_last = not waiting and batch.is_published
             except Exception:  # a bug
-                if batch.is_committed or self.broken is not None:
+                if batch.is_committed or self.recorder.broken is not None:
                     raise
                 log.exception("requests could not be recorded")
                 batch.roll_back(0)
@@ -241,7 +226,7 @@ class Engine(Recorder):
                 results = [_not_recorded() if result is None else result for result in results]
             finally:
                 if is_last:
-                    self._open = batch
+                    self.recorder.last_batch = batch
                 else:
                     batch.close()
             rounds += 1
@@ -251,9 +236,9 @@ class Engine(Recorder):
                     results[index] = kept_changing(request)
                 again = []
             waiting.extendleft(reversed(again))
-        for staging in self._unfinished:
+        for staging in self.recorder.unfinished:
             if staging.is_visible:
-                self._remove_replaced()  # so that a client with a reply finds no temporary files of editd
+                self.recorder.remove_replaced()  # so that a client with a reply finds no temporary of editd
                 break
         answers: list[Result] = []
         for request, result in zip(requests, results, strict=True):
@@ -302,17 +287,17 @@ class Engine(Recorder):
             finally:
                 self._is_between_slices = False
 
-        self.clean_up()
+        self.recorder.clean_up()
         prepared = self._prepare(request, let_others_in)
-        self._prepared, self._breathe = prepared, let_others_in
+        self._prepared, self.recorder.breathe = prepared, let_others_in
         try:
             results = self.carry_out([request])
-            self.clean_up()
+            self.recorder.clean_up()
             if request.dry_run:
                 results = [_with_diffs_if_known(result, self.decoder, let_others_in) for result in results]
             return results
         finally:
-            self._prepared = self._breathe = None
+            self._prepared = self.recorder.breathe = None
             if prepared is not None and prepared.staging is not None:
                 self.files.discard(prepared.staging)
 
@@ -321,7 +306,7 @@ class Engine(Recorder):
         is_plain = isinstance(request, Undo) or (
             isinstance(request, Apply) and not any(isinstance(edit, messages.Tool) for edit in request.edits)
         )
-        if not is_plain or self.hooks or self.absence() or self._check_writable(request):
+        if not is_plain or self.hooks or self.recorder.absence() or self._check_writable(request):
             return None
         self.history.concluded = meanwhile = list[Transaction]()
         try:
@@ -418,8 +403,8 @@ class Engine(Recorder):
         """Return the refusal or the delay if the engine takes no writes at present."""
         if request.dry_run:
             return None
-        if self.broken is not None:
-            return self.broken
+        if self.recorder.broken is not None:
+            return self.recorder.broken
         if self.history.is_backed_up:
             reason = Broken(
                 "Packing has not kept up, and the journal is full.", hint="Try again in a moment."
@@ -480,7 +465,7 @@ class Engine(Recorder):
             if isinstance(refusal, Unread):
                 self.seen.note_sights(request.reader, refusal.sights)
             with contextlib.suppress(Refused):
-                self._adopt_into(batch, request)
+                self.recorder.adopt_into(batch, request)
             return refusal
         except Exception:  # a bug: only this request fails, because nothing of it is committed yet
             log.exception("a request could not be planned")
@@ -552,7 +537,7 @@ class Engine(Recorder):
         changes = collected(below, outcome.changes, batch.view.file_at)
         self.files.check(changes)
         self.check_room()
-        self._adopt_into(batch, request, changes=changes)
+        self.recorder.adopt_into(batch, request, changes=changes)
         return collect(request, outcome, changes, ruling, self._proposals(), self.guard)
 
     def _stage_apply(self, batch: Batch, index: int, request: Apply) -> Result | None:
@@ -575,7 +560,7 @@ class Engine(Recorder):
             if prepared is None:
                 self.files.check(outcome.changes)
             return _would_propose(outcome, ruling)
-        self._adopt_into(batch, request, changes=outcome.changes)
+        self.recorder.adopt_into(batch, request, changes=outcome.changes)
         if outdated := self.seen.outdated(request.reader, outcome.changes, batch.expected):
             outcome = replace(outcome, outdated=outdated)
         if not outcome.changes:
@@ -588,7 +573,8 @@ class Engine(Recorder):
         if ruling is not LANDS:
             authorship = approved(authorship, ruling, self.proposals)
         batch.stage(
-            "edit", authorship, self._now_us(), outcome, request=index, notes=_notes(outcome, request),
+            "edit", authorship, self.recorder.now_us(), outcome, request=index,
+            notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
         )  # fmt: skip
         return None
@@ -616,12 +602,12 @@ class Engine(Recorder):
         chain.stopped_by = request  # until it is staged
         outcome = Outcome(arriving(request, self.history, batch.view.file_at))
         for change in outcome.changes:
-            self.hidden.refuse(change.path)
-        self._adopt_into(batch, request, changes=outcome.changes)
+            self.recorder.hidden.refuse(change.path)
+        self.recorder.adopt_into(batch, request, changes=outcome.changes)
         is_recorded = bool(outcome.changes or (request.undoes and not request.after))
         if is_recorded:
             batch.stage(
-                request.kind, request.authorship, self._now_us(), outcome, request=index,
+                request.kind, request.authorship, self.recorder.now_us(), outcome, request=index,
                 undoes=request.undoes, parts=request.parts,
             )  # fmt: skip
         chain.stopped_by = None
@@ -629,7 +615,7 @@ class Engine(Recorder):
 
     def ignored_files(self) -> list[str]:
         """Return the files of the history that git ignores, and that no request has written."""
-        is_ours = self._scope()
+        is_ours = self.recorder.scope()
         return [path.text for path in self.history.index.found_files() if not is_ours(path)]
 
     def free_for_arrivals(self, texts: Iterable[str], lacking: Container[str]) -> list[str]:
@@ -643,13 +629,13 @@ class Engine(Recorder):
 
     def _is_free(self, path: WorkspacePath, *, is_lacking: bool) -> bool:
         try:
-            self.hidden.refuse(path)
-            now = self.look(path)
+            self.recorder.hidden.refuse(path)
+            now = self.recorder.look(path)
             self.files.check([Change(path, now, FileState(b""))])
         except (Refused, OSError):
             return False
         is_known = not is_lacking and self.history.entry(path) is not None
-        return now is None or (is_known and self._scope()(path))
+        return now is None or (is_known and self.recorder.scope()(path))
 
     def _proposals(self) -> Proposals:
         """Return the proposals. Raises Broken if this engine was opened without them."""
@@ -686,7 +672,7 @@ class Engine(Recorder):
         if request.dry_run:
             self.files.check(outcome.changes)
             return outcome
-        self._adopt_into(batch, request, changes=outcome.changes)
+        self.recorder.adopt_into(batch, request, changes=outcome.changes)
         if not outcome.changes:
             proposals.landed(landing, None)
             return outcome
@@ -694,7 +680,7 @@ class Engine(Recorder):
         proposals.use(ruling)
         proposals.intend(landing)
         step = batch.stage(
-            proposal.kind, landing.authorship, self._now_us(), outcome, request=index,
+            proposal.kind, landing.authorship, self.recorder.now_us(), outcome, request=index,
             undoes=proposal.undoes, parts=proposal.parts, notes=_notes(outcome, author),
         )  # fmt: skip
         self._landings[step.draft.transaction.seq] = landing
@@ -714,7 +700,7 @@ class Engine(Recorder):
         if self.rules.protected:
             self.rules.permit([change for change in outcome.changes if change.path not in repaired])
         for change in outcome.changes:
-            self.hidden.refuse(change.path)
+            self.recorder.hidden.refuse(change.path)
             if change.source is not None:
                 permit_move(change.source, change.path, self.history.excluded.rule)
         for source, path in outcome.carried:
@@ -766,7 +752,7 @@ class Engine(Recorder):
         except Refused:
             for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.
                 if not isinstance(edit, messages.Patch | messages.Tool) and not is_url(edit.path):
-                    self.hidden.refuse(WorkspacePath.parse(edit.path))
+                    self.recorder.hidden.refuse(WorkspacePath.parse(edit.path))
             raise
 
     def _stage_undo(self, batch: Batch, index: int, request: Undo) -> Result | None:
@@ -776,7 +762,7 @@ class Engine(Recorder):
         known = None if prepared is None else prepared.undo
         planned = self._plan_undo(request, past, view) if known is None else known
         if request.dry_run and view.strangers:
-            self._record_strangers(view)
+            self.recorder.record_strangers(view)
             past = HistoryWalker(self.history)
             planned = self._plan_undo(request, past, view)
         if isinstance(planned, NothingToUndo):
@@ -805,7 +791,7 @@ class Engine(Recorder):
             outcome = replace(
                 outcome, conflicts=undo_conflicts(inverted.places, targets, scope, past, view.file_at)
             )
-        self._adopt_into(batch, request, changes=changes)
+        self.recorder.adopt_into(batch, request, changes=changes)
         authorship = request.authorship
         if not authorship.message:
             authorship = replace(authorship, message=message_of(scope, authorship.session))
@@ -816,7 +802,7 @@ class Engine(Recorder):
         if ruling.action == "ask":
             return self._propose(request, outcome, ruling, authorship, undoes, parts)
         batch.stage(
-            request.kind, approved(authorship, ruling, self.proposals), self._now_us(), outcome,
+            request.kind, approved(authorship, ruling, self.proposals), self.recorder.now_us(), outcome,
             request=index, undoes=undoes, parts=parts,
             notes=_notes(outcome, request),
             staging=None if prepared is None else prepared.take_staging(),
@@ -828,7 +814,7 @@ class Engine(Recorder):
         touches = (touch for target in targets for touch in target.touches)
         by_folder = {touch.path.raw.rpartition(b"/")[0]: touch.path for touch in touches}
         for path in by_folder.values():
-            self.hidden.refuse(path)
+            self.recorder.hidden.refuse(path)
 
     def _conflicts_of(self, changes: Sequence[Change[FileState]]) -> tuple[ConflictReport, ...]:
         """Return the files that have no room for an undo, which would be refused."""
@@ -859,7 +845,7 @@ class Engine(Recorder):
         if request.dry_run:
             self.files.check(changes)
             return _would_propose(outcome, ruling)
-        self._adopt_into(batch, request, changes=changes)
+        self.recorder.adopt_into(batch, request, changes=changes)
         if not changes:
             return outcome
         self.check_room()
@@ -869,8 +855,8 @@ class Engine(Recorder):
         if ruling.action == "ask":
             return self._propose(request, outcome, ruling, authorship)
         batch.stage(
-            "restore", approved(authorship, ruling, self.proposals), self._now_us(), outcome, request=index,
-            notes=_notes(outcome, request),
+            "restore", approved(authorship, ruling, self.proposals), self.recorder.now_us(), outcome,
+            request=index, notes=_notes(outcome, request),
         )  # fmt: skip
         return None
 
@@ -881,7 +867,7 @@ class Engine(Recorder):
         try:
             stopped = batch.commit()
         except Broken as broken:
-            self._mark_broken(broken, batch, results)
+            self.recorder.mark_broken(broken, batch, results)
             return []
         aborted = {id(step) for step in stopped.steps} if stopped is not None else set[int]()
         for step in batch.steps:
@@ -890,7 +876,7 @@ class Engine(Recorder):
         if stopped is None:
             return []
         for path, state in stopped.orphans:
-            self.adopt({path: state})  # another program's content that could not be put back
+            self.recorder.adopt({path: state})  # another program's content that could not be put back
         batch.discard(stopped.steps)
         again: list[tuple[int, Write]] = []
         for position, step in enumerate(stopped.steps):
@@ -908,11 +894,11 @@ class Engine(Recorder):
     def _conclude(
         self, step: PendingTransaction, results: list[Result | None], taken: Mapping[int, Write]
     ) -> None:
-        self.last_write = self.clock.monotonic()
-        self.on_recorded(step.draft.transaction)
+        self.recorder.last_write = self.clock.monotonic()
+        self.recorder.on_recorded(step.draft.transaction)
         if step.request is None:
             return
-        self._unfinished.append(step.staging)
+        self.recorder.unfinished.append(step.staging)
         landing = self._landings.pop(step.draft.transaction.seq, None) if self._landings else None
         if landing is not None:
             self._proposals().landed(landing, step.draft.transaction.seq)
@@ -964,8 +950,8 @@ class Engine(Recorder):
                 check(state)
             return path, state
         resolved = self.tree.resolve(path)
-        self.hidden.refuse(resolved)
-        state = self.look(resolved)
+        self.recorder.hidden.refuse(resolved)
+        state = self.recorder.look(resolved)
         if state is None:
             raise FileMissing(
                 f"{path} does not exist.", hint="Use `write` to create it.", data={"path": path.text}
@@ -1001,7 +987,7 @@ class Engine(Recorder):
 
         Raises NeedsSearch if a search has no result in `found`, and Refused as an edit does.
         """
-        self.check_in_place()
+        self.recorder.check_in_place()
         view = DiskSnapshot(self.tree, self.history, quiet=False)
         request = Apply(edits, Authorship("", session), reader, on_stale, dry_run=True, found=found)
         try:

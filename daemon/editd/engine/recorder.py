@@ -1,6 +1,6 @@
 """What keeps the history true to the files: the batches, and the recording of what other programs change.
 
-Everything here works without a request. `engine.Engine` adds the requests that change files.
+Everything here works without a request. An `Engine` has one, and adds the requests that change files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recorder:
     is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
     last_write = 0.0
-    _breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
+    breathe: Callable[[], None] | None = None  # while the files of a large request are to be removed
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Recorder:
         self.files = files
         self.clock = clock
         self.on_recorded: Callable[[Transaction], None] = _ignore  # called after the files are published
-        self._scope = scope
+        self.scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for messages only
         self.hidden = HiddenFolders(root, history.folder, self._has_files)
@@ -99,8 +99,8 @@ class Recorder:
         # The page cache survives a killed daemon, but not a reboot or an unmount. The id of a mount can
         # occur again after a reboot, so both ids are needed.
         self._boot = boot and boot + mount
-        self._unfinished: list[StagedFiles] = []
-        self._open: Batch | None = None  # the last batch, if its files are still open
+        self.unfinished: list[StagedFiles] = []
+        self.last_batch: Batch | None = None  # the last batch, if its files are still open
         self.check_in_place()
         self.adopt(recover(history, tree, files, self._boot))
 
@@ -121,16 +121,16 @@ class Recorder:
         """
         if not found or self.broken is not None or self.absence() is not None:
             return []  # the files of a moved workspace are not deleted
-        with self._batch() as batch:
+        with self.batch() as batch:
             batch.view.strangers.update(found)
-            self._adopt_into(batch, None, message)
+            self.adopt_into(batch, None, message)
             return self._committed(batch)
 
     def claim(self, authorship: Authorship, seqs: Sequence[Seq]) -> None:
         """Record that these outside changes are the author's. Raises IoError or Broken."""
         if self.broken is None:
-            with self._batch() as batch:
-                batch.adopt("claim", authorship, self._now_us(), (), claims=seqs)
+            with self.batch() as batch:
+                batch.adopt("claim", authorship, self.now_us(), (), claims=seqs)
                 self._committed(batch)
         if self.broken is not None:
             raise self.broken
@@ -140,7 +140,7 @@ class Recorder:
         try:
             stopped = batch.commit()
         except Broken as broken:
-            self._mark_broken(broken, batch, [])
+            self.mark_broken(broken, batch, [])
             return []
         if stopped is not None and stopped.refusal is not None:
             raise stopped.refusal
@@ -152,7 +152,7 @@ class Recorder:
             self.on_recorded(transaction)
         return recorded
 
-    def _adopt_into(
+    def adopt_into(
         self,
         batch: Batch,
         request: Write | None,
@@ -186,11 +186,11 @@ class Recorder:
         batch.view.strangers.clear()
         for adoption in external_changes(strangers, self.history, self._known_scope()):
             for kind, authorship, attributed in self._attributed(adoption, message):
-                batch.adopt(kind, authorship, self._now_us(), attributed)
+                batch.adopt(kind, authorship, self.now_us(), attributed)
 
-    def _record_strangers(self, view: DiskSnapshot) -> None:
+    def record_strangers(self, view: DiskSnapshot) -> None:
         """Record outside changes of the files that an undo would change, so that a dry run can name them."""
-        is_ours = self._scope()
+        is_ours = self.scope()
         known = {
             path: state
             for path, state in view.strangers.items()
@@ -201,7 +201,7 @@ class Recorder:
 
     def _known_scope(self) -> IsOurs:
         """Return a predicate: whether a file that the history lacks must be new at its path."""
-        is_ours = self._scope()
+        is_ours = self.scope()
         if not self.is_first_scan:
             return is_ours
         return lambda path: self.history.index.is_touched(path) and is_ours(path)
@@ -214,8 +214,8 @@ class Recorder:
         From then on `scope` is in force. The history has no content of the `excluded` versions.
         """
         self.history.excluded.name(excluded.items())
-        transaction = first_scan.complete(self.history, scanned, self._now_us())
-        self.is_first_scan, self._scope = False, scope
+        transaction = first_scan.complete(self.history, scanned, self.now_us())
+        self.is_first_scan, self.scope = False, scope
         self.on_recorded(transaction)
 
     def _attributed(self, adoption: ExternalChange, message: str) -> list[AttributedChanges]:
@@ -236,7 +236,7 @@ class Recorder:
         for path in paths:
             view.file_at(path)
         if view.strangers:
-            self._record_strangers(view)
+            self.record_strangers(view)
         return view
 
     def inspect(self) -> Reconciliation:
@@ -256,7 +256,7 @@ class Recorder:
         self.check_in_place()
         view = DiskSnapshot(self.tree, self.history, quiet=False)
         state = view.at(here)
-        if view.strangers and (self.history.entry(here) is not None or self._scope()(here)):
+        if view.strangers and (self.history.entry(here) is not None or self.scope()(here)):
             self.adopt(view.strangers)
         return state
 
@@ -264,16 +264,16 @@ class Recorder:
 
     def clean_up(self) -> None:
         """Close the files of the last batch, put the replaced ones aside, and write a full index."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-        self._remove_replaced()
+        if self.last_batch is not None:
+            self.last_batch.close()
+            self.last_batch = None
+        self.remove_replaced()
         self.history.index.flush_if_full()
 
-    def _remove_replaced(self) -> None:
+    def remove_replaced(self) -> None:
         """Remove the replaced files, or put them into the quarantine. A large request's go in slices."""
-        breathe, self._breathe = self._breathe, None  # others do this, too, while it breathes
-        unfinished, self._unfinished = self._unfinished, []
+        breathe, self.breathe = self.breathe, None  # others do this, too, while it breathes
+        unfinished, self.unfinished = self.unfinished, []
         for staging in unfinished:
             try:
                 self.files.finish(staging, breathe)
@@ -368,7 +368,7 @@ class Recorder:
         if (absence := self.absence()) is not None:
             raise absence
 
-    def _batch(self) -> Batch:
+    def batch(self) -> Batch:
         view = DiskSnapshot(self.tree, self.history, kept=OpenFiles())
         return Batch(self.history, self.files, view, self._boot, int(self.history.head))
 
@@ -376,11 +376,11 @@ class Recorder:
         """Return whether the history has a file at or below a path."""
         return self.history.entry(path) is not None or self.history.has_folder(path)
 
-    def _now_us(self) -> int:
+    def now_us(self) -> int:
         """Return the time of the clock. The order of transactions follows their numbers."""
         return self.clock.now_us()
 
-    def _mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
+    def mark_broken(self, broken: Broken, batch: Batch, results: list[Result | None]) -> None:
         """Close for writes until the daemon is restarted and recovers."""
         log.critical("broken: %s", broken.text())
         self.broken = broken

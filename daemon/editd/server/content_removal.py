@@ -75,7 +75,7 @@ class ContentRemoval:
 
     def start(self) -> None:
         """Finish a removal that was cut off."""
-        if self._engine.broken is None and self._left():
+        if self._engine.recorder.broken is None and self._left():
             self._rest = asyncio.create_task(self._finish_rest())
 
     async def close(self) -> None:
@@ -206,8 +206,8 @@ class ContentRemoval:
 
     def _record(self, plan: Removal, actor: str) -> None:
         """Record the contents as forgotten: the point of no return. Raises Refused, OSError."""
-        if self._engine.broken is not None:
-            raise self._engine.broken
+        if self._engine.recorder.broken is not None:
+            raise self._engine.recorder.broken
         if back := came_back(self._engine.history, plan.sizes.keys(), plan.head):
             raise Conflict(
                 f"Transaction {min(back.values())} has just written such a content.",

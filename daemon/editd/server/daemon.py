@@ -31,6 +31,7 @@ from editd.engine.engine import Engine
 from editd.engine.hooks import hooks_of
 from editd.engine.permissions import verify_table
 from editd.engine.queries import Queries
+from editd.engine.recorder import Recorder
 from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.server.check_runner import CheckRunner
@@ -287,7 +288,7 @@ class Daemon:
             steps += [partial(services.queue.run, services.proposals.end)]
             steps += [
                 partial(services.queue.run, services.guard.sessions.close_all),
-                partial(services.queue.run, services.engine.close),
+                partial(services.queue.run, services.engine.recorder.close),
             ]
         failures: list[Exception] = []
         for step in (*steps, self._repairing.finish, self._clients.finish):
@@ -317,7 +318,7 @@ class Daemon:
         config = self._config
         history.excluded.rule = excluded_paths_of(config)  # before recovery records what it finds
         replaced = os.path.join(self._places.state, "replaced")
-        engine = Engine(
+        recorder = Recorder(
             history,
             WorkspaceReader(disk, file_bytes_max=config.file_bytes_max),
             WorkspaceWriter(
@@ -331,13 +332,12 @@ class Daemon:
             self._scope(),
             disk.is_root_in_place,
             root=self._places.root,
-            fallback_encoding=config.encoding,
-            tooling=self._tooling(),
             mount=disk.mount,
         )
+        engine = Engine(recorder, fallback_encoding=config.encoding, tooling=self._tooling())
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())
-            engine.broken = history.damage
+            engine.recorder.broken = history.damage
         services = self._services_of(engine, scanner, searcher)
         services.background.start()
         self._services = services
@@ -349,8 +349,8 @@ class Daemon:
     def _open_again(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> Services:
         """Open a history that has begun. Its first scan may not have ended yet. Raises as `_open`."""
         services = self._open(disk, scanner, searcher)
-        if services.engine.broken is None and first_scan.is_pending(self._places.state):
-            self._is_partial = services.engine.is_first_scan = True
+        if services.engine.recorder.broken is None and first_scan.is_pending(self._places.state):
+            self._is_partial = services.engine.recorder.is_first_scan = True
         else:
             self._work_on(services, None)
         return services
@@ -492,7 +492,7 @@ class Daemon:
         log.critical("the baseline failed: %s", error)
         self._failed = error if isinstance(error, Refused) else Broken(f"The baseline failed: {error}.")
         if self._services is not None:
-            self._services.engine.broken = self._failed
+            self._services.engine.recorder.broken = self._failed
 
     async def _complete(self, services: Services, scanned: Oid, excluded: Mapping[Version, str]) -> None:
         """Add the files of the scan to a history that has begun without them. Raises OSError, Refused.
@@ -500,7 +500,7 @@ class Daemon:
         It has no content of the `excluded` versions, which are named with a path each.
         """
         await services.background.pack()  # most of it now, while edits go on
-        complete = partial(services.engine.complete_baseline, scanned, self._scope(), excluded)
+        complete = partial(services.engine.recorder.complete_baseline, scanned, self._scope(), excluded)
         async with services.background.exclusively():
             await services.queue.run_in_thread(complete)
 
@@ -511,7 +511,7 @@ class Daemon:
         try:
             first_scan.begin(self._places.state, self._clock.now_us())
             services = self._begin()
-            self._is_partial = services.engine.is_first_scan = True
+            self._is_partial = services.engine.recorder.is_first_scan = True
         except (Refused, OSError) as error:
             self._fail(error)
         self._served.set()

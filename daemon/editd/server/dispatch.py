@@ -120,7 +120,7 @@ class Dispatch:
         """`calls` gets the tasks that end the spans of lost clients."""
         self._services = services
         self._calls = calls
-        services.engine.on_recorded = self._recorded
+        services.engine.recorder.on_recorded = self._recorded
         services.spans.start(calls.start)
 
     def configure(self, config: Config) -> None:
@@ -199,7 +199,7 @@ class Dispatch:
         """Return the status of the daemon alone with the workspace's status added."""
         engine, scanner = self._services.engine, self._services.scanner
         history = engine.history
-        broken = engine.broken or engine.absence()
+        broken = engine.recorder.broken or engine.recorder.absence()
         return replace(
             daemon,
             head=history.head,
@@ -211,7 +211,7 @@ class Dispatch:
             journal={
                 "bytes": history.journal.bytes,
                 "unpacked": history.head - history.packed,
-                "unflushed": max(0, history.head - max(engine.synced, 0)),
+                "unflushed": max(0, history.head - max(engine.recorder.synced, 0)),
             },
             history=self._services.retention.status(),
             remote=remote.state_of(self._services.shared_log),
@@ -224,7 +224,8 @@ class Dispatch:
             documents=len(self._services.documents.held),
             notices=[*daemon.notices, *scanner.rates.notices()],
             uncovered=[
-                *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered, *engine.hidden.descriptions(),
-                *engine.hidden.inner.descriptions(scanner.inner),
+                *scanner.uncovered, *scanner.unrecorded, *daemon.uncovered,
+                *engine.recorder.hidden.descriptions(),
+                *engine.recorder.hidden.inner.descriptions(scanner.inner),
             ],
         )  # fmt: skip

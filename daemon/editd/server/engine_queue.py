@@ -86,7 +86,7 @@ class QueuedRequest(PendingAnswer):
 class EngineQueue:
     """The queue of writes, and the gate to the engine. Work that has to wait for it gets it in its order.
 
-    Only numbers and `Engine.broken` may be read without it, as `status` does.
+    Only numbers and `Recorder.broken` may be read without it, as `status` does.
     """
 
     def __init__(
@@ -374,7 +374,7 @@ class EngineQueue:
         except Exception:  # our bug: the state in memory cannot be trusted any more
             log.exception("the engine failed")
             fault = Broken("The engine failed.", hint="See the daemon's log, and restart the daemon.")
-            self._engine.broken = fault
+            self._engine.recorder.broken = fault
             return [fault] * number
 
     def _tell(self, waiting: QueuedRequest, result: Outcome | Refused) -> None:
@@ -417,7 +417,7 @@ class EngineQueue:
             else:
                 self._postponed += 1
                 self._loop.call_later(result.seconds, self._again, waiting)
-        self.when_idle(self._engine.clean_up)
+        self.when_idle(self._engine.recorder.clean_up)
         self._call()
         self.activity.note()
 

@@ -69,7 +69,7 @@ class Maintenance:
         self._rests_until = 0.0  # after preparing files has failed
 
     def start(self) -> None:
-        if self._engine.broken is None:
+        if self._engine.recorder.broken is None:
             if (make := self._engine.files.make_ahead()) is not None:
                 with contextlib.suppress(OSError):  # a later attempt logs it
                     self._engine.files.made_ahead(make())  # now: edits without a pause leave no time for it
@@ -114,7 +114,7 @@ class Maintenance:
                 await self._queue.run(self._engine.history.index.flush)  # which is compared with the packs
             except Refused as refusal:
                 return [refusal.text()]
-            through = None if self._engine.broken is not None else int(self._engine.history.head)
+            through = None if self._engine.recorder.broken is not None else int(self._engine.history.head)
             answer = await self._proven({"through": through})
         if answer is None:
             self._check_open()
@@ -125,8 +125,8 @@ class Maintenance:
         return problems
 
     def _mark_damaged(self, problem: str) -> None:
-        if self._engine.broken is None:
-            self._engine.broken = HistoryDamaged(problem, hint="Nothing was changed.")
+        if self._engine.recorder.broken is None:
+            self._engine.recorder.broken = HistoryDamaged(problem, hint="Nothing was changed.")
 
     @contextlib.asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
@@ -166,10 +166,10 @@ class Maintenance:
         journal = engine.history.journal
         return (
             not self._is_tidy
-            or (engine.synced < engine.history.head and not engine.has_sync_failed)
+            or (engine.recorder.synced < engine.history.head and not engine.recorder.has_sync_failed)
             or (journal.is_unsynced and not self._has_journal_failed)
-            or engine.packing_due() is not None
-            or (engine.broken is None and not journal.has_spare)
+            or engine.recorder.packing_due() is not None
+            or (engine.recorder.broken is None and not journal.has_spare)
             or engine.history.index.is_waiting
             or self._give_back_at is not None
             or self._long_works != self._queue.long_works
@@ -178,13 +178,13 @@ class Maintenance:
     def _are_looks_left(self) -> bool:
         """Whether `_look` has something to do now or soon."""
         files = self._engine.files
-        return self._engine.broken is None and (files.has_replaced or files.make_ahead() is not None)
+        return self._engine.recorder.broken is None and (files.has_replaced or files.make_ahead() is not None)
 
     async def _tick(self) -> None:
         """Sync and pack if they are due. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         now, quiet = loop.time(), self._quiet
-        if self._engine.synced < self._engine.history.head:
+        if self._engine.recorder.synced < self._engine.history.head:
             if quiet > SYNC_SECONDS or now - self._synced_at > SYNC_SECONDS_MAX:
                 await self._sync()
                 self._synced_at = loop.time()
@@ -209,23 +209,23 @@ class Maintenance:
     @property
     def _quiet(self) -> float:
         """Seconds since the last edit."""
-        return self._engine.clock.monotonic() - self._engine.last_write
+        return self._engine.clock.monotonic() - self._engine.recorder.last_write
 
     async def _look(self) -> None:
         """Check the files replaced a while ago, and prepare new ones. Raises Refused, OSError."""
         loop = asyncio.get_running_loop()
         is_busy = self._quiet <= QUIET_SECONDS
-        check = await self._queue.run(partial(self._engine.check_quarantine, is_busy=is_busy))
+        check = await self._queue.run(partial(self._engine.recorder.check_quarantine, is_busy=is_busy))
         if check is not None:
             checks = await loop.run_in_executor(None, check)
-            await self._queue.run(partial(self._engine.record_late_writes, checks))
+            await self._queue.run(partial(self._engine.recorder.record_late_writes, checks))
         if not is_busy and loop.time() >= self._rests_until:
             await self._make_files()
 
     async def _make_files(self) -> None:
         """Prepare the files of the next edits, some at a time, until there are enough or an edit comes."""
         loop = asyncio.get_running_loop()
-        while self._quiet > QUIET_SECONDS and self._engine.broken is None and not self._end.is_set():
+        while self._quiet > QUIET_SECONDS and self._engine.recorder.broken is None and not self._end.is_set():
             make = await self._queue.run(self._engine.files.make_ahead)
             if make is None:
                 return
@@ -240,7 +240,7 @@ class Maintenance:
     async def _make_segment(self) -> None:
         """Prepare a segment of the journal. It is 8 MiB, so a thread makes it."""
         journal = self._engine.history.journal
-        if self._engine.broken is None and not journal.has_spare:
+        if self._engine.recorder.broken is None and not journal.has_spare:
             try:
                 made = await asyncio.get_running_loop().run_in_executor(None, journal.make_spare)
             except OSError as error:
@@ -250,7 +250,7 @@ class Maintenance:
 
     async def pack(self) -> bool:
         """Pack all transactions committed so far; return whether there were any. Raises Broken."""
-        due = await self._queue.run(self._engine.packing_due)
+        due = await self._queue.run(self._engine.recorder.packing_due)
         if due is None:
             return False
         held_bytes = self._engine.history.pending.bytes
@@ -288,11 +288,11 @@ class Maintenance:
         elif "failed" in answer:
             failure = Broken(f"Packing failed: {answer['failed']}", hint="Run `editctl check`.")
             if answer["damaged"]:
-                self._engine.broken = failure
+                self._engine.recorder.broken = failure
             raise failure  # unpacked transactions stay in the journal
         else:
             self._deaths = 0
-            self._engine.packed(answer["packed"], JournalPosition(*answer["until"]))
+            self._engine.recorder.packed(answer["packed"], JournalPosition(*answer["until"]))
 
     async def _sync_journal(self) -> None:
         """With `durability = "relaxed"`, sync the answered edits, but never again after that has failed.
@@ -310,7 +310,7 @@ class Maintenance:
         except OSError as error:
             log.critical("the journal could not be synced: %s", error)
             self._has_journal_failed = True
-            self._engine.broken = Broken(
+            self._engine.recorder.broken = Broken(
                 f"The journal could not be synced, and answered edits may be lost: {error}.",
                 hint="Repair the disk and restart the daemon.",
             )
@@ -331,19 +331,19 @@ class Maintenance:
         if through is None:
             return
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._engine.sync_files, through)
+            await asyncio.get_running_loop().run_in_executor(None, self._engine.recorder.sync_files, through)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             log.critical("the workspace could not be synced: %s", error)
-            await self._queue.run(partial(self._engine.sync_failed, error))
+            await self._queue.run(partial(self._engine.recorder.sync_failed, error))
             return
-        await self._queue.run(partial(self._engine.files_synced, through))
+        await self._queue.run(partial(self._engine.recorder.files_synced, through))
 
     def _unsynced(self) -> Seq | None:
         """Return the newest transaction to sync, if any: all up to it are in the files now."""
         head = self._engine.history.head
-        return None if self._engine.synced >= head or self._engine.has_sync_failed else head
+        return None if self._engine.recorder.synced >= head or self._engine.recorder.has_sync_failed else head
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Send one request to the packing process, started if needed; return None if it dies."""

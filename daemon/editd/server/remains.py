@@ -57,17 +57,17 @@ class Remains:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _begin_segment(self) -> None:
-        if self._engine.broken is not None:
-            raise self._engine.broken
+        if self._engine.recorder.broken is not None:
+            raise self._engine.recorder.broken
         history = self._engine.history
         history.journal.begin_segment(history.head, history.head_commit)
 
     def _erase_segments(self) -> None:
         """Remove all segments but the begun segment. They are packed, with head and files durable."""
         history = self._engine.history
-        if self._engine.has_sync_failed:
+        if self._engine.recorder.has_sync_failed:
             raise Broken("The workspace is not synced, so the journal is kept.", hint="Restart the daemon.")
-        history.journal.erase(min(self._engine.synced, history.packed))
+        history.journal.erase(min(self._engine.recorder.synced, history.packed))
 
     def _scrub(self, *, pages: bool) -> None:
         self._engine.history.index.scrub(pages=pages)

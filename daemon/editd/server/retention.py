@@ -110,7 +110,7 @@ class Retention:
         The contents of an edit stay until its files are synced, and its record is packed: a start after a
         power cut may need them. Raises OSError.
         """
-        if self._engine.broken is not None:
+        if self._engine.recorder.broken is not None:
             return 0
         excluded = self._engine.history.excluded
         now_us = self._engine.clock.now_us()
@@ -194,8 +194,8 @@ class Retention:
 
     async def pack(self) -> None:
         """Pack all that is committed. Raises Refused, also if the history is damaged."""
-        if self._engine.broken is not None:
-            raise self._engine.broken
+        if self._engine.recorder.broken is not None:
+            raise self._engine.recorder.broken
         await self._background.pack()
 
     async def drop(self, chosen: Callable[[], Collection[Oid]]) -> None:
@@ -235,8 +235,8 @@ class Retention:
 
         Raises Broken or HistoryDamaged.
         """
-        if self._engine.broken is not None:
-            raise self._engine.broken
+        if self._engine.recorder.broken is not None:
+            raise self._engine.recorder.broken
         oldest, most = int(self._engine.history.floor.seq), self._most()
         return self._engine.history.disk_bytes, oldest, min(max(oldest, *self._beyond()), most), most
 
@@ -258,7 +258,7 @@ class Retention:
 
     def _is_due(self) -> bool:
         """Return whether the daemon should compact unasked: over a limit, or after a run was cut off."""
-        if self._engine.broken is not None:
+        if self._engine.recorder.broken is not None:
             return False
         if compaction.was_cut_off(self._folder):
             return True

@@ -185,14 +185,14 @@ class Scanner:
         suspects += self.unseen
         await self._record(engine, queue, suspects)
         strays = list(map(os.fsencode, frame["strays"]))
-        if engine.broken is None:  # otherwise recovery may need them
+        if engine.recorder.broken is None:  # otherwise recovery may need them
             await queue.run(partial(sweep, engine.files, engine.history, strays))
         return True
 
     async def _record(self, engine: Engine, queue: EngineQueue, suspects: list[WorkspacePath]) -> None:
         """Check the files, and record what is different. Raises IoError if the journal cannot be written."""
         async with queue.inspecting:
-            inspection = await queue.run(engine.inspect)
+            inspection = await queue.run(engine.recorder.inspect)
             await queue.run_in_slices(map(inspection.look, suspects))
             try:
                 await record_in_portions(engine, queue, inspection, self.rates, TreeLabels())
@@ -230,7 +230,7 @@ class Scanner:
 
 def _below(engine: Engine, folders: set[str]) -> list[WorkspacePath]:
     """Return the recorded files in and below these folders, without inner workspaces."""
-    inner = engine.hidden.inner.lookup()
+    inner = engine.recorder.hidden.inner.lookup()
     own = [folder for folder in sorted(folders) if not inner(os.fsencode(folder))]
     return [path for folder in own for path in known_below(engine.history, folder)]
 
@@ -385,13 +385,13 @@ class NoticeRecorder:
             inspection = await self._inspected(taken, may_wait=may_wait)
             if inspection is not None:
                 await self._record(inspection, taken)
-        if inspection is not None and self._has_unknown_links and not self._engine.is_first_scan:
+        if inspection is not None and self._has_unknown_links and not self._engine.recorder.is_first_scan:
             await self._scanner.settle(self._engine, self._queue)
         return inspection is not None
 
     async def _inspected(self, taken: PendingEvents, *, may_wait: bool) -> Reconciliation | None:
         """Check all files; return None if one may be in the middle of a save, and `may_wait`."""
-        inspection = await self._queue.run(self._engine.inspect)
+        inspection = await self._queue.run(self._engine.recorder.inspect)
         scope = cache(lambda: WorkspaceScope(self._root))
         is_saving = False
 
@@ -520,11 +520,11 @@ async def record_in_portions(
 
     Requests come first: a portion waits while the journal has no more room than requests may need.
     """
-    most = engine.portion if most is None else most
+    most = engine.recorder.portion if most is None else most
     until = time.monotonic() + ROOM_SECONDS_MAX
     parts = (part for paths in inspection.portions(most) for part in labels.divided(paths))
     for message, paths in parts:
-        while engine.history.is_half_full and engine.broken is None and time.monotonic() < until:  # noqa: ASYNC110
+        while engine.history.is_half_full and engine.recorder.broken is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(QUIET_SECONDS)  # the maintenance packs, and has no notification
         began = time.monotonic()
         facts = [(path.raw, inspection.size(path), inspection.is_new(path)) for path in paths]
@@ -537,7 +537,7 @@ async def record_in_portions(
 async def replaced_files_checked(engine: Engine) -> None:
     """Wait for the second check of replaced files, if no lease shows their writers."""
     waiting = deque(engine.files.unchecked())
-    while waiting and engine.broken is None:  # a background task makes the checks
+    while waiting and engine.recorder.broken is None:  # a background task makes the checks
         await asyncio.sleep(QUIET_SECONDS)
         while waiting and waiting[0].is_checked:
             waiting.popleft()

@@ -326,7 +326,7 @@ class SharedLog:
         index, path = self._engine.history.index, str(refusal.data["path"])
         touch = index.touch_after(WorkspacePath.parse(path), seq)
         is_found = touch is not None and index.kind_of(touch[0]) == "baseline"
-        return [path] if is_found and not self._engine.is_first_scan else []
+        return [path] if is_found and not self._engine.recorder.is_first_scan else []
 
     async def leave(self, *, may_lose: bool) -> dict[str, Any]:
         """End the exchange. The files and the history stay.
@@ -669,7 +669,7 @@ class SharedLog:
         """Follow the history, take in new entries, or land waiting transactions. Raises Refused."""
         if self._place is None:
             return
-        if self._engine.broken is not None:
+        if self._engine.recorder.broken is not None:
             raise Refused("Nothing is exchanged while the workspace is broken.")
         loop = asyncio.get_running_loop()
         await self._release(loop.time())

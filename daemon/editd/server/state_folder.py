@@ -45,15 +45,16 @@ class StateFolder:
 
     def look(self, engine: Engine) -> None:
         """Have the engine take no more edits if the folder is gone or replaced."""
-        if inode_of(self._path) == self._inode or engine.broken is not None:
+        if inode_of(self._path) == self._inode or engine.recorder.broken is not None:
             return
         place = self._place_now()
         became = "was deleted" if place is None else f"was moved to {place}"
         hint = "Restart the daemon with `editctl stop`: a new history begins."
         if place is not None:
             hint = f"Stop the daemon with `editctl stop`, and move the folder back from {place}."
-        engine.broken = Broken(f"The history in {self._path} {became}: no edit can be kept.", hint=hint)
-        log.critical("%s", engine.broken.text())
+        broken = Broken(f"The history in {self._path} {became}: no edit can be kept.", hint=hint)
+        engine.recorder.broken = broken
+        log.critical("%s", broken.text())
         note = {
             "became": became, "head": int(engine.history.head), "time_us": time.time_ns() // 1000,
             "inode": self._inode,

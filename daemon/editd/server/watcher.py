@@ -232,7 +232,7 @@ class WorkspaceWatcher:
     async def settle(self) -> None:
         """Return when all changes made before this call are seen and recorded. Raises Refused."""
         assert self._engine is not None
-        self._engine.check_in_place()
+        self._engine.recorder.check_in_place()
         await self._settle()
         await replaced_files_checked(self._engine)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 async def check(services: Services, _params: messages.Check, _caller: ClientState) -> messages.CheckResult:
-    services.engine.check_in_place()
+    services.engine.recorder.check_in_place()
     with contextlib.suppress(IoError):  # The scanner has it in `unrecorded`.
         await services.scanner.settle(services.engine, services.queue)
     problems = await _problems_of_history(services)
@@ -40,7 +40,7 @@ def _disagreements(services: Services, known: list[str]) -> list[str]:
     """Return disagreements of index, head and files, and the engine's fault unless it is `known`."""
     history = services.engine.history
     problems = [f"The files and the history differ: {path}" for path in services.scanner.unrecorded]
-    broken = services.engine.broken
+    broken = services.engine.recorder.broken
     if broken is not None:
         file = broken.data.get("file")
         is_known = any(broken.message in said or (file and file in said) for said in known)
@@ -142,11 +142,12 @@ class Repairs:
         if services is None:
             return await loop.run_in_executor(None, self._plan), [_NOTHING_FOUND]
         engine = services.engine
-        problems = await _problems_of_history(services) if engine.broken is None else [engine.broken.text()]
+        broken = engine.recorder.broken
+        problems = await _problems_of_history(services) if broken is None else [broken.text()]
         if not problems:
             return None, []
         async with services.background.exclusively():
-            if engine.broken is not None:  # so no edit can come in between
+            if engine.recorder.broken is not None:  # so no edit can come in between
                 return await loop.run_in_executor(None, self._plan), problems
 
             def plan() -> Repair:

@@ -104,7 +104,7 @@ class DocumentMethods:
         held = [one for one in self.held.others(here, caller.number) if one.content is not None]
         if not held:
             return None
-        state = convert.unsaved_state(self._engine.look(here), held[-1])
+        state = convert.unsaved_state(self._engine.recorder.look(here), held[-1])
         result = convert.read_result(here, state, lines, fallback=self._fallback)
         return replace(self.told(result, here, caller), unsaved_of=convert.held_by(held[-1]))
 

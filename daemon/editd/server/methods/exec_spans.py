@@ -130,8 +130,8 @@ class ExecMethods:
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
         self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
         self._agents: OrderedDict[str, KnownAgent] = OrderedDict()
-        engine.outside_authorship = self._spans.attribute
-        engine.is_command_open = self._spans.has_command
+        engine.recorder.outside_authorship = self._spans.attribute
+        engine.recorder.is_command_open = self._spans.has_command
         sessions.on_end.append(self._session_ended)
 
     def start(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
@@ -302,7 +302,7 @@ class ExecMethods:
         """Record the files of a span, and verify that its tool may change them. Raises Refused."""
         if not opening.files:
             return
-        view, span = self._engine.look_at(opening.files), opening.span
+        view, span = self._engine.recorder.look_at(opening.files), opening.span
         states = {path: view.file_at(path) for path in opening.files}
         try:
             self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.rules)
@@ -422,7 +422,7 @@ class ExecMethods:
 
         def repaired() -> messages.ExecEndResult:
             if texts and is_done:
-                self._engine.look_at(sorted(texts))
+                self._engine.recorder.look_at(sorted(texts))
                 since_us = self._guard.clock.now_us() - int(CLAIM_SECONDS_MAX * 1_000_000)
                 span.asked = self._engine.history.index.at_time(since_us) or 0
                 self._claim_asked(span, texts)
@@ -452,7 +452,7 @@ class ExecMethods:
             free = [one for one in free if self._fits(one, texts)]
         if free:
             seqs = [one.seq for one in free]
-            self._engine.claim(author, seqs)
+            self._engine.recorder.claim(author, seqs)
             span.seqs += map(int, seqs)
         return bool(free) or not is_changed
 
@@ -566,7 +566,7 @@ class ExecMethods:
             if any(span.paths is None for span in spans):
                 await self._watching.settle()
             elif paths:
-                await self._queue.run(lambda: self._engine.look_at(sorted(paths)))
+                await self._queue.run(lambda: self._engine.recorder.look_at(sorted(paths)))
         finally:
             await self._queue.run(lambda: self._forget_all(spans))
 
@@ -681,10 +681,10 @@ class ExecMethods:
         self._note_agent(params, author.actor, session)
 
         def claimed() -> messages.ClaimResult:
-            self._engine.look_at(sorted(places.values()))
+            self._engine.recorder.look_at(sorted(places.values()))
             found = Claims.of(self._engine.history, session, paths, since_us)
             if found.free:
-                self._engine.claim(author, found.free)
+                self._engine.recorder.claim(author, found.free)
                 self._note_claimed(caller.reader(session), found.free)
             return messages.ClaimResult(transactions=sorted(map(int, (*found.free, *found.own))))
 

@@ -113,7 +113,7 @@ def _read_proposed(
         raise InvalidParams("`proposal` is read as it would be now.", hint="Leave out `at` and `changeset`.")
     here = services.engine.tree.resolve(path)
     proposed = {change.path: change.after for change in services.proposals.changes_of(proposal)}
-    state = proposed[here] if here in proposed else services.engine.look(here)
+    state = proposed[here] if here in proposed else services.engine.recorder.look(here)
     if state is None:
         raise FileMissing(f"{path} does not exist in this proposal.", data={"path": path.text})
     if check is not None:
@@ -128,7 +128,7 @@ def _check_text(services: Services, path: WorkspacePath, state: FileState) -> No
 
 
 def stat(services: Services, params: messages.Stat, caller: ClientState) -> Answer:
-    services.engine.check_in_place()
+    services.engine.recorder.check_in_place()
     work = partial(_stat, services, params, caller)
     return work() if len(params.paths) <= STAT_AT_ONCE else services.queue.run_in_thread(work)
 
@@ -235,7 +235,7 @@ def run_hooks(
 ) -> Awaitable[messages.HooksRunResult]:
     """Run the hooks on files as they are, and report the changes that they would make."""
     engine = services.engine
-    engine.check_in_place()
+    engine.recorder.check_in_place()
     paths = [convert.path(path) for path in params.paths]
     for path in paths:
         services.sessions.permit_reading(params.session, caller, path, engine.tree)

@@ -110,7 +110,7 @@ def _begun(services: Services, path: WorkspacePath) -> tuple[Version, LineBlame]
 
 def _recorded(services: Services, path: WorkspacePath) -> Version:
     """Record the current content, as `read` does, and return its version. Raises Refused."""
-    state = services.engine.look(path)
+    state = services.engine.recorder.look(path)
     data = {"path": path.text}
     if state is None:
         raise FileMissing(f"{path} does not exist.", hint="Run `log` to see its deletion.", data=data)

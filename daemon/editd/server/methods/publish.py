@@ -48,9 +48,9 @@ NOBODY = frozenset({"unknown", "outside", "editd", "editctl", "editd_client"})  
 def publish(
     services: Services, params: messages.Publish, caller: ClientState
 ) -> Awaitable[messages.PublishResult]:
-    services.engine.check_in_place()
-    if isinstance(services.engine.broken, HistoryDamaged):
-        raise services.engine.broken
+    services.engine.recorder.check_in_place()
+    if isinstance(services.engine.recorder.broken, HistoryDamaged):
+        raise services.engine.recorder.broken
     if not params.message.strip() or "\0" in params.message or not _is_unicode(params.message):
         raise InvalidParams("A commit needs a `message`, in Unicode and without NULs.")
     named = [params.session] if isinstance(params.session, str) else params.session
