@@ -117,7 +117,9 @@ def test_a_landed_part_is_below_the_next_edit(harness: Harness) -> None:
 
 def test_a_rule_that_refuses_refuses_and_a_dry_run_makes_nothing(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (ReviewRule("no", (Glob.parse("g"),), "refuse", AtMost()),))
+        engine.landing.review = ReviewPolicy(
+            "land", (ReviewRule("no", (Glob.parse("g"),), "refuse", AtMost()),)
+        )
         assert isinstance(refused(engine, collecting(write("g", "x\n"))), PermissionDenied)
         planned = answer(engine, replace(collecting(write("f", "x\n")), dry_run=True))
         assert isinstance(planned, Outcome)

@@ -76,11 +76,11 @@ def guarded(harness: Harness) -> Iterator[Engine]:
     harness.baseline({"f": "1\n2\n3\n", "held": "text\n"})
     with opened(harness) as engine:
         open_guard(str(harness.state), engine)
-        engine.rules = EditPolicy(quota=1 << 40)
-        engine.hooks = (NO_HOOK,)
-        engine.review = LANDS
+        engine.landing.rules = EditPolicy(quota=1 << 40)
+        engine.landing.hooks = (NO_HOOK,)
+        engine.landing.review = LANDS
         held = b"text\nmore\n"
-        engine.documents.hold(
+        engine.landing.documents.hold(
             HeldDocument(path_of("held"), 1, "editor", None, version_of(b"text\n"), held, version_of(held), 0)
         )
         yield engine
@@ -90,7 +90,7 @@ def in_turn(engine: Engine, requests: Sequence[Callable[[], object]]) -> set[Gat
     """Carry out requests when rules ask for a review, and when not. Return the gates that were entered."""
     entered: set[Gate] = set()
     for policy in (ASKS, LANDS):
-        engine.review = policy
+        engine.landing.review = policy
         for request in requests:
             with gates_entered() as now:
                 result = request()
@@ -125,13 +125,13 @@ def of_restore(engine: Engine) -> set[Gate]:
     again = apply(write("f", "three"), session="s")
     proved = replace(restore, sender=NOT_OTHERS)
     entered = in_turn(engine, [lambda: answer(engine, proved), lambda: answer(engine, restore)])
-    engine.review = LANDS
+    engine.landing.review = LANDS
     done(engine, again)
     return entered | in_turn(engine, [lambda: answer(engine, restore)])
 
 
 def of_approval(engine: Engine) -> set[Gate]:
-    engine.review = ASKS
+    engine.landing.review = ASKS
     propose(engine, write("f", "new\n"))
     token = view(engine).token
     text = ReviewedText(path_of("f"), b"of the reviewer\n", version_of(b"1\n2\n3\n"))

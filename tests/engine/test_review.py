@@ -266,7 +266,7 @@ def test_a_reviewer_may_send_the_same_decision_again(harness: Harness) -> None:
 
 def test_a_rule_asks_lands_or_refuses(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy(
+        engine.landing.review = ReviewPolicy(
             "land",
             (rule("locks", "f", "ask"), rule("tests", "g", "land", lines=4), rule("no", "other", "refuse")),
         )
@@ -286,7 +286,7 @@ def test_a_rule_asks_lands_or_refuses(harness: Harness) -> None:
 
 def test_a_dry_run_names_the_rule_and_makes_nothing(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("ask")
+        engine.landing.review = ReviewPolicy("ask")
         planned = outcome_of(engine, replace(apply(write("f", PROPOSED)), dry_run=True))
         assert (planned.would_propose, planned.proposal) == ("default", None)
         done_before = outcome_of(engine, replace(proposing(write("f", PROPOSED)), dry_run=True))
@@ -297,7 +297,7 @@ def test_a_dry_run_names_the_rule_and_makes_nothing(harness: Harness) -> None:
 
 def test_a_session_only_tightens_what_the_rules_say(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (rule("no", "other", "refuse"),))
+        engine.landing.review = ReviewPolicy("land", (rule("no", "other", "refuse"),))
         wish = replace(apply(write("other", "y\n")), propose="session")
         assert isinstance(refused(engine, wish), PermissionDenied)
         assert outcome_of(engine, replace(apply(write("f", "")), propose="session")).proposal == 1
@@ -307,11 +307,11 @@ def test_a_session_only_tightens_what_the_rules_say(harness: Harness) -> None:
 def test_a_rule_counts_the_edits_of_the_last_hour_in_one_turn_and_after_a_restart(harness: Harness) -> None:
     policy = ReviewPolicy("ask", (rule("few", "**", "land", per_hour=3),))
     with opened(harness) as engine:
-        engine.review = policy
+        engine.landing.review = policy
         results = engine.run_batch([apply(write(name, "1\n")) for name in ("a", "b")])
         assert all(isinstance(result, Outcome) and result.transaction for result in results)
     with opened(harness) as engine:
-        engine.review = policy
+        engine.landing.review = policy
         third, fourth = engine.run_batch([apply(write(name, "1\n")) for name in ("c", "d")])
         assert isinstance(third, Outcome)
         assert isinstance(fourth, Outcome)
@@ -325,7 +325,7 @@ def test_a_rule_counts_the_edits_of_the_last_hour_in_one_turn_and_after_a_restar
 
 def test_a_proposal_by_a_rule_is_not_based_on_an_edit_that_may_be_aborted(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (rule("g", "g", "ask"),))
+        engine.landing.review = ReviewPolicy("land", (rule("g", "g", "ask"),))
         edit, proposed = engine.run_batch(
             [apply(write("f", PROPOSED)), apply(write("f", "x\n"), write("g", PROPOSED))]
         )
@@ -342,7 +342,7 @@ def test_a_proposal_by_a_rule_is_not_based_on_an_edit_that_may_be_aborted(harnes
 def test_the_same_request_finds_the_proposal_that_a_rule_made(harness: Harness) -> None:
     request = replace(apply(write("f", PROPOSED), session="s", request_id="r"), fingerprint="one")
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("ask")
+        engine.landing.review = ReviewPolicy("ask")
         assert outcome_of(engine, request).proposal == 1
     with opened(harness) as engine:
         assert outcome_of(engine, request).proposal == 1, "also when the rules have changed"
@@ -363,19 +363,19 @@ def by_rule(token: str, *names: str) -> Land:
 
 def test_a_rule_with_a_check_lands_exactly_the_view_that_has_passed_it(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (checked(),))
+        engine.landing.review = ReviewPolicy("land", (checked(),))
         waiting = outcome_of(engine, apply(write("f", "a\nb\nc\nd\nE\n"), session="s"))
         assert (waiting.transaction, waiting.proposal) == (None, FIRST)
         assert proposals(engine).get(FIRST).lands_after == ("tests",)
         token = view(engine).token
         assert isinstance(refused(engine, by_rule(token)), PermissionDenied)
         assert isinstance(refused(engine, by_rule(token, "lint")), PermissionDenied)
-        engine.review = ReviewPolicy("land", (checked(1),))
+        engine.landing.review = ReviewPolicy("land", (checked(1),))
         assert isinstance(refused(engine, by_rule(token, "tests")), PermissionDenied), "it is beyond at_most"
-        engine.review = ReviewPolicy("land", (checked(),))
-        engine.review = ReviewPolicy()
+        engine.landing.review = ReviewPolicy("land", (checked(),))
+        engine.landing.review = ReviewPolicy()
         done(engine, apply(write("f", "0\n" + BASE)))
-        engine.review = ReviewPolicy("land", (checked(),))
+        engine.landing.review = ReviewPolicy("land", (checked(),))
         assert isinstance(refused(engine, by_rule(token, "tests")), ViewChanged), "its lines have moved"
         landed = done(engine, by_rule(view(engine).token, "tests"))
         assert harness.files()["f"] == "0\na\nb\nc\nd\nE\n"
@@ -388,11 +388,11 @@ def test_a_rule_with_a_check_lands_exactly_the_view_that_has_passed_it(harness: 
 
 def test_a_conflict_keeps_a_rule_from_landing_the_rest(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (checked(),))
+        engine.landing.review = ReviewPolicy("land", (checked(),))
         outcome_of(engine, apply(write("f", PROPOSED), session="s"))
-        engine.review = ReviewPolicy()
+        engine.landing.review = ReviewPolicy()
         done(engine, apply(write("f", "X\nb\nc\nd\ne\n")))
-        engine.review = ReviewPolicy("land", (checked(),))
+        engine.landing.review = ReviewPolicy("land", (checked(),))
         assert states(engine) == ["conflict", "fits", "fits"]
         assert isinstance(refused(engine, by_rule(view(engine).token, "tests")), ViewChanged)
 
@@ -400,7 +400,7 @@ def test_a_conflict_keeps_a_rule_from_landing_the_rest(harness: Harness) -> None
 def test_the_checks_of_all_paths_are_needed_and_a_reviewer_if_one_path_needs_that(harness: Harness) -> None:
     lint = ReviewRule("linted", (Glob.parse("g"),), "land", AtMost(), check="lint")
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("land", (checked(), lint, rule("asks", "other", "ask")))
+        engine.landing.review = ReviewPolicy("land", (checked(), lint, rule("asks", "other", "ask")))
         outcome_of(engine, apply(write("f", "1\n"), write("g", "1\n")))
         assert proposals(engine).get(FIRST).lands_after == ("tests", "lint")
         assert isinstance(refused(engine, by_rule(view(engine).token, "tests")), PermissionDenied)
@@ -414,13 +414,13 @@ def test_a_landing_by_a_rule_uses_a_grant_once_though_hooks_run_in_between(harne
     """What lands is not what was proposed, so the hooks run again, and the landing is planned twice."""
     with opened(harness) as engine:
         made = proposals(engine).allow((Glob.parse("g"),), DAY_US, None, 2, None, ANN)
-        engine.review = ReviewPolicy("ask", (checked(),))
+        engine.landing.review = ReviewPolicy("ask", (checked(),))
         outcome_of(engine, apply(write("f", "a\nb\nc\nd\nE\n"), write("g", "1\n"), session="s"))
         assert proposals(engine).get(FIRST).lands_after == ("tests",)
-        engine.review = ReviewPolicy()
+        engine.landing.review = ReviewPolicy()
         done(engine, apply(write("f", "0\n" + BASE)))
-        engine.review = ReviewPolicy("ask", (checked(),))
-        engine.hooks = (Hook("fmt", (Glob.parse("f"),), ("fmt",)),)
+        engine.landing.review = ReviewPolicy("ask", (checked(),))
+        engine.landing.hooks = (Hook("fmt", (Glob.parse("f"),), ("fmt",)),)
         request = by_rule(view(engine).token, "tests")
         needed = answer(engine, request)
         assert isinstance(needed, NeedsHooks)
@@ -431,13 +431,13 @@ def test_a_landing_by_a_rule_uses_a_grant_once_though_hooks_run_in_between(harne
 
 def test_a_grant_lets_edits_land_until_it_is_used_up(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("ask")
+        engine.landing.review = ReviewPolicy("ask")
         granted = proposals(engine).allow([Glob.parse("f")], DAY_US, None, 2, None, ANN)
         transaction = done(engine, apply(write("f", "1\n")))
         assert transaction.authorship.approval is not None
         assert transaction.authorship.approval.rule == f"grant {granted.number}"
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("ask")
+        engine.landing.review = ReviewPolicy("ask")
         assert [one.uses for one in proposals(engine).grants()] == [1]
         assert outcome_of(engine, replace(apply(write("f", "2\n")), dry_run=True)).would_propose is None
         second, third = engine.run_batch([apply(write("f", "2\n")), apply(write("f", "3\n"))])
@@ -449,7 +449,7 @@ def test_a_grant_lets_edits_land_until_it_is_used_up(harness: Harness) -> None:
 
 def test_a_grant_is_for_its_session_its_lines_and_its_time(harness: Harness) -> None:
     with opened(harness) as engine:
-        engine.review = ReviewPolicy("ask")
+        engine.landing.review = ReviewPolicy("ask")
         made = proposals(engine)
         made.allow([Glob.parse("*")], DAY_US, "claude-1", None, 3, ANN)
         assert outcome_of(engine, apply(write("f", "0\n" + BASE))).proposal == 1
@@ -556,7 +556,7 @@ def test_a_rollback_a_redo_and_a_restore_are_transactions_of_their_kind(harness:
 def test_the_rules_are_about_undos_too(harness: Harness) -> None:
     with opened(harness) as engine:
         done(engine, apply(write("f", PROPOSED)))
-        engine.review = ReviewPolicy("land", (rule("f", "f", "ask"),))
+        engine.landing.review = ReviewPolicy("land", (rule("f", "f", "ask"),))
         undo = Undo(AUTHOR, "s", ByTransaction(1))
         assert outcome_of(engine, replace(undo, dry_run=True)).would_propose == "f"
         assert outcome_of(engine, undo).proposal == 1
@@ -626,7 +626,7 @@ def test_hooks_run_again_on_bytes_that_are_not_as_proposed(harness: Harness) -> 
     hook = Hook("shout", (Glob.parse("f"),), ("true",))
     with opened(harness) as engine:
         propose(engine)
-        engine.hooks = (hook,)
+        engine.landing.hooks = (hook,)
         first, *_ = ids(engine)
         needs = answer(engine, land(first))
         assert isinstance(needs, NeedsHooks)
@@ -643,7 +643,7 @@ def test_hooks_run_again_on_bytes_that_are_not_as_proposed(harness: Harness) -> 
 def test_hooks_do_not_run_again_on_what_the_reviewer_read(harness: Harness) -> None:
     with opened(harness) as engine:
         propose(engine)
-        engine.hooks = (Hook("shout", (Glob.parse("f"),), ("true",)),)
+        engine.landing.hooks = (Hook("shout", (Glob.parse("f"),), ("true",)),)
         done(engine, land(token=view(engine).token))
         assert harness.files()["f"] == PROPOSED
 

@@ -1,4 +1,4 @@
-"""What is made from the messages of the protocol.
+"""What is made from the messages of the protocol and from tables of the code.
 
 python tests/generated            # tell which files are not up to date
 python tests/generated --write    # and write them

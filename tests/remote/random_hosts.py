@@ -481,7 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         acknowledged += len(made.acknowledged)
         deeds.update(made.deeds)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # a process of a killed daemon may still end there
     print(
         f"{options.seeds} seeds, {failed} failed, {acknowledged} acknowledged, {dict(deeds)}, "
         f"{time.monotonic() - begun:.0f} s"

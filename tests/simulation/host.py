@@ -202,7 +202,7 @@ class Host:
         self.queue = WatchedQueue(engine, _nobody, _nobody, _nobody)
         store = ProposalStore(state, engine.clock.now_us())
         self.world.opened.callback(store.close)
-        engine.proposals = Proposals(store, engine.history, engine.clock)
+        engine.landing.proposals = Proposals(store, engine.history, engine.clock)
         self.background = Background(self)
         self.log = SharedLog(engine, self.queue, self.background, state, lambda _name, _data: None)  # type: ignore[arg-type]
         self.exchanger = Exchanger(state, self.chance)

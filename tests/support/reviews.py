@@ -33,13 +33,13 @@ PROPOSED = "A\nb\nC\nd\nE\n"
 def opened(harness: Harness) -> Iterator[Engine]:
     """An engine with its proposals; what it leaves is as after a SIGKILL."""
     with harness.killed() as engine, closing(ProposalStore(str(harness.state), 1)) as store:
-        engine.proposals = Proposals(store, engine.history, engine.clock)
+        engine.landing.proposals = Proposals(store, engine.history, engine.clock)
         yield engine
 
 
 def proposals(engine: Engine) -> Proposals:
-    assert engine.proposals is not None
-    return engine.proposals
+    assert engine.landing.proposals is not None
+    return engine.landing.proposals
 
 
 def proposing(*edits: messages.AnyEdit, request_id: str | None = None) -> Apply:

@@ -39,13 +39,6 @@ class NeedsCommit(Exception):
     """The ruling depends on transactions of the batch that are not committed yet. Never sent to a client."""
 
 
-def is_asked_for(request: Reviewed) -> bool:
-    """Return whether the request becomes a proposal even if the policy asks for no review."""
-    if isinstance(request, Apply) and (request.proposal is not None or request.is_collected):
-        return True
-    return request.propose is not None
-
-
 def judge(
     request: Reviewed,
     changes: Sequence[Change[FileState]],

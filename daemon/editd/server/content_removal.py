@@ -161,9 +161,9 @@ class ContentRemoval:
         self, selection: Selection, sought: Sought, kept: Collection[Version]
     ) -> list[ProposalNumber]:
         """Return the settled proposals with such content. Raises Conflict if an open one has it."""
-        if self._engine.proposals is None:
+        if self._engine.landing.proposals is None:
             return []
-        store = self._engine.proposals.store
+        store = self._engine.landing.proposals.store
 
         def is_wanted(path: WorkspacePath, version: Version) -> bool:
             return version in sought.versions or (version not in kept and selection.covers(path))
@@ -196,8 +196,8 @@ class ContentRemoval:
         return dropped + await loop.run_in_executor(None, drop_lines, self._folder, plan.sought.is_in)
 
     def _delete_proposals(self, plan: Removal) -> None:
-        if self._engine.proposals is not None and plan.proposals:
-            self._engine.proposals.store.delete(plan.proposals)
+        if self._engine.landing.proposals is not None and plan.proposals:
+            self._engine.landing.proposals.store.delete(plan.proposals)
 
     def _drop_excluded(self, plan: Removal) -> int:
         """Delete such contents of excluded files. By now, no recovery needs them."""

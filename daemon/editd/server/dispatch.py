@@ -126,10 +126,10 @@ class Dispatch:
     def configure(self, config: Config) -> None:
         """Apply the settings that an open workspace can change while it is served."""
         services = self._services
-        services.engine.rules = policy_of(config)
+        services.engine.landing.rules = policy_of(config)
         services.engine.history.excluded.rule = excluded_paths_of(config)
-        services.engine.hooks = hooks_of(config)
-        services.engine.review = review_policy_of(config)
+        services.engine.landing.hooks = hooks_of(config)
+        services.engine.landing.review = review_policy_of(config)
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
         services.proposals.configure(config.review)
         services.checks.configure(review_checks_of(config))
@@ -215,7 +215,7 @@ class Dispatch:
             },
             history=self._services.retention.status(),
             remote=remote.state_of(self._services.shared_log),
-            hooks=self._services.hooker.status(engine.hooks),
+            hooks=self._services.hooker.status(engine.landing.hooks),
             weaker=[
                 *daemon.weaker, *history.weaker(), *engine.seen.weaker(), *self._services.proposals.weaker(),
                 *self._services.hooker.weaker(), *self._services.checks.weaker(),

@@ -71,5 +71,5 @@ class Remains:
 
     def _scrub(self, *, pages: bool) -> None:
         self._engine.history.index.scrub(pages=pages)
-        if self._engine.proposals is not None:
-            self._engine.proposals.store.scrub(pages=pages)
+        if self._engine.landing.proposals is not None:
+            self._engine.landing.proposals.store.scrub(pages=pages)

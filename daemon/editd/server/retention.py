@@ -100,9 +100,9 @@ class Retention:
 
         Return the bytes of content that this frees.
         """
-        if self._engine.proposals is None:
+        if self._engine.landing.proposals is None:
             return 0
-        return self._engine.proposals.tidy(int(self.review_keep * 1_000_000))
+        return self._engine.landing.proposals.tidy(int(self.review_keep * 1_000_000))
 
     def drop_excluded(self) -> int:
         """Delete the contents of excluded files that were kept for long enough; return their number.
@@ -133,8 +133,8 @@ class Retention:
 
     def status(self) -> dict[str, Any]:
         """Return the history's part of `status`."""
-        history, quota = self._engine.history, self._engine.rules.quota
-        stored = self._engine.stored_bytes()
+        history, quota = self._engine.history, self._engine.landing.rules.quota
+        stored = self._engine.landing.stored_bytes()
         return {
             "transactions": int(history.head) - history.floor.seq,
             "bytes": stored.history,

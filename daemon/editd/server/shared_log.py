@@ -801,8 +801,8 @@ class SharedLog:
 
     def _aside(self) -> SetAside:
         if self._set_aside is None:
-            assert self._engine.proposals is not None, "the daemon opens them before"
-            self._set_aside = SetAside(self._engine.proposals, self._engine.history)
+            assert self._engine.landing.proposals is not None, "the daemon opens them before"
+            self._set_aside = SetAside(self._engine.landing.proposals, self._engine.history)
         return self._set_aside
 
     def _partly(self) -> UndoneInPart:

@@ -30,7 +30,7 @@ class DocumentMethods:
     ) -> None:
         """`fallback` is the encoding of text that is not UTF-8, or None."""
         self._guard = guard
-        self.held = engine.documents
+        self.held = engine.landing.documents
         self.held.on_change = self._tell
         self._engine = engine
         self._subscriptions = subscriptions
@@ -51,7 +51,7 @@ class DocumentMethods:
         who = caller.number, caller.name or convert.ANYBODY, caller.session
         document = convert.held_document(params, path, who, self._engine.clock.now_us())
         if (more := self.held.growth(document)) > 0:
-            self._engine.check_room(more)
+            self._engine.landing.check_room(more)
         self.held.hold(document)
         return messages.DocumentHoldResult(version=document.version)
 

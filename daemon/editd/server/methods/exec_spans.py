@@ -305,7 +305,7 @@ class ExecMethods:
         view, span = self._engine.recorder.look_at(opening.files), opening.span
         states = {path: view.file_at(path) for path in opening.files}
         try:
-            self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.rules)
+            self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.landing.rules)
         except Stale as stale:
             explain(stale, self._engine.history, view.file_at, self._engine.decoder)
             raise

@@ -242,7 +242,7 @@ def run_hooks(
     view = DiskSnapshot(engine.tree, engine.history, patient=False)
     states = {path: _file(view, path) for path in map(view.resolve, paths)}
     files = [PlannedFile(path, state.content, state.is_executable) for path, state in states.items()]
-    return _reported(services, job_for(files, engine.hooks, view.file_at), states)
+    return _reported(services, job_for(files, engine.landing.hooks, view.file_at), states)
 
 
 async def _reported(

@@ -154,7 +154,7 @@ class ProposalMethods:
 
     def configure(self, review: ReviewKeys) -> None:
         """Apply the settings of reviews."""
-        self.may_ask = not self._engine.review.never_asks
+        self.may_ask = not self._engine.landing.review.never_asks
         self._proposals.lifetime_us = int(review.expire * 1_000_000)
 
     def marked(self, request: Marked, params: Proposing, caller: ClientState) -> Marked:
@@ -384,7 +384,7 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         hunk = None if params.hunk is None else convert.hunk_id(params.hunk)
         by = self._by(caller)
-        self._engine.check_room()
+        self._engine.landing.check_room()
         return self._result(self._proposals.comment(number, by, params.text, hunk, params.path, params.line))
 
     def submit_draft(self, params: messages.ProposalSubmit, caller: ClientState) -> Answer:
@@ -401,13 +401,13 @@ class ProposalMethods:
         number = convert.proposal_number(params.proposal)
         self._gate.check_proposal_holder(params, number, caller)
         authorship = self._proposals.get(number).authorship
-        self._engine.check_room()
+        self._engine.landing.check_room()
         made = self._proposals.reopen(number, replace(authorship, request_id=None), self._by(caller))
         return self._result(made)
 
     def check(self, params: messages.ProposalCheck, caller: ClientState) -> Answer:
         number = convert.proposal_number(params.proposal)
-        self._engine.check_room()
+        self._engine.landing.check_room()
         made = self._proposals.check(
             number, params.view, params.name[:200], params.exit, params.seconds, params.output,
             self._by(caller), hunks=[convert.hunk_id(hunk) for hunk in params.hunks or ()],
@@ -741,10 +741,10 @@ def open_proposals(
 ) -> ProposalMethods:
     """Open the proposals of the last daemon, for the engine and for the methods. Raises IoError."""
     store = ProposalStore(state, engine.clock.now_us())
-    engine.proposals = gate.proposals = Proposals(store, engine.history, engine.clock)
+    engine.landing.proposals = gate.proposals = Proposals(store, engine.history, engine.clock)
     if gate.sessions is not None:
-        engine.proposals.agents = gate.sessions.agents.processes
-    return ProposalMethods(engine, engine.proposals, queue, subscriptions, sessions, gate)
+        engine.landing.proposals.agents = gate.sessions.agents.processes
+    return ProposalMethods(engine, engine.landing.proposals, queue, subscriptions, sessions, gate)
 
 
 def _ignore(_number: int) -> None:

@@ -50,8 +50,8 @@ def open_guard(state: str, engine: Engine) -> AccessControl:
     now_us = engine.clock.now_us()
     registry = SessionStore(state, now_us)
     sessions = Sessions(registry, ReadVersionStore(state), engine.seen, now_us)
-    engine.guard = AccessControl(registry, sessions, Leases(registry), engine.seen, engine.clock)
-    return engine.guard
+    engine.landing.guard = AccessControl(registry, sessions, Leases(registry), engine.seen, engine.clock)
+    return engine.landing.guard
 
 
 class SessionMethods:
