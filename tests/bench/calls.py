@@ -1,15 +1,16 @@
-"""How many of the daemon's own functions and modules one `write` enters, and what CPU time it takes.
+"""How many of the daemon's own functions and modules one request enters, and what CPU time a write takes.
 
     python tests/bench/calls.py                  # calls and modules of one write, and those of each function
+    python tests/bench/calls.py --undo           # of one undo of the last write, by its number
     python tests/bench/calls.py --modules        # and the calls of each module
     python tests/bench/calls.py --cpu 2000       # CPU time of a daemon without a profile, in 2,000 writes
     python tests/bench/calls.py --cpu 2000 --other DIR    # in alternation with the daemon of another checkout
 
 A daemon of its own serves a workspace with one file, which is written again and again through the socket,
 each time when the last answer is there. The count is that of `sys.setprofile` in the daemon's main thread,
-from the arrival of one request to that of the next. A comprehension and each step of a generator count as a
-call, as in the interpreter. The figures are those of the most frequent count, so that work of the background
-that fell between two requests does not count.
+from the arrival of a request to its reply. With `--all` it goes on to the arrival of the next request.
+A comprehension and each step of a generator count as a call, as in the interpreter. The figures are those of
+the most frequent count, so that work of the background that fell between two requests does not count.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ WARM_WRITES, COUNTED_WRITES = 50, 200
 ROUNDS = 5  # of CPU times, each with every checkout
 REPORT_SECONDS = 30.0
 FIRST_CALL = ("server/connection.py", "data_received")  # where a request arrives
+REPLY = "server/connection.py SocketConnection._send"
 
 
 # In the daemon's process: count, and write the counts to a file at SIGUSR1.
@@ -59,6 +61,8 @@ def serve(report: str, arguments: list[str]) -> None:
     names: dict[CodeType, str] = {}
     writes: list[Counter[CodeType]] = []
     counts: Counter[CodeType] = Counter()
+    is_over = False  # the reply was sent
+    goes_on = "EDITD_CALLS_ALL" in os.environ
 
     def name_of(code: CodeType) -> str:
         if not code.co_filename.startswith(top):
@@ -68,7 +72,7 @@ def serve(report: str, arguments: list[str]) -> None:
         return f"{name} line {code.co_firstlineno}" if is_inner else name
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal counts
+        nonlocal counts, is_over
         if event != "call":
             return
         code = frame.f_code
@@ -80,7 +84,10 @@ def serve(report: str, arguments: list[str]) -> None:
         if code.co_name == FIRST_CALL[1] and name.startswith(FIRST_CALL[0]):
             writes.append(counts)
             counts = Counter()
-        counts[code] += 1
+            is_over = False
+        if not is_over:
+            counts[code] += 1
+        is_over = is_over or (name == REPLY and not goes_on)
 
     def write_report(_number: int, _frame: FrameType | None) -> None:
         sys.setprofile(None)
@@ -121,26 +128,33 @@ class Writer:
         self._unpacker = msgpack.Unpacker()
         self._number = 0
 
-    def write(self) -> None:
-        """Write the file once, and wait for the answer."""
-        self._number += 1
+    def write(self) -> int:
+        """Write the file once, and wait for the answer. Return the number of the transaction."""
         content = f"{self._number:08}\n".ljust(CONTENT_BYTES, "x")
         edit = {"op": "write", "path": "src/a.txt", "content": content, "force": True}
-        self._stream.sendall(msgpack.packb([0, self._number, "apply", [{"edits": [edit]}]]) or b"")
+        return self._transaction_of("apply", {"edits": [edit]})
+
+    def undo(self) -> None:
+        """Write the file, and undo that."""
+        self._transaction_of("undo", {"tx": self.write()})
+
+    def _transaction_of(self, method: str, params: dict[str, Any]) -> int:
+        self._number += 1
+        self._stream.sendall(msgpack.packb([0, self._number, method, [params]]) or b"")
         while True:
             self._unpacker.feed(self._stream.recv(1 << 20))
             for _, _, error, result in self._unpacker:
                 assert error is None, error
-                assert result["transaction"] is not None
-                return
+                return int(result["transaction"]["seq"])
 
     def close(self) -> None:
         self._stream.close()
 
 
-def count() -> dict[str, int]:
-    """Return the calls of each function in one write, by `module function`."""
+def count(*, is_undo: bool, goes_on: bool) -> dict[str, int]:
+    """Return the calls of each function in one write or undo, by `module function`."""
     with workspace_of_one_file() as place:
+        place.variables |= {"EDITD_CALLS_ALL": "1"} if goes_on else {}
         report = place.folder / "calls.json"
         place.launcher = (sys.executable, str(Path(__file__).resolve()), "--serve", str(report))
         with place.start() as _:
@@ -150,7 +164,10 @@ def count() -> dict[str, int]:
             writer.write()
         time.sleep(2)  # the daemon makes spare files and packs
         for _ in range(COUNTED_WRITES):
-            writer.write()
+            if is_undo:
+                writer.undo()
+            else:
+                writer.write()
         assert place.process is not None
         os.kill(place.process.pid, signal.SIGUSR1)
         until = time.monotonic() + REPORT_SECONDS
@@ -158,7 +175,8 @@ def count() -> dict[str, int]:
             assert time.monotonic() < until, place.log()
             time.sleep(0.01)
         writer.close()
-        writes: list[dict[str, int]] = json.loads(report.read_text())[-COUNTED_WRITES + 1 :]
+        requests: list[dict[str, int]] = json.loads(report.read_text())
+        writes = requests[-2 : -COUNTED_WRITES : -2 if is_undo else -1]  # the last request is not in them
         place.stop()
     usual = mode(sum(write.values()) for write in writes)
     return next(write for write in writes if sum(write.values()) == usual)
@@ -190,8 +208,8 @@ def cpu_of_a_write(places: list[Workplace], writes: int) -> list[float]:
     return [median(times) for times in taken]
 
 
-def print_counts(*, with_modules: bool) -> None:
-    counts = count()
+def print_counts(*, is_undo: bool, goes_on: bool, with_modules: bool) -> None:
+    counts = count(is_undo=is_undo, goes_on=goes_on)
     modules: Counter[str] = Counter()
     for name, calls in counts.items():
         modules[name.split(" ")[0]] += calls
@@ -230,13 +248,15 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--modules", action="store_true", help="print the calls of each module too")
+    parser.add_argument("--undo", action="store_true", help="count an undo of a write, by its number")
+    parser.add_argument("--all", action="store_true", help="count also what is done after the reply")
     parser.add_argument("--cpu", type=int, metavar="WRITES", help="measure the CPU time of so many writes")
     parser.add_argument("--other", metavar="DIR", help="another checkout, measured in alternation")
     options = parser.parse_args()
     if options.cpu is not None:
         print_cpu(options.cpu, options.other)
     else:
-        print_counts(with_modules=options.modules)
+        print_counts(is_undo=options.undo, goes_on=options.all, with_modules=options.modules)
 
 
 if __name__ == "__main__":
