@@ -95,7 +95,7 @@ def test_a_span_knows_the_transactions_that_were_attributed_to_it(tmp_path: Path
     with place.engine() as engine:
         open_spans = spans(A, ("bob", "a b"), ANY)
         engine.recorder.outside_authorship = open_spans.attribute
-        engine.recorder.on_recorded = open_spans.recorded
+        engine.recorder.on_recorded.append(open_spans.recorded)
         place.write({"a": "2", "b": "2", "c": "2"})
         engine.recorder.look_at(map(path_of, "abc"))
         numbers = {one.session: len(one.seqs) for one in open_spans.open.values()}

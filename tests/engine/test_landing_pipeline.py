@@ -75,7 +75,7 @@ def guarded(harness: Harness) -> Iterator[Engine]:
     """An engine whose gates all have something to ask."""
     harness.baseline({"f": "1\n2\n3\n", "held": "text\n"})
     with opened(harness) as engine:
-        open_guard(str(harness.state), engine)
+        engine.landing.guard = open_guard(str(harness.state), engine.clock)
         engine.landing.rules = EditPolicy(quota=1 << 40)
         engine.landing.hooks = (NO_HOOK,)
         engine.landing.review = LANDS

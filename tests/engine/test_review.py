@@ -82,7 +82,7 @@ def words(engine: Engine) -> list[tuple[int, str, str]]:
         assert proposals(engine).get(proposal.number) == proposal, "the change is stored before it is told"
         heard.append((proposal.number, word, proposal.state))
 
-    proposals(engine).on_changed = hear
+    proposals(engine).on_changed.append(hear)
     return heard
 
 
@@ -668,7 +668,9 @@ def test_a_file_that_others_deleted_is_a_conflict(harness: Harness) -> None:
 
 def test_settled_proposals_are_forgotten_and_those_whose_time_is_over_expire(harness: Harness) -> None:
     with opened(harness) as engine:
-        retention = Retention(engine, nothing(), nothing(), nothing(), str(harness.state), Keep())
+        retention = Retention(
+            engine, nothing(), nothing(), nothing(), str(harness.state), Keep(), lambda: None
+        )
         draft = replace(apply(write("other", "y\n"), session="drafts"), is_collected=True, is_draft=True)
         draft_number = outcome_of(engine, draft).proposal
         assert draft_number is not None

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from editd.config.paths import review_socket_path
 from editd.engine.permissions import Caller, is_owner, lack_of
+from editd.store.proposals import ProposalStore
 from editd_client.errors import EditdError
 from support.permission_walk import Line
 from support.reviewers import PIN, configure, set_pin
@@ -267,3 +268,16 @@ def test_publish_of_an_agent_is_of_its_own_work_and_by_itself(served: Workplace)
         for message, wrong in wrongs:
             with pytest.raises(EditdError, match="Only the owner may publish"):
                 agent.publish(message, **wrong)
+
+
+def test_the_proposals_of_an_agent_count_as_the_agents_own(served: Workplace) -> None:
+    """The programs above it may have started other agents, too, each with a share of its own."""
+    with agent_program(served) as agent:
+        agent.ask("seen", files=[], session="codex-1", pid=agent.pid)
+        edit = {"op": "write", "path": "robot.txt", "content": "1\n", "force": True}
+        assert agent.ask("apply", edits=[edit], propose=True)["result"]["proposal"]["state"] == "open"
+    served.stop()
+    with closing(ProposalStore(str(served.state), 1)) as store:
+        (program,) = store._programs.values()
+        assert program is not None
+        assert program[0] == agent.pid

@@ -426,7 +426,7 @@ async def test_a_client_is_alone_when_no_other_has_sent_anything_for_a_while(tmp
         await reader.readline()
 
     async with daemon(tmp_path) as running:
-        running.clients.on_alone = lambda: alone.append(calls)
+        running.clients.on_alone.append(lambda: alone.append(calls))
         first, second = await running.connect(), await running.connect()
         await ask(*first)
         assert alone == []  # nobody knows yet whether another comes

@@ -208,7 +208,7 @@ class Host:
         self.exchanger = Exchanger(state, self.chance)
         self.log._child = self.log._reader = self.exchanger  # type: ignore[assignment]
         self.log.configure(RemoteKeys(host=self.name, poll=POLL_SECONDS), ExcludedPaths())
-        engine.recorder.on_recorded = self._recorded
+        engine.recorder.on_recorded.append(self._recorded)
         self.log.start()
         loop.create_task(self.background.run())
         for request in [*self.unanswered]:

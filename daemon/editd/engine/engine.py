@@ -82,8 +82,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from editd.edits.search import Match, Search
+    from editd.engine.access import AccessControl
     from editd.engine.collection import CollectedFiles
     from editd.engine.commit import Batch, PendingTransaction
+    from editd.engine.proposals import Proposals
     from editd.engine.recorder import Recorder
     from editd.engine.unshared import Unshared
     from editd.store.history import TransactionDraft
@@ -108,7 +110,13 @@ class Engine:
     _is_between_slices = False  # of a large request
 
     def __init__(
-        self, recorder: Recorder, *, fallback_encoding: str | None = None, tooling: ToolSet | None = None
+        self,
+        recorder: Recorder,
+        guard: AccessControl | None = None,
+        proposals: Proposals | None = None,
+        *,
+        fallback_encoding: str | None = None,
+        tooling: ToolSet | None = None,
     ) -> None:
         """`recorder` has recovered. `tooling` has the dialects whose tools an edit may call."""
         self.recorder = recorder
@@ -116,7 +124,7 @@ class Engine:
         self.clock = recorder.clock
         self.decoder = Decoder(fallback_encoding)
         self.tooling = tooling or ToolSet()
-        self.landing = LandingPipeline(recorder, self.decoder, self.tooling)
+        self.landing = LandingPipeline(recorder, self.decoder, self.tooling, guard, proposals)
         self.seen = self.landing.seen
         self._warned_of_excluded = FirstWarnings()
 
@@ -479,7 +487,7 @@ class Engine:
         self, step: PendingTransaction, results: list[Result | None], taken: Mapping[int, Write]
     ) -> None:
         self.recorder.last_write = self.clock.monotonic()
-        self.recorder.on_recorded(step.draft.transaction)
+        self.recorder.tell(step.draft.transaction)
         if step.request is None:
             return
         self.recorder.unfinished.append(step.staging)

@@ -208,17 +208,24 @@ class LandingRequest:
 class LandingPipeline:
     """The gates of a workspace, and what they ask."""
 
-    guard: AccessControl | None = None
-    proposals: Proposals | None = None
     review: ReviewPolicy = NEVER_ASKS
     rules = EditPolicy()
     hooks: tuple[Hook, ...] = ()
     prepared: Preparation | None = None  # of the large request that is carried out
 
-    def __init__(self, recorder: Recorder, decoder: Decoder, tooling: ToolSet) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        decoder: Decoder,
+        tooling: ToolSet,
+        guard: AccessControl | None,
+        proposals: Proposals | None,
+    ) -> None:
+        """Without a `guard`, sessions have no rules. Without `proposals`, nothing can wait for a review."""
         self.recorder, self.decoder, self.tooling = recorder, decoder, tooling
         self.history, self.files = recorder.history, recorder.files
-        self.seen = ReadVersions()
+        self.guard, self.proposals = guard, proposals
+        self.seen = ReadVersions() if guard is None else guard.seen
         self.documents = HeldDocuments()
         self.landings: dict[Seq, Landing] = {}  # of the batch, by the drafts of their transactions
 

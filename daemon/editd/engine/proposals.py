@@ -99,13 +99,22 @@ class Planned(Struct, frozen=True):
 class Proposals(Grants):
     """All proposals of a workspace, and its grants. Used by the engine's thread."""
 
-    def __init__(self, store: ProposalStore, history: History, clock: Clock) -> None:
-        """Take over the store, and mark what has landed. If that fails, the first question does it."""
+    def __init__(
+        self,
+        store: ProposalStore,
+        history: History,
+        clock: Clock,
+        agents: Container[ProcessKey] = (),
+    ) -> None:
+        """Take over the store, and mark what has landed. If that fails, the first question does it.
+
+        `agents` has the processes of agents, each with a share of the proposals.
+        """
         super().__init__(store, history, clock)
         self.changes = 0  # counts all changes of proposals
-        self.agents: Container[ProcessKey] = ()  # the processes of agents
+        self._agents = agents
         self.lifetime_us = 0  # after which an open proposal expires; 0 is never
-        self.on_changed: Callable[[Proposal, str], None] = _ignore  # called when the change is durable
+        self.on_changed: list[Callable[[Proposal, str], None]] = []  # called when the change is durable
         self._is_behind = True  # the history may have landed hunks that the store has no verdict of
         self._intended = set[ProposalNumber]()  # the same, of these alone, whatever stops their landing
         try:
@@ -132,7 +141,7 @@ class Proposals(Grants):
             may_write=planned.may_write, at=self._history.head, changed_us=now_us,
             expires_us=self._expiry(now_us), revision=proposal.revision + 1, fingerprint=planned.fingerprint,
         )  # fmt: skip
-        program = author_program(planned.line, self.agents)
+        program = author_program(planned.line, self._agents)
         self.store.revise(after, proposed_files(planned.changes), planned.line, program)
         return self._changed(after, "revised")
 
@@ -516,7 +525,7 @@ class Proposals(Grants):
             fingerprint=planned.fingerprint, undoes=planned.undoes, parts=planned.parts,
             is_collecting=planned.is_collecting, lands_after=planned.lands_after,
         )  # fmt: skip
-        made = self.store.add(proposal, files, planned.line, author_program(planned.line, self.agents))
+        made = self.store.add(proposal, files, planned.line, author_program(planned.line, self._agents))
         if by is not None and reopened is not None:
             self.store.decide(made, Decision(now_us, by, "reopen", comment=f"P{reopened.number}"))
         return self._changed(made, "opened")
@@ -530,7 +539,8 @@ class Proposals(Grants):
     def _changed(self, proposal: Proposal, word: str) -> Proposal:
         self.changes += 1
         if proposal.state != "draft":  # no client is notified of a draft
-            self.on_changed(proposal, word)
+            for listener in self.on_changed:
+                listener(proposal, word)
         return proposal
 
     def _waiting(self, number: ProposalNumber) -> Proposal:
@@ -628,7 +638,3 @@ def _left(file: ProposedFile) -> list[Change[FileState]]:
 
 def _is_same(one: Reviewer, other: Reviewer) -> bool:
     return (one.actor, one.session) == (other.actor, other.session)
-
-
-def _ignore(_proposal: Proposal, _word: str) -> None:
-    """Serve as `on_changed` until the server sets one."""

@@ -58,10 +58,6 @@ class Recorder:
     """The history and the files of one workspace, used from one thread."""
 
     broken: Refused | None = None
-    outside_authorship: OutsideAuthorship | None = None
-    is_command_open: Callable[[], bool] = staticmethod(
-        lambda: False
-    )  # a bracket, whose changes belong together
     synced = Seq(0)  # the files are durable up to this transaction
     is_first_scan = False  # the history lacks the files that the first scan has not recorded yet
     has_sync_failed = False  # never retried: a second sync would falsely succeed
@@ -79,18 +75,22 @@ class Recorder:
         *,
         mount: bytes = b"",
         root: str = "",
+        outside_authorship: OutsideAuthorship | None = None,
+        is_command_open: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open a workspace and recover from its journal. Raises HistoryDamaged or IoError.
 
         `scope` returns a predicate: whether the scan covers a new path, by the present ignore rules.
         `is_in_place` returns whether the workspace's folder is still at its path, or raises OSError.
-        `mount` is the id of the disk's mount.
+        `mount` is the id of the disk's mount. `outside_authorship` divides the changes of other programs by
+        their authors, but for those that the recovery finds. `is_command_open` returns whether a bracket is
+        open, whose changes belong together.
         """
         self.history = history
         self.tree = tree
         self.files = files
         self.clock = clock
-        self.on_recorded: Callable[[Transaction], None] = _ignore  # called after the files are published
+        self.on_recorded: list[Callable[[Transaction], None]] = []  # called after the files are published
         self.scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for messages only
@@ -102,7 +102,10 @@ class Recorder:
         self.unfinished: list[StagedFiles] = []
         self.last_batch: Batch | None = None  # the last batch, if its files are still open
         self.check_in_place()
+        self.outside_authorship: OutsideAuthorship | None = None
+        self.is_command_open = is_command_open
         self.adopt(recover(history, tree, files, self._boot))
+        self.outside_authorship = outside_authorship
 
     # ── recording ──
 
@@ -135,6 +138,11 @@ class Recorder:
         if self.broken is not None:
             raise self.broken
 
+    def tell(self, transaction: Transaction) -> None:
+        """Tell those who asked for it about a new transaction."""
+        for listener in self.on_recorded:
+            listener(transaction)
+
     def _committed(self, batch: Batch) -> list[Transaction]:
         """Commit a batch that needs no request. Return its transactions. Raises IoError."""
         try:
@@ -149,7 +157,7 @@ class Recorder:
             step.draft.transaction for step in batch.steps if step.staging.state is TransactionState.PUBLISHED
         ]
         for transaction in recorded:
-            self.on_recorded(transaction)
+            self.tell(transaction)
         return recorded
 
     def adopt_into(
@@ -216,7 +224,7 @@ class Recorder:
         self.history.excluded.name(excluded.items())
         transaction = first_scan.complete(self.history, scanned, self.now_us())
         self.is_first_scan, self.scope = False, scope
-        self.on_recorded(transaction)
+        self.tell(transaction)
 
     def _attributed(self, adoption: ExternalChange, message: str) -> list[AttributedChanges]:
         """Divide the changes by their authors. Unattributed changes have the message."""
@@ -387,7 +395,3 @@ class Recorder:
         for step in batch.steps:
             if step.request is not None and results[step.request] is None:
                 results[step.request] = broken
-
-
-def _ignore(_transaction: Transaction) -> None:
-    """Serve as `on_recorded` until the server sets one."""

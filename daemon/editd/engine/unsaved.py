@@ -65,8 +65,8 @@ class HeldDocuments:
 
     def __init__(self) -> None:
         self.by_path: dict[WorkspacePath, dict[int, HeldDocument]] = {}  # empty if no client holds any
-        self.on_change: Callable[[str, HeldDocument], None] = _ignore
-        """Gets `held` at the first hold of a document, and `released`."""
+        self.on_change: list[Callable[[str, HeldDocument], None]] = []
+        """Each gets `held` at the first hold of a document, and `released`."""
         self.bytes = 0
         """The bytes of all texts."""
 
@@ -89,7 +89,11 @@ class HeldDocuments:
         self.bytes += more
         self.by_path.setdefault(document.path, held)[document.owner] = document
         if before is None:
-            self.on_change("held", document)
+            self._tell("held", document)
+
+    def _tell(self, what: str, document: HeldDocument) -> None:
+        for listener in self.on_change:
+            listener(what, document)
 
     def growth(self, document: HeldDocument) -> int:
         """Return the bytes that a hold of the document adds; negative if its owner held a longer text."""
@@ -105,7 +109,7 @@ class HeldDocuments:
         self.bytes -= _size(document)
         if not held:
             del self.by_path[path]
-        self.on_change("released", document)
+        self._tell("released", document)
         return True
 
     def leave(self, owner: int) -> None:
@@ -296,7 +300,3 @@ def _size(document: HeldDocument) -> int:
 
 def _age(document: HeldDocument) -> int:
     return document.since_us
-
-
-def _ignore(_what: str, _document: HeldDocument) -> None:
-    """Serve as `on_change` until the server sets one."""

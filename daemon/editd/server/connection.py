@@ -67,7 +67,7 @@ class Connections:
         self.on_end = on_end
         self.may_speak = may_speak
         self.limits = limits
-        self.on_alone: Callable[[], None] | None = None  # called when the only active client has been read
+        self.on_alone: list[Callable[[], None]] = []  # called when the only active client has been read
         self._newest: SocketConnection | None = None  # the last client that sent something
         self._alone_since = 0.0  # the loop's time since when it has been the only one
         self.large = LargeMessages()
@@ -125,8 +125,9 @@ class Connections:
         """Note that `client` was read, and call `on_alone` if it is the only active one."""
         if client is not self._newest:
             self._newest, self._alone_since = client, now
-        elif self.on_alone is not None and now - self._alone_since > ALONE_SECONDS:
-            self.on_alone()
+        elif now - self._alone_since > ALONE_SECONDS:
+            for listener in self.on_alone:
+                listener()
 
     def make_room(self, client: SocketConnection) -> None:
         """Count the incomplete messages of `client`; if all have too many bytes, end the largest sender."""

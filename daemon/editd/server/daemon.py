@@ -28,8 +28,10 @@ from editd.edits.comparison import TURN, ComparisonTurn
 from editd.engine.access import RealClock, excluded_paths_of
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
+from editd.engine.exec_spans import ExecSpans
 from editd.engine.hooks import hooks_of
 from editd.engine.permissions import verify_table
+from editd.engine.proposals import Proposals
 from editd.engine.queries import Queries
 from editd.engine.recorder import Recorder
 from editd.engine.regex_worker import COMPARISON_SECONDS
@@ -47,7 +49,7 @@ from editd.server.methods.check import Repairs
 from editd.server.methods.documents import DocumentMethods
 from editd.server.methods.exec_spans import ExecMethods
 from editd.server.methods.leases import LeaseMethods
-from editd.server.methods.proposals import open_proposals
+from editd.server.methods.proposals import ProposalMethods
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
 from editd.server.missed_calls import MissedCalls
 from editd.server.ownership import bind, inode_of, open_disk, owned, serve, unbind, watching_name
@@ -64,6 +66,7 @@ from editd.store import first_scan
 from editd.store.excluded import append_excluded
 from editd.store.git_repository import create_store, is_store, move_head, write_manifest
 from editd.store.journal import SEGMENT_BYTES
+from editd.store.proposals import ProposalStore
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from editd.config.schema import Config
+    from editd.engine.access import AccessControl
     from editd.server.connection import Answer
     from editd.server.ownership import WorkspacePaths
     from editd.store.git_objects import Oid
@@ -318,6 +322,8 @@ class Daemon:
         config = self._config
         history.excluded.rule = excluded_paths_of(config)  # before recovery records what it finds
         replaced = os.path.join(self._places.state, "replaced")
+        guard = open_guard(self._places.state, self._clock)
+        spans = ExecSpans(guard.sessions.sights)
         recorder = Recorder(
             history,
             WorkspaceReader(disk, file_bytes_max=config.file_bytes_max),
@@ -333,16 +339,22 @@ class Daemon:
             disk.is_root_in_place,
             root=self._places.root,
             mount=disk.mount,
+            outside_authorship=spans.attribute,
+            is_command_open=spans.has_command,
         )
-        engine = Engine(recorder, fallback_encoding=config.encoding, tooling=self._tooling())
+        store = ProposalStore(self._places.state, self._clock.now_us())
+        proposals = Proposals(store, history, self._clock, guard.sessions.agents.processes)
+        engine = Engine(
+            recorder, guard, proposals, fallback_encoding=config.encoding, tooling=self._tooling()
+        )
         if isinstance(history, Salvage):
             log.critical("%s", history.damage.text())
             engine.recorder.broken = history.damage
-        services = self._services_of(engine, scanner, searcher)
+        services = self._services_of(engine, guard, proposals, spans, scanner, searcher)
         services.background.start()
         self._services = services
         self._dispatch = Dispatch(services, self._calls)
-        self._clients.on_alone = services.queue.begin
+        self._clients.on_alone.append(services.queue.begin)
         self._configuration.take(self._dispatch.configure)
         return services
 
@@ -364,28 +376,35 @@ class Daemon:
         tell = services.subscriptions.tell
         self._watching.start(services.engine, services.queue, uncovered, seen, tell)
         services.lenders.start()
-        self._watching.on_git = services.lenders.note_change
+        self._watching.on_git.append(services.lenders.note_change)
         services.retention.start()
         services.removal.start()
         services.shared_log.start()
 
-    def _services_of(self, engine: Engine, scanner: Scanner, searcher: RegexPool) -> Services:
+    def _services_of(
+        self,
+        engine: Engine,
+        guard: AccessControl,
+        stored: Proposals,
+        spans: ExecSpans,
+        scanner: Scanner,
+        searcher: RegexPool,
+    ) -> Services:
+        """`stored` are the proposals, and `spans` the open brackets."""
         state, root = self._places.state, self._places.root
         hooker = HookRunner(state, root, self._config.file_bytes_max)
         queue = EngineQueue(engine, searcher.find, hooker.run, self._comparer.compare, self._activity)
         background = Maintenance(engine, queue, state)
         subscriptions = Subscriptions(engine.history, queue)
-        guard = open_guard(state, engine)
         sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self._gate)
         keep = self._configuration.config.history.keep
-        proposals = open_proposals(state, engine, queue, subscriptions, sessions, self._gate)
-        self._gate.open(guard.sessions, engine.history)
+        self._gate.open(guard.sessions, engine.history, stored)
+        proposals = ProposalMethods(engine, stored, queue, subscriptions, sessions, self._gate)
         checks = CheckRunner(state, root, queue, proposals)
-        proposals.on_moved = checks.look_at
+        proposals.on_moved.append(checks.look_at)
         proposals.running = checks.under_way
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
-        retention = Retention(engine, queue, background, guard, state, keep)
-        retention.needed = shared_log.needed
+        retention = Retention(engine, queue, background, guard, state, keep, shared_log.needed)
         refusals = Refusals(
             engine.history, engine.clock, sessions, subscriptions, self._gate, engine.tree.resolve
         )
@@ -413,7 +432,14 @@ class Daemon:
             checks=checks,
             documents=DocumentMethods(engine, guard, subscriptions, self._config.encoding),
             spans=ExecMethods(
-                engine, queue, self._watching, sessions, guard, self._gate, MissedCalls(self._places.socket)
+                engine,
+                queue,
+                self._watching,
+                sessions,
+                guard,
+                self._gate,
+                MissedCalls(self._places.socket),
+                spans,
             ),
             changesets=Changesets(),
             shared_log=shared_log,

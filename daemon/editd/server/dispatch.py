@@ -120,7 +120,7 @@ class Dispatch:
         """`calls` gets the tasks that end the spans of lost clients."""
         self._services = services
         self._calls = calls
-        services.engine.recorder.on_recorded = self._recorded
+        services.engine.recorder.on_recorded.append(self._recorded)
         services.spans.start(calls.start)
 
     def configure(self, config: Config) -> None:

@@ -43,7 +43,7 @@ class Gate:
     def __init__(self) -> None:
         self.has_review_socket = False
         self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
-        self.sessions: Sessions | None = None  # None before the history is open
+        self.sessions: Sessions | None = None  # this and the next are None before the history is open
         self.proposals: Proposals | None = None
         self._history: History | None = None
         self._rights: frozenset[AgentRight] = frozenset()
@@ -55,9 +55,9 @@ class Gate:
         self._rights = frozenset(config.permissions.agents)
         self.trusts_elicitation = config.review.elicitation == "trusted"
 
-    def open(self, sessions: Sessions, history: History) -> None:
-        """Take the sessions and the history, once they are open."""
-        self.sessions, self._history = sessions, history
+    def open(self, sessions: Sessions, history: History, proposals: Proposals) -> None:
+        """Take the sessions, the history and the proposals, once they are open."""
+        self.sessions, self._history, self.proposals = sessions, history, proposals
 
     @property
     def head(self) -> int:

@@ -58,15 +58,16 @@ class Retention:
         guard: AccessControl,
         folder: str,
         keep: Keep,
+        needed: Callable[[], int | None],
     ) -> None:
-        """`folder` is the state folder."""
+        """`folder` is the state folder. `needed` returns the oldest transaction that the exchange needs."""
         self._engine = engine
         self._queue = queue
         self._background = background
         self._guard = guard
         self._folder = folder
         self.keep = keep
-        self.needed: Callable[[], int | None] = _nothing  # the oldest transaction that the exchange needs
+        self._needed = needed
         self.review_keep = 30 * 86_400.0  # seconds of a settled proposal: `review.keep`
         self.exclude_keep = 86_400.0  # seconds of the contents of excluded files: `history.exclude_keep`
         self.remains = Remains(engine, queue, background)
@@ -253,7 +254,7 @@ class Retention:
         """Return the highest transaction that the history may begin after."""
         history = self._engine.history
         firsts = (history.index.first_of(found.session.name) for found in self._guard.sessions)
-        held = [seq - 1 for seq in (*firsts, self.needed()) if seq is not None]
+        held = [seq - 1 for seq in (*firsts, self._needed()) if seq is not None]
         return max(history.floor.seq, min([int(history.packed) - 1, *held]))
 
     def _is_due(self) -> bool:
@@ -310,7 +311,3 @@ class Retention:
             kind = HistoryDamaged if answer.get("damaged") else Broken
             raise kind(f"The history could not be compacted: {answer['failed']}", hint="Nothing is lost.")
         return answer
-
-
-def _nothing() -> None:
-    """Serve as `needed` for a workspace without other hosts."""

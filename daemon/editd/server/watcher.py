@@ -100,7 +100,7 @@ class WorkspaceWatcher:
         self._repositories = Repositories()
         self._uncovered: frozenset[bytes] = frozenset()  # left out by the baseline
         self._resting: asyncio.TimerHandle | None = None
-        self.on_git: Callable[[], None] = lambda: None  # called after a change in a folder of git
+        self.on_git: list[Callable[[], None]] = []  # called after a change in a folder of git
         self._taking = asyncio.Lock()
         self._pauses = 0
         self._resumed = asyncio.Event()
@@ -296,7 +296,8 @@ class WorkspaceWatcher:
         notice = self._without_inner(watch, notice)
         self._repositories.note(notice.repositories, watch.top_of)
         if notice.repositories:
-            self.on_git()
+            for listener in self.on_git:
+                listener()
         if notice.state is not None:
             self._stated(notice)
             return

@@ -31,7 +31,7 @@ class DocumentMethods:
         """`fallback` is the encoding of text that is not UTF-8, or None."""
         self._guard = guard
         self.held = engine.landing.documents
-        self.held.on_change = self._tell
+        self.held.on_change.append(self._tell)
         self._engine = engine
         self._subscriptions = subscriptions
         self._fallback = fallback

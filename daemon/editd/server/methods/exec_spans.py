@@ -112,7 +112,9 @@ class ExecMethods:
         guard: AccessControl,
         gate: Gate,
         missed_calls: MissedCalls,
+        spans: ExecSpans,
     ) -> None:
+        """`spans` are those that the previous daemon has left open."""
         self._gate = gate
         self._missed_calls = missed_calls
         self._untold: dict[str, int] = {}  # missed calls that no answer to their session has named
@@ -122,7 +124,7 @@ class ExecMethods:
         self._sessions = sessions
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._spans = ExecSpans(guard.sessions.sights)
+        self._spans = spans
         self._ended_keys = EndedKeys()
         self._openings: list[Opening] = []  # not open yet, the oldest first
         self._changed = asyncio.Event()  # set, and replaced, when a span or an opening has ended
@@ -130,8 +132,6 @@ class ExecMethods:
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
         self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
         self._agents: OrderedDict[str, KnownAgent] = OrderedDict()
-        engine.recorder.outside_authorship = self._spans.attribute
-        engine.recorder.is_command_open = self._spans.has_command
         sessions.on_end.append(self._session_ended)
 
     def start(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:

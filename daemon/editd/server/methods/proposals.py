@@ -31,7 +31,6 @@ from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.index_tables import SessionWork
 from editd.store.line_blame import LineBlame
 from editd.store.proposal_seals import is_or_are, still_lost
-from editd.store.proposals import ProposalStore
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.tools import review_answers
@@ -101,12 +100,12 @@ class ProposalMethods:
         self._waiting: dict[int, set[asyncio.Event]] = {}
         self._telling: set[asyncio.Task[None]] = set()  # of events that wait for a comparison
         self._moved: set[int] = set()  # whose subscribers get an event soon
-        self.on_moved: Callable[[int], None] = _ignore  # called with a proposal whose view may have moved
+        self.on_moved: list[Callable[[int], None]] = []  # called with a proposal whose view may have moved
         self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
         self._is_closing = False
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
-        proposals.on_changed = self._changed
-        sessions.withdraw_all = self.withdraw_all
+        proposals.on_changed.append(self._changed)
+        sessions.on_withdraw.append(self.withdraw_all)
 
     # ── for other methods ──
 
@@ -148,7 +147,7 @@ class ProposalMethods:
         approval = transaction.authorship.approval
         for touch in transaction.touches:
             for number in self._summaries.forget_path(touch.path):
-                self._loop.call_soon_threadsafe(self.on_moved, number)
+                self._loop.call_soon_threadsafe(self._note_moved, number)
                 if approval is None or approval.proposal != number:  # a landing has its own event
                     self._loop.call_soon_threadsafe(self._say_moved, number)
 
@@ -697,7 +696,7 @@ class ProposalMethods:
         if number in self._moved or self._is_closing or not len(self._subscriptions):
             return
         self._moved.add(number)
-        self._loop.call_later(MOVED_SECONDS, self._queue.when_idle, partial(self._tell_moved, number))
+        self._loop.call_later(MOVED_SECONDS, self._queue.when_idle, partial(self._note_moved, number))
 
     def _tell_moved(self, number: int) -> None:
         self._moved.discard(number)
@@ -728,27 +727,11 @@ class ProposalMethods:
             self._subscriptions.tell("proposal", {"what": what, "proposal": shown, "seq": seq}, paths)
         if proposal.is_settled:
             self._summaries.forget(int(proposal.number))
-        self.on_moved(proposal.number)
+        self._note_moved(proposal.number)
 
-
-def open_proposals(
-    state: str,
-    engine: Engine,
-    queue: EngineQueue,
-    subscriptions: Subscriptions,
-    sessions: SessionMethods,
-    gate: Gate,
-) -> ProposalMethods:
-    """Open the proposals of the last daemon, for the engine and for the methods. Raises IoError."""
-    store = ProposalStore(state, engine.clock.now_us())
-    engine.landing.proposals = gate.proposals = Proposals(store, engine.history, engine.clock)
-    if gate.sessions is not None:
-        engine.landing.proposals.agents = gate.sessions.agents.processes
-    return ProposalMethods(engine, engine.landing.proposals, queue, subscriptions, sessions, gate)
-
-
-def _ignore(_number: int) -> None:
-    """Serve as `on_moved` until there is one."""
+    def _note_moved(self, number: int) -> None:
+        for listener in self.on_moved:
+            listener(number)
 
 
 def _none(_number: int) -> tuple[tuple[str, float | None], ...]:

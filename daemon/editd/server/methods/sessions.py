@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
 from editd.engine.permissions import PERMISSIONS
-from editd.engine.sessions import PATHS_MAX, Sessions
+from editd.engine.sessions import PATHS_MAX, ReadVersions, Sessions
 from editd.errors import InvalidParams, Refused, UnknownSession
 from editd.server import convert
 from editd.store.session_store import ReadVersionStore, SessionStore
@@ -20,8 +20,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from editd.engine.access import Clock
     from editd.engine.commands import Apply, Wish
-    from editd.engine.engine import Engine
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
@@ -45,13 +45,12 @@ ACTING = (
 OF_CONNECTION = (messages.Abort, messages.DocumentRelease)
 
 
-def open_guard(state: str, engine: Engine) -> AccessControl:
-    """Load the sessions and leases of the last daemon, and have the engine check them."""
-    now_us = engine.clock.now_us()
+def open_guard(state: str, clock: Clock) -> AccessControl:
+    """Load the sessions and leases of the last daemon."""
+    now_us, seen = clock.now_us(), ReadVersions()
     registry = SessionStore(state, now_us)
-    sessions = Sessions(registry, ReadVersionStore(state), engine.seen, now_us)
-    engine.landing.guard = AccessControl(registry, sessions, Leases(registry), engine.seen, engine.clock)
-    return engine.landing.guard
+    sessions = Sessions(registry, ReadVersionStore(state), seen, now_us)
+    return AccessControl(registry, sessions, Leases(registry), seen, clock)
 
 
 class SessionMethods:
@@ -70,7 +69,7 @@ class SessionMethods:
         self._queue = queue
         self._subscriptions = subscriptions
         self.on_end: list[Callable[[str], None]] = []  # called with the name of a session that has ended
-        self.withdraw_all: Callable[[str], None] = _nothing  # takes back the open proposals of a session
+        self.on_withdraw: list[Callable[[str], None]] = []  # called to take back all open work of a session
         self._timer: asyncio.TimerHandle | None = None
         self._keep_later()
 
@@ -220,7 +219,8 @@ class SessionMethods:
         else:
             name = self.own(params.session, caller)
         if params.withdraw:
-            self.withdraw_all(name)
+            for listener in self.on_withdraw:
+                listener(name)
         self._end(name, "closed")
         return messages.Empty()
 
@@ -291,7 +291,3 @@ def restore_reads(
                 guard.seen.note(reader, path, sight)
 
     queue.when_idle(note)
-
-
-def _nothing(_session: str) -> None:
-    """Serve as `withdraw_all` until the proposals are open."""
