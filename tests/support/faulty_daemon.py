@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.cli import main
 from editd.engine.engine import Engine
+from editd.engine.recorder import Recorder
 from editd.server import convert
 from editd.server.methods import publish
 from editd.server.plan_workers import RegexPool
@@ -57,7 +58,7 @@ def failing_once(kind: type, name: str, error: Exception) -> None:
 convert.outcome = outcome  # type: ignore[assignment]
 Engine.read = read  # type: ignore[method-assign, assignment]
 failing_once(RegexPool, "find", ZeroDivisionError())
-failing_once(Engine, "packing_due", ZeroDivisionError())
+failing_once(Recorder, "packing_due", ZeroDivisionError())
 failing_once(Retention, "_is_due", ZeroDivisionError())
 failing_once(WorkspaceWatcher, "rescan", OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 index.WAITING_MAX, index.BACKLOG_MAX = 500, 600
