@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.engine import FREE_MESSAGE_CHARACTERS
+from editd.engine.landing_kinds import FREE_MESSAGE_CHARACTERS
 from editd.store.journal import SEGMENT_BYTES
 from editd.wire import messages
 from editd_client.errors import EditdError

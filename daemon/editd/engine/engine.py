@@ -91,12 +91,9 @@ if TYPE_CHECKING:
     from editd.store.history import TransactionDraft
     from editd.wire.messages import OnStale
 
-    Expected = Mapping[tuple[Reader, WorkspacePath], Base]
-
 log = logging.getLogger(__name__)
 
 
-FREE_MESSAGE_CHARACTERS = 1000  # of an undo, which needs no room for it beside a full quota
 ROUNDS_MAX = 50  # attempts to plan an edit of a file that other programs keep changing
 WRITER_WAIT_SECONDS = 0.005  # until a file that is open for writing is read again
 PACKING_WAIT_SECONDS = 0.05  # until packing may have caught up
