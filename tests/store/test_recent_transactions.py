@@ -71,6 +71,8 @@ def test_the_newest_in_force_is_that_of_the_index_or_unknown(
             ):  # fmt: skip
                 known = index.newest_in_force(chosen)
                 assert known is None or [known] == index.in_force(chosen, -1)[:1]
+            for number in range(10, seq + 1):
+                assert index.transaction(number) == index.transactions([number])[0]
             for path in PATHS:
                 for since in range(9, seq + 1):
                     assert not (index.has_stayed(path, since) and index.touches_after(path, since))

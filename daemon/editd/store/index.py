@@ -261,6 +261,8 @@ class Index:
         return self._all("select seq, id from tx where seq > ?", (seq,))
 
     def transaction(self, seq: int) -> Transaction | None:
+        if (recent := self._recent.untouched(seq)) is not None:
+            return recent
         row = self._one("select * from tx where seq = ?", (seq,))
         return None if row is None else self._transactions([row])[0]
 

@@ -1,4 +1,4 @@
-"""The newest transactions in memory, so that an undo of the newest one needs no query of the index.
+"""The newest transactions in memory, so that an undo of one of them needs no query of the index.
 
 They are consecutive and end with the newest one. So what they say about later transactions is complete.
 A question that needs an older transaction has no answer here (None), and the index answers it.
@@ -60,6 +60,16 @@ class RecentTransactions:
             return None
         return self._kept[seq - self._kept[0].seq]
 
+    def untouched(self, seq: int) -> Transaction | None:
+        """Return the transaction with this number if it is in memory, and no later one undoes any of it."""
+        transaction = self.transaction(seq)
+        if transaction is None:
+            return None
+        for later in range(seq - self._kept[0].seq + 1, len(self._kept)):
+            if seq in self._kept[later].undoes:
+                return None
+        return _in_order(transaction)
+
     def newest_in_force(self, chosen: UndoQuery) -> Transaction | None:
         """Return the newest transaction that matches `chosen` and is not undone.
 
@@ -76,7 +86,7 @@ class RecentTransactions:
                 continue
             is_match = not chosen.sessions or transaction.authorship.session in chosen.sessions
             if is_match and transaction.kind in chosen.kinds:
-                return replace(transaction, touches=tuple(sorted(transaction.touches, key=_PATH)))
+                return _in_order(transaction)
             undone.update(transaction.undoes)
         return None
 
@@ -85,3 +95,10 @@ class RecentTransactions:
         if not self._kept or seq + 1 < self._kept[0].seq:
             return False
         return self._touched.get(path, -1) <= seq
+
+
+def _in_order(transaction: Transaction) -> Transaction:
+    """Return the transaction with its changes in the order of the index."""
+    if len(transaction.touches) < 2:
+        return transaction
+    return replace(transaction, touches=tuple(sorted(transaction.touches, key=_PATH)))
