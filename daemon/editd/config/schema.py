@@ -640,7 +640,8 @@ class RemoteKeys(ConfigSection, frozen=True, kw_only=True):
         str | None,
         Meta(
             description=(
-                "Name of this host in a log that it joins later. Without the key, the name of the machine."
+                "Name of this host in a log that it joins later, of at most 60 characters. Without the key, "
+                "the name of the machine."
             ),
             examples=["laptop"],
             max_length=60,
