@@ -30,9 +30,10 @@ FLOORS: dict[str, set[str]] = {
     "store": {"edits", "wire", "values"} | GROUND,
     "workspace": {"edits", "values", "config"} | GROUND,
     "remote": {"store", "edits", "wire", "values"} | GROUND,
-    "engine": {"store", "workspace", "tools", "edits", "wire", "values", "config"} | GROUND,
+    "runs": {"values", "config"} | GROUND,
+    "engine": {"store", "workspace", "runs", "tools", "edits", "wire", "values", "config"} | GROUND,
     "config": {"values", "errors"},
-    "server": {"engine", "remote", "store", "workspace", "tools", "edits", "wire", "values", "config"}
+    "server": {"engine", "remote", "store", "workspace", "runs", "tools", "edits", "wire", "values", "config"}
     | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
@@ -122,7 +123,6 @@ LINUX_ONLY = re.compile(
 ASKING = {  # outside of `system`: the reason
     "config/environment.py": "it names the variable with the choice of the system, for a daemon",
     "config/paths.py": "the client uses it too: without /proc/locks no daemon counts as running",
-    "workspace/trial_tree.py": "a program of its own for namespaces; without them `try` makes a copy",
 }
 
 
@@ -286,7 +286,7 @@ def test_the_glossary_has_a_reason_for_each_name_with_two_classes() -> None:
 
 ARCHITECTURE = (TOP / "docs/architecture.md").read_text()
 SOURCES = [file for folder in ("daemon", "client") for file in modules(folder)]
-_PACKAGES = "system|wire|values|edits|tools|store|workspace|engine|config|server"
+_PACKAGES = "system|wire|values|edits|tools|store|workspace|runs|engine|config|server"
 
 
 def section(heading: str, page: str = ARCHITECTURE) -> str:

@@ -1,6 +1,6 @@
 """A command run on the workspace as a proposal would leave it. Nothing of it reaches the workspace.
 
-`editd.workspace.trial_tree` is the process that enters an overlay over the workspace and becomes the command.
+`editd.runs.trial_worker` is the process that enters an overlay over the workspace and becomes the command.
 Where that is impossible, it makes a copy, and the command runs in that.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from io import BufferedReader
 
-TREE = ("-P", "-m", "editd.workspace.trial_tree")
+TREE = ("-P", "-m", "editd.runs.trial_worker")
 TOO_MUCH, NOT_EMPTY = 3, 4  # its exit codes of a copy that is refused
 OUTPUT_CHARACTERS_MAX = 4_000  # of the end of a command's output
 PIECE_BYTES = 64 * 1024

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.workspace.trial_tree import TrialFile, copy_workspace
+from editd.runs.scratch import TrialFile
+from editd.runs.workspace_copy import copy_workspace
 from editd_client.errors import EditdError
 from support.bait import Bait, git
 from support.every_method import FOUND, METHODS

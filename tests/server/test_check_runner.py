@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.check_worker import requests_of
-from editd.engine.command_run import CommandReach
+from editd.runs.check_worker import requests_of
+from editd.runs.reach import CommandReach
 from editd.system.confinement import landlock_version
 from editd.system.process import read_frame, write_frame
 from editd.wire import messages
@@ -159,7 +159,7 @@ def test_a_check_writes_and_connects_only_as_its_keys_say(
 
 
 WITHOUT_OVERLAY = """
-import editd.engine.check_worker as worker
+import editd.runs.check_worker as worker
 def refuse(*_, **__):
     raise OSError(1, "no overlay")
 worker.enter_overlay = refuse

@@ -46,8 +46,8 @@ MESSAGE_BYTES_MAX = 1 << 18
 DESCRIPTORS_MAX = 16
 ARGUMENT_BYTES = 2048  # of room for the command line that `ps` shows
 WORKERS = (
-    "editd.engine.check_worker", "editd.engine.hook_worker", "editd.engine.publish_worker",
-    "editd.engine.regex_worker", "editd.engine.scan_worker", "editd.remote.exchange_worker",
+    "editd.engine.publish_worker", "editd.engine.regex_worker", "editd.engine.scan_worker",
+    "editd.remote.exchange_worker", "editd.runs.check_worker", "editd.runs.hook_worker",
     "editd.store.compaction", "editd.store.content_search", "editd.store.pack_worker", "editd.store.verify",
 )  # fmt: skip
 PIN_SALT = bytes(16)  # of the PIN that tests set

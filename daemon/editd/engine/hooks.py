@@ -1,7 +1,7 @@
 """Hooks: the user's own commands, which format or check the planned content before an edit takes effect.
 
 If hooks match the files of a plan, the plan becomes a `HookJob`, and planning stops with `HooksNotRun`. The
-caller runs the job in a process (`engine.hook_worker`) and plans again with the result. A result is valid
+caller runs the job in a process (`runs.hook_worker`) and plans again with the result. A result is valid
 for exactly the same planned files: if another edit changed the plan meanwhile, the hooks run again.
 """
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.engine.command_run import CommandReach, reach_frame
 from editd.errors import Refused, Rejected, Timeout
+from editd.runs.reach import CommandReach, reach_frame
 from editd.values.content import Change
 from editd.values.glob import Glob
 from editd.values.path import WorkspacePath

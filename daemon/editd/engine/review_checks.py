@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.engine.command_run import CommandReach
+from editd.runs.reach import CommandReach
 from editd.values.glob import Glob, is_among
 
 if TYPE_CHECKING:

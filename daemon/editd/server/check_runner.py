@@ -4,7 +4,7 @@ A change of a proposal, of a file that it changes, or of the configuration calls
 checks that have no result on the present view, and ends the runs on an earlier one. If all checks that a
 proposal waits for have passed, the rules are asked again, and it lands.
 
-A daemon that ends, ends the runs (`engine.check_worker`). The next one finds that their results are missing.
+A daemon that ends, ends the runs (`runs.check_worker`). The next one finds that their results are missing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.engine.check_worker import requests_of
 from editd.engine.review_checks import passed
 from editd.errors import Conflict, Decided, PermissionDenied, Refused
+from editd.runs.check_worker import requests_of
+from editd.runs.command import NOT_RUN
+from editd.runs.scratch import remove_tree
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.server.plan_workers import tool_environment, unheld_sentence
 from editd.system.process import KILL_SECONDS
-from editd.workspace.trial_tree import NOT_RUN, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,7 +248,7 @@ class CheckRunner:
         frames = requests_of(
             self._root, scratch, check.command, check.seconds, environment, job.changes, check.reach
         )
-        child = ChildProcess([*PYTHON, "editd.engine.check_worker"], on_frame=hear, on_death=died, nice=NICE)
+        child = ChildProcess([*PYTHON, "editd.runs.check_worker"], on_frame=hear, on_death=died, nice=NICE)
         try:
             await child.start()
             for frame in frames:

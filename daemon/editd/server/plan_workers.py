@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.edits.comparison import decoded
-from editd.engine.command_run import FILES, NETWORK, PROCESSES, UNIX_SOCKETS
-from editd.engine.hook_worker import TRIAL_SECONDS
 from editd.engine.hooks import Hook, HookAnswers, HookJob, HookResult, requests_of
 from editd.engine.regex_worker import (
     COMPARISON_BYTES_MAX,
@@ -36,6 +34,8 @@ from editd.engine.regex_worker import (
     too_large,
 )
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown, Timeout
+from editd.runs.hook_worker import TRIAL_SECONDS
+from editd.runs.reach import FILES, NETWORK, PROCESSES, UNIX_SOCKETS
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.store.transaction_record import rfc3339
 from editd.system.process import KILL_SECONDS
@@ -112,7 +112,7 @@ class HookRunner:
 
         os.makedirs(self._folder, 0o700, exist_ok=True)
         scratch = os.path.join(self._folder, secrets.token_hex(8))
-        child = _HookProcess([*PYTHON, "editd.engine.hook_worker"], hear, settle)
+        child = _HookProcess([*PYTHON, "editd.runs.hook_worker"], hear, settle)
         await child.start()
         self._running.add(child)
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.config.load import ConfigError, config_path, keys, read_config, value_of, workspace_config_path
-from editd.engine.command_run import CommandReach
+from editd.runs.reach import CommandReach
 from editd.wire import messages
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The hook worker: a process that runs the hooks of one job in its own scratch folder, and then ends.
 
-`python -m editd.engine.hook_worker`, framed messages on stdin and stdout (`system.process`). The request is
+`python -m editd.runs.hook_worker`, framed messages on stdin and stdout (`system.process`). The request is
 a frame with the hooks and a frame for each file (`engine.hooks.requests_of`). The answer is read by
 `engine.hooks.HookAnswers`.
 
@@ -26,20 +26,15 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.config import placeholders
-from editd.engine.command_run import (
-    PRINTED_BYTES_MAX,
-    OutputStream,
-    attend,
-    end_with_all,
-    reach_of_frame,
-    serve,
-)
+from editd.runs.command import PRINTED_BYTES_MAX, OutputStream, attend, end_with_all
+from editd.runs.reach import reach_of_frame
+from editd.runs.worker import serve
 from editd.system.process import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.engine.command_run import CommandReach
+    from editd.runs.reach import CommandReach
     from editd.system.process import Frame
 
 TRIAL_SECONDS = 600.0  # for all hooks of the job together

@@ -1,10 +1,10 @@
 """The check worker: a process that runs one command on the files as a proposal would leave them, and ends.
 
-`python -m editd.engine.check_worker`, framed messages on stdin and stdout (`system.process`). The request is
+`python -m editd.runs.check_worker`, framed messages on stdin and stdout (`system.process`). The request is
 a frame, and a frame for each proposed file (`requests_of`). The answer is one frame: `exit` as a shell has
 it, `seconds`, and the end of the `output`.
 
-K1  The command runs in an overlay over the workspace, or where that is impossible, in a copy of it. In the
+K1  The command runs in an overlay over the workspace, or in a copy of it if there can be no overlay. In the
     overlay, nothing that it writes below the workspace's path reaches the workspace.
     With a reach, the command writes to its overlay, its scratch folder and its `writable` paths only, and
     without `network` it has its own loopback. The answer names what this system cannot hold.
@@ -17,40 +17,36 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.command_run import (
-    NETWORK,
+from editd.runs.command import (
+    NOT_FOUND,
+    NOT_RUN,
     PRINTED_BYTES_MAX,
+    SIGNALLED,
     Abandoned,
     OutputStream,
     attend,
     end_with_all,
     has_parent,
-    reach_frame,
-    reach_of_frame,
-    serve,
 )
+from editd.runs.reach import NETWORK, reach_frame, reach_of_frame
+from editd.runs.scratch import TrialFile, remove_tree, write_files
+from editd.runs.worker import serve
+from editd.runs.workspace_copy import WorkspaceTooLarge, copy_workspace
+from editd.system.namespaces import enter_overlay
 from editd.system.process import die_with_parent
-from editd.workspace.trial_tree import (
-    NOT_FOUND,
-    NOT_RUN,
-    TrialFile,
-    WorkspaceTooLarge,
-    copy_workspace,
-    enter_overlay,
-    remove_tree,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from editd.engine.command_run import CommandReach
+    from editd.runs.reach import CommandReach
     from editd.system.process import Frame
     from editd.values.content import Change, FileState
 
 KEPT_BYTES = 16_000  # of the end of the output: 4,000 characters of at most 4 bytes
-TIMED_OUT, SIGNALLED = 124, 128  # as timeout(1) and a shell have them
+TIMED_OUT = 124  # as timeout(1) has it
 
 
 def requests_of(
@@ -111,7 +107,8 @@ class CheckRun:
         def enter() -> None:  # after the fork: this process has one thread
             os.umask(0o022)
             has_left = self._reach is not None and not self._reach.network and NETWORK not in self._unheld
-            enter_overlay(self._root, self._scratch, self._files, held, has_network=not has_left)
+            fill = partial(write_files, self._root, self._files)
+            enter_overlay(self._root, self._scratch, fill, held, has_network=not has_left)
             self._confine(self._root, has_left=has_left)
             die_with_parent()  # last: the new credentials clear it
 
