@@ -5,7 +5,7 @@ import gc
 gc.disable()  # until the daemon serves: collections take a tenth of its imports, and free nothing
 
 from editd.cli import main  # noqa: E402
-from editd.system.process import exit_fast  # noqa: E402
+from editd.system.fast_exit import exit_fast  # noqa: E402
 
 try:
     main()

@@ -10,7 +10,7 @@ import pytest
 from editd.edits.search import Match, Search
 from editd.engine.regex_worker import BOUNDS, PART, answers, matches_of, request_of, search
 from editd.errors import InvalidRegex, TooLarge
-from editd.system import process
+from editd.system import frames
 
 
 def test_python_finds_over_lines_with_groups() -> None:
@@ -63,7 +63,7 @@ def test_an_answer_of_pythons_has_an_end() -> None:
 
 def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
     wanted = Search("python", "(a)|b", "ab" * PART)
-    parts = [process.unpack_frame(process.pack_frame(frame)[4:]) for frame in answers(request_of(wanted, 5))]
+    parts = [frames.unpack_frame(frames.pack_frame(frame)[4:]) for frame in answers(request_of(wanted, 5))]
     assert [part.get("done", False) for part in parts] == [False, False, True]
     assert tuple(match for part in parts for match in matches_of(part)) == search(wanted)
 
@@ -71,18 +71,18 @@ def test_an_answer_is_told_in_parts_that_come_together_again() -> None:
 def test_a_refusal_comes_over_as_itself() -> None:
     (frame,) = answers(request_of(Search("python", "(", ""), 5))
     with pytest.raises(InvalidRegex) as caught:
-        matches_of(process.unpack_frame(process.pack_frame(frame)[4:]))
+        matches_of(frames.unpack_frame(frames.pack_frame(frame)[4:]))
     assert caught.value.data == {"position": 0, "pattern": "("}
     assert caught.value.hint
 
 
 def test_the_process_is_ready_when_it_says_so_and_ends_with_its_input() -> None:
     command = [sys.executable, "-P", "-m", "editd.engine.regex_worker"]
-    asked = process.pack_frame(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
+    asked = frames.pack_frame(request_of(Search("ecmascript", "b", "abc", template="$&$&"), 5))
     done = subprocess.run(command, input=asked, capture_output=True, timeout=20, check=True)
-    ready = process.pack_frame({"ready": True})
+    ready = frames.pack_frame({"ready": True})
     assert done.stdout.startswith(ready)
     body = done.stdout[len(ready) :]
-    first = process.unpack_frame(body[4:][: int.from_bytes(body[:4], "big")])
+    first = frames.unpack_frame(body[4:][: int.from_bytes(body[:4], "big")])
     assert first == {"matches": [[1, 2, [], "bb", False, None]]}
     assert done.stderr == b""

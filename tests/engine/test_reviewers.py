@@ -13,7 +13,8 @@ import pytest
 
 from editd.config.program_names import LAUNCHERS
 from editd.engine.reviewers import author_program, common_program, launcher_of
-from editd.system.process import Process, line_above, peer_of
+from editd.system.peer import peer_of
+from editd.system.process import Process, line_above
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from editd.engine import scan_worker
 from editd.engine.scan_worker import ScanWorker
 from editd.store.transaction_record import parse
-from editd.system.process import pack_frame
+from editd.system.frames import pack_frame
 from editd.values.excluded_paths import ExcludedPaths
 from editd.workspace.scan import FILE_BYTES_MAX
 from support.scan_process import Ground, everything_below

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pygit2
 
-from editd.system.process import read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 from support.crash_checks import child, held, replayed, transactions, versions, wait_until
 from support.fork_server import server as fork_server
 from support.hosts import forget_clocks

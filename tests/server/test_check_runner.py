@@ -16,7 +16,7 @@ import pytest
 from editd.runs.check_worker import requests_of
 from editd.runs.reach import CommandReach
 from editd.system.confinement import landlock_version
-from editd.system.process import read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 from editd.wire import messages
 from editd_client.errors import EditdError
 from support.reach import HELD, REACH, SIGNAL, others_of

@@ -21,13 +21,13 @@ from support.crash_checks import wait_until
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from editd.system import process
+    from editd.system import frames
 
 ECHO = """
 import sys
-from editd.system import process
-while (frame := process.read_frame(sys.stdin.buffer)) is not None:
-    process.write_frame(sys.stdout.buffer, {"heard": frame})
+from editd.system import frames
+while (frame := frames.read_frame(sys.stdin.buffer)) is not None:
+    frames.write_frame(sys.stdout.buffer, {"heard": frame})
 """
 
 
@@ -35,7 +35,7 @@ class Owner:
     """Whoever has a child: what it heard of it."""
 
     def __init__(self, program: str, *, nice: int = 0) -> None:
-        self.frames: asyncio.Queue[process.Frame] = asyncio.Queue()
+        self.frames: asyncio.Queue[frames.Frame] = asyncio.Queue()
         self.death: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         argv = [sys.executable, "-c", program]
         self.child = ChildProcess(
@@ -87,8 +87,8 @@ def test_a_death_is_told_with_its_status_after_the_last_frame_and_sending_then_d
         await owner.child.close()
 
         leaving = Owner(
-            "import sys; from editd.system import process;"
-            "process.write_frame(sys.stdout.buffer, {}); sys.exit(7)"
+            "import sys; from editd.system import frames;"
+            "frames.write_frame(sys.stdout.buffer, {}); sys.exit(7)"
         )
         await leaving.child.start()
         assert await leaving.death == 7

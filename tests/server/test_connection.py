@@ -16,7 +16,7 @@ import pytest
 
 from editd.server.connection import ALONE_SECONDS, Connections, SocketConnection
 from editd.server.ownership import bind, serve
-from editd.system.process import Peer
+from editd.system.peer import Peer
 from editd.wire import messages
 from editd.wire.codec import KIB, LIMITS, MIB, error
 from editd.wire.connection import ClientConnection, Failure, Reply, Request

@@ -22,7 +22,7 @@ from editd.server.shared_log import SharedLog
 from editd.store.pack_worker import Packer
 from editd.store.packfile import tidy
 from editd.store.proposals import ProposalStore
-from editd.system.process import HEADER_BYTES, pack_frame, unpack_frame
+from editd.system.frames import HEADER_BYTES, pack_frame, unpack_frame
 from editd.values.excluded_paths import ExcludedPaths
 from simulation.calls import Current, Killed
 from simulation.loop import SimulatedLoop

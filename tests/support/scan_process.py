@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from editd.system.process import read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 from support.fork_server import run_forked
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""system.process: a process that leaves has said all that it had to say, and waits for its threads."""
+"""system.fast_exit: a process that leaves has said all that it had to say, and waits for its threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import logging, sys, threading, time
-from editd.system.process import exit_fast
+from editd.system.fast_exit import exit_fast
 def work():
     time.sleep(0.2)
     print("worked")
@@ -34,7 +34,7 @@ def test_what_was_said_and_begun_is_there_before_the_process_is_gone(argv: list[
 
 
 def test_nobody_who_reads_is_no_reason_to_fail() -> None:
-    program = "from editd.system.process import exit_fast; print('x'); exit_fast(3)"
+    program = "from editd.system.fast_exit import exit_fast; print('x'); exit_fast(3)"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     argv = [sys.executable, "-c", program]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=buffered) as process:

@@ -1,4 +1,4 @@
-"""system.process: frames over a pipe."""
+"""system.frames: frames over a pipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from editd.system import process
+from editd.system import frames
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ from editd.system import process
         {"content": b"x" * 2_500_000, "arguments": (b"y" * 1_100_000, "z", b"")},
     ],
 )
-def test_a_frame_comes_back_as_it_went(frame: process.Frame) -> None:
+def test_a_frame_comes_back_as_it_went(frame: frames.Frame) -> None:
     stream = io.BytesIO()
-    process.write_frame(stream, frame)
-    process.write_frame(stream, {"next": True})
+    frames.write_frame(stream, frame)
+    frames.write_frame(stream, {"next": True})
     stream.seek(0)
-    assert process.read_frame(stream) == {
+    assert frames.read_frame(stream) == {
         key: list(value) if isinstance(value, tuple) else value for key, value in frame.items()
     }
-    assert process.read_frame(stream) == {"next": True}
-    assert process.read_frame(stream) is None
+    assert frames.read_frame(stream) == {"next": True}
+    assert frames.read_frame(stream) is None
 
 
 def test_a_pipe_that_ends_amid_a_frame_has_ended() -> None:
-    whole = process.pack_frame({"do": "scan"})
+    whole = frames.pack_frame({"do": "scan"})
     for length in range(len(whole)):
-        assert process.read_frame(io.BytesIO(whole[:length])) is None
+        assert frames.read_frame(io.BytesIO(whole[:length])) is None
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ def test_a_pipe_that_ends_amid_a_frame_has_ended() -> None:
 )
 def test_bytes_that_are_no_frame_raise(garbage: bytes) -> None:
     with pytest.raises(ValueError):
-        process.read_frame(io.BytesIO(garbage))
+        frames.read_frame(io.BytesIO(garbage))
 
 
 def test_a_child_ends_when_its_parent_closes_the_pipe() -> None:
     program = """
 import sys
-from editd.system import process
-while (frame := process.read_frame(sys.stdin.buffer)) is not None:
-    process.write_frame(sys.stdout.buffer, {"heard": frame})
+from editd.system import frames
+while (frame := frames.read_frame(sys.stdin.buffer)) is not None:
+    frames.write_frame(sys.stdout.buffer, {"heard": frame})
 """
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        process.write_frame(child.stdin, {"name": "\udcff"})
-        assert process.read_frame(child.stdout) == {"heard": {"name": "\udcff"}}
+        frames.write_frame(child.stdin, {"name": "\udcff"})
+        assert frames.read_frame(child.stdout) == {"heard": {"name": "\udcff"}}
         child.stdin.close()
         assert child.wait(10) == 0

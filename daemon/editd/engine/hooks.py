@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.config.schema import Config
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import FileState
 
 

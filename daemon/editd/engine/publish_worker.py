@@ -1,7 +1,7 @@
 """The publish worker: a process that commits the work of a session or a range to the user's repository.
 
 `python -m editd.engine.publish_worker ROOT STATE_FOLDER`, framed messages on stdin and stdout
-(`system.process`). `request_of` makes a request. The answer is `{commit, branch, left_out}`, or
+(`system.frames`). `request_of` makes a request. The answer is `{commit, branch, left_out}`, or
 `{refused, message, hint, data}`, which `refused_by` reads.
 
 It writes objects, one branch, and the index if that branch is checked out. It writes nothing else. The
@@ -55,8 +55,8 @@ from editd.errors import (
 from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import open_store
 from editd.store.transaction_record import ident
+from editd.system.frames import Frame, read_frame, write_frame
 from editd.system.git_command import GitFailed, GitMissing, run_git
-from editd.system.process import Frame, read_frame, write_frame
 from editd.values.content import EXECUTABLE, FILE, Entry, FileState, GitMode, Version
 from editd.values.path import WorkspacePath
 

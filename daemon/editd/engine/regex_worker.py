@@ -1,6 +1,6 @@
 """The regex worker: a process that runs regular expressions, so that a slow one does not block the daemon.
 
-`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.process`). It sends
+`python -m editd.engine.regex_worker`, framed messages on stdin and stdout (`system.frames`). It sends
 `{ready}` after its imports. `request_of` makes a request. The answer is
 `{matches: [[start, end, groups, expansion, has_inner, twin]]}` …, the last frame with `done`, or
 `{refused, message, hint, data}`.
@@ -36,12 +36,13 @@ from editd.edits.search import Match, Search
 from editd.edits.token_pattern import token_pattern
 from editd.errors import InvalidRegex, Refused, Timeout, TooLarge
 from editd.system.confinement import confine, python_paths
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.fast_exit import exit_fast
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 Done = TypeVar("Done")
 

@@ -1,6 +1,6 @@
 """The scan worker: a process that takes the baseline, and walks the workspace when the daemon settles.
 
-`python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.process`) on stdin and stdout.
+`python -m editd.engine.scan_worker ROOT STATE_FOLDER`, with frames (`system.frames`) on stdin and stdout.
 It is a separate process because a walk takes unbounded time, which must not block the daemon.
 
 `{do: "baseline", time, exclude}` → `{progress, bytes}` …,
@@ -30,7 +30,8 @@ from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, 
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
 from editd.store.transaction_record import compose, ident
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.fast_exit import exit_fast
+from editd.system.frames import read_frame, write_frame
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath
 from editd.values.transaction import Authorship

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from editd.remote.entry_decoder import Outcome
     from editd.store.git_objects import Oid
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.transaction import Authorship, CommitId
 
 LOGS = "refs/heads/editd/"  # a branch: only those are protected by a server's rules against force

@@ -1,6 +1,6 @@
 """The process of the exchange: `python -m editd.remote.exchange_worker STATE_FOLDER SOCKET_FOLDER`.
 
-Framed messages on stdin and stdout (`system.process`). The daemon asks for one round at a time, and carries
+Framed messages on stdin and stdout (`system.frames`). The daemon asks for one round at a time, and carries
 out the steps of the answer. Another process of this kind answers questions about the log (`log_reader`), so
 that none of them waits for a server, unless this host's copy of the log was deleted.
 """
@@ -30,7 +30,8 @@ from editd.remote.membership import (
 from editd.store.git_objects import oid_of
 from editd.store.git_repository import is_store
 from editd.store.history import store_of
-from editd.system.process import Frame, exit_fast, read_frame, write_frame
+from editd.system.fast_exit import exit_fast
+from editd.system.frames import Frame, read_frame, write_frame
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId

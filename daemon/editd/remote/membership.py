@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from editd.remote.entries import LogEntry
     from editd.remote.transport import Transport
     from editd.store.git_objects import Oid
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import Entry
     from editd.values.path import WorkspacePath
 

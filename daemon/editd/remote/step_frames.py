@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from editd.remote.entries import Tentative
     from editd.remote.log_objects import LogObjects
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
     from editd.values.transaction import CommitId

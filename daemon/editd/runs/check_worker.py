@@ -1,6 +1,6 @@
 """The check worker: a process that runs one command on the files as a proposal would leave them, and ends.
 
-`python -m editd.runs.check_worker`, framed messages on stdin and stdout (`system.process`). The request is
+`python -m editd.runs.check_worker`, framed messages on stdin and stdout (`system.frames`). The request is
 a frame, and a frame for each proposed file (`requests_of`). The answer is one frame: `exit` as a shell has
 it, `seconds`, and the end of the `output`.
 
@@ -36,13 +36,13 @@ from editd.runs.scratch import TrialFile, remove_tree, write_files
 from editd.runs.worker import serve
 from editd.runs.workspace_copy import WorkspaceTooLarge, copy_workspace
 from editd.system.namespaces import enter_overlay
-from editd.system.process import die_with_parent
+from editd.system.process_tree import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from editd.runs.reach import CommandReach
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import Change, FileState
 
 KEPT_BYTES = 16_000  # of the end of the output: 4,000 characters of at most 4 bytes

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import IO, TYPE_CHECKING
 
-from editd.system.process import kill_descendants
+from editd.system.process_tree import kill_descendants
 
 if TYPE_CHECKING:
     import subprocess

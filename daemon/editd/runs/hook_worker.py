@@ -1,6 +1,6 @@
 """The hook worker: a process that runs the hooks of one job in its own scratch folder, and then ends.
 
-`python -m editd.runs.hook_worker`, framed messages on stdin and stdout (`system.process`). The request is
+`python -m editd.runs.hook_worker`, framed messages on stdin and stdout (`system.frames`). The request is
 a frame with the hooks and a frame for each file (`engine.hooks.requests_of`). The answer is read by
 `engine.hooks.HookAnswers`.
 
@@ -29,13 +29,13 @@ from editd.config import placeholders
 from editd.runs.command import PRINTED_BYTES_MAX, OutputStream, attend, end_with_all
 from editd.runs.reach import reach_of_frame
 from editd.runs.worker import serve
-from editd.system.process import die_with_parent
+from editd.system.process_tree import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from editd.runs.reach import CommandReach
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 TRIAL_SECONDS = 600.0  # for all hooks of the job together
 KEPT_BYTES = 64 * 1024  # of output that is not content

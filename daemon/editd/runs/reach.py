@@ -19,7 +19,7 @@ from editd.system.namespaces import can_leave_network, leave_network
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 FILES, NETWORK, UNIX_SOCKETS, PROCESSES = (
     "files",

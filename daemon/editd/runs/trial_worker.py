@@ -21,7 +21,7 @@ from editd.runs.command import NOT_FOUND, NOT_RUN
 from editd.runs.scratch import read_plan, write_files
 from editd.runs.workspace_copy import WorkspaceTooLarge, asked_of_git, copy_workspace
 from editd.system.namespaces import enter_overlay
-from editd.system.process import die_with_parent
+from editd.system.process_tree import die_with_parent
 
 TOO_MUCH, NOT_EMPTY = 3, 4  # the exit codes of a copy that is refused
 

@@ -12,12 +12,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd.runs.command import Abandoned
-from editd.system.process import kill_descendants, read_frame, set_subreaper, write_frame
+from editd.system.frames import read_frame, write_frame
+from editd.system.process_tree import kill_descendants, set_subreaper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 

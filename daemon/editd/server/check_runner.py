@@ -26,7 +26,7 @@ from editd.runs.command import NOT_RUN
 from editd.runs.scratch import remove_tree
 from editd.server.child_process import PYTHON, ChildProcess
 from editd.server.plan_workers import tool_environment, unheld_sentence
-from editd.system.process import KILL_SECONDS
+from editd.system.process_tree import KILL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from editd.engine.review_checks import ReviewCheck
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.proposals import ProposalMethods
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import Change, FileState
 
 log = logging.getLogger(__name__)

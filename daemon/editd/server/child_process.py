@@ -1,4 +1,4 @@
-"""A child process that answers framed requests (`system.process`) over its standard input and output.
+"""A child process that answers framed requests (`system.frames`) over its standard input and output.
 
 Exec'ed, never forked, because a forked child would keep the daemon's flock. It runs in its own session,
 so that an interrupt at the terminal reaches the daemon alone. It ends when its input closes: by `close`, or
@@ -17,7 +17,7 @@ import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from editd.system import process
+from editd.system import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -39,7 +39,7 @@ class ChildProcess:
         self,
         argv: Sequence[str],
         *,
-        on_frame: Callable[[process.Frame], None],
+        on_frame: Callable[[frames.Frame], None],
         on_death: Callable[[int], None],
         nice: int = 0,
         variables: Mapping[str, str] = NO_VARIABLES,
@@ -70,21 +70,21 @@ class ChildProcess:
         assert self._transport is not None, "not started"
         return self._transport.get_pid()
 
-    def send(self, frame: process.Frame) -> None:
+    def send(self, frame: frames.Frame) -> None:
         """Send one frame. A child that has ended gets nothing: its owner learns of that by `on_death`."""
         assert self._transport is not None, "not started"
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
         if stream is not None and not stream.is_closing():
-            stream.write(process.pack_frame(frame))
+            stream.write(frames.pack_frame(frame))
 
-    async def send_in_parts(self, frame: process.Frame) -> None:
+    async def send_in_parts(self, frame: frames.Frame) -> None:
         """Send a frame as `send` does, each part after the child has read the one before.
 
         If the caller is cancelled, the child cannot read another frame, and the caller kills it.
         """
         assert self._transport is not None, "not started"
         stream = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_INPUT))
-        for part in process.frame_parts(frame):
+        for part in frames.frame_parts(frame):
             await self._has_room.wait()
             if stream is None or stream.is_closing():
                 return
@@ -119,7 +119,7 @@ class ChildProcess:
     def _name(self) -> str:
         return " ".join(self._argv[2:4])
 
-    def _heard(self, frame: process.Frame) -> None:
+    def _heard(self, frame: frames.Frame) -> None:
         if not self._closing:
             self._on_frame(frame)
 
@@ -178,7 +178,7 @@ class RequestProcess:
         self._nice = nice
         self._variables = variables
         self._child: ChildProcess | None = None
-        self._answer: asyncio.Future[process.Frame | None] | None = None
+        self._answer: asyncio.Future[frames.Frame | None] | None = None
         self._idle = IdleTimer(self.close)
 
     async def start(self) -> None:
@@ -201,7 +201,7 @@ class RequestProcess:
         if self._child is not child:  # closed meanwhile
             await child.close()
 
-    async def ask(self, request: process.Frame) -> process.Frame | None:
+    async def ask(self, request: frames.Frame) -> frames.Frame | None:
         """Return the answer to a request; None if the process dies or is closed before. Raises OSError."""
         self._idle.stop()
         await self.start()
@@ -227,7 +227,7 @@ class RequestProcess:
         if self._child is not None:
             self._child.kill()
 
-    def _heard(self, frame: process.Frame | None) -> None:
+    def _heard(self, frame: frames.Frame | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(frame)
 
@@ -284,15 +284,15 @@ class _Pipes(asyncio.SubprocessProtocol):
         for line in lines:
             self._child._complained(line)
 
-    def _next(self) -> process.Frame | None:
-        if len(self._buffer) < process.HEADER_BYTES:
+    def _next(self) -> frames.Frame | None:
+        if len(self._buffer) < frames.HEADER_BYTES:
             return None
-        end = process.HEADER_BYTES + process.frame_body_bytes(bytes(self._buffer[: process.HEADER_BYTES]))
+        end = frames.HEADER_BYTES + frames.frame_body_bytes(bytes(self._buffer[: frames.HEADER_BYTES]))
         if len(self._buffer) < end:
             return None
-        body = bytes(self._buffer[process.HEADER_BYTES : end])
+        body = bytes(self._buffer[frames.HEADER_BYTES : end])
         del self._buffer[:end]
-        return process.unpack_frame(body)
+        return frames.unpack_frame(body)
 
 
 def _be_nice(pid: int, nice: int) -> None:

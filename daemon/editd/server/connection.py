@@ -26,7 +26,8 @@ from editd.engine.commands import Reader, reader_of
 from editd.errors import IoError, Refused
 from editd.server import convert
 from editd.server.large_messages import LargeMessages, is_large
-from editd.system.process import Peer, has_hung_up, may_connect, peer_of, process_at
+from editd.system.peer import Peer, has_hung_up, may_connect, peer_of
+from editd.system.process import process_at
 from editd.wire import messages
 from editd.wire.codec import KIB, LIMITS, WireLimits, error
 from editd.wire.connection import BadRequest, Connection, LargeMessage, Request

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from editd.server.refusals import Refusals
     from editd.server.retention import Retention
     from editd.store.git_objects import Oid
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.proposal import ProposalNumber
 
 log = logging.getLogger(__name__)

@@ -70,8 +70,8 @@ from editd.store.proposals import ProposalStore
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
 from editd.system.filesystem import Disk, ignore_lease_signal
+from editd.system.memory import release_free_memory, use_one_heap
 from editd.system.mounts import mounts
-from editd.system.process import release_free_memory, use_one_heap
 from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
 from editd.wire.codec import LIMITS, within_descriptors

@@ -20,7 +20,7 @@ from editd.server.engine_queue import wait_event
 from editd.store.journal import JournalPosition
 from editd.store.packfile import is_tidy
 from editd.system.filesystem import flush
-from editd.system.process import release_free_memory
+from editd.system.memory import release_free_memory
 from editd.values.path import forget_bytes_of_paths
 
 if TYPE_CHECKING:

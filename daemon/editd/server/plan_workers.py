@@ -38,14 +38,14 @@ from editd.runs.hook_worker import TRIAL_SECONDS
 from editd.runs.reach import FILES, NETWORK, PROCESSES, UNIX_SOCKETS
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 from editd.store.transaction_record import rfc3339
-from editd.system.process import KILL_SECONDS
+from editd.system.process_tree import KILL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.edits.comparison import Comparison
     from editd.edits.search import Match, Search
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 
 log = logging.getLogger(__name__)

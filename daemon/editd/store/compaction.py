@@ -1,6 +1,6 @@
 """Compaction: a process that frees the objects used only before a given transaction, and forgotten ones.
 
-`python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
+`python -m editd.store.compaction STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
     prepare   writes the objects that are still needed to a new pack, durably; touches nothing else
     (start)   the daemon moves the start of the history (`shallow` in the store): it is compacted from here on
@@ -40,8 +40,9 @@ from editd.store.git_repository import (
 from editd.store.packfile import offsets_in, remove_orphans
 from editd.store.transaction_record import parse
 from editd.system.confinement import confine
+from editd.system.fast_exit import exit_fast
 from editd.system.files import sync_path, take
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
 """The search of a whole state folder for contents that `forget` removes, and the proof of the removal.
 
-`python -m editd.store.content_search STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
+`python -m editd.store.content_search STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 
 Everything is decompressed: each object and each delta of every pack, and each record in every frame of the
 journal, also of an earlier use of a segment. Each value of every database is read, and its pages and its log
@@ -29,13 +29,14 @@ from editd.store.git_repository import borrowed_from, open_store, own_objects
 from editd.store.journal import left_frames
 from editd.store.packfile import Pack
 from editd.store.transaction_record import Committed, parse
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.fast_exit import exit_fast
+from editd.system.frames import read_frame, write_frame
 from editd.values.content import Version, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
 
 _SQLITE = b"SQLite format 3\0"
 _RECORD = "forgotten"  # it names the versions, and has no content

@@ -1,6 +1,6 @@
 """The packing process: it tails the journal, turns committed records into git objects, and combines packs.
 
-`python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
+`python -m editd.store.pack_worker STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 As a thread of the daemon it cost more than half of the throughput at eight clients, in a prototype; as a
 niced process it costs a seventh.
 
@@ -37,8 +37,9 @@ from editd.store.journal import Frame, JournalPosition, committed, frames, read_
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
 from editd.system.confinement import confine
+from editd.system.fast_exit import exit_fast
 from editd.system.files import sync_path, take
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -51,7 +51,8 @@ from editd.store.journal import known_ends, read_while_written
 from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
 from editd.store.transaction_record import transactions_of
 from editd.system.confinement import confine
-from editd.system.process import exit_fast, read_frame, write_frame
+from editd.system.fast_exit import exit_fast
+from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -454,7 +455,7 @@ def _first_difference(path: str, other: str, last: int) -> str | None:
 
 # The process of a `check` that verifies the whole history, while packing goes on.
 #
-# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.process`).
+# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
 # Each check starts one. It writes nothing but a second index beside the verified one. It ends with the
 # daemon, however long the check would have taken.
 

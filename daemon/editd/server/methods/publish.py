@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.server.connection import ClientState
     from editd.server.methods import Services
-    from editd.system.process import Frame
+    from editd.system.frames import Frame
     from editd.values.content import Change, Entry
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Seq, Transaction

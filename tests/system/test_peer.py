@@ -1,4 +1,4 @@
-"""system.process: who is on the other end of a socket."""
+"""system.peer: who is on the other end of a socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from editd.system.process import Peer, has_hung_up, may_connect, peer_of
+from editd.system.peer import Peer, has_hung_up, may_connect, peer_of
 
 
 @pytest.mark.needs("peer credentials")
