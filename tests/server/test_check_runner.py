@@ -296,6 +296,40 @@ def test_a_check_has_a_time_limit(place: Workplace, author: Client, tmp_path: Pa
     wait_for_end(int(wait_for(note)))
 
 
+def test_a_check_that_stops_its_worker_is_ended_with_all_its_processes(
+    place: Workplace, author: Client, tmp_path: Path
+) -> None:
+    """The attack: a stopped worker cannot kill, and the kernel kills only the command itself with it."""
+    note = tmp_path / "pid"
+    script = f"setsid sh -c 'echo $$ >{note}; exec sleep 600' & kill -STOP $PPID; sleep 600"
+    configure(place, author, script, seconds=600)
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+    left = int(wait_for(note))
+    author.proposal_withdraw(number)
+    wait_for_end(left)
+
+
+def test_a_check_that_leaves_a_link_to_a_folder_has_its_result_and_leaves_nothing(
+    place: Workplace, author: Client
+) -> None:
+    configure(place, author, "mkdir kept; ln -s kept one; ln -s / two; exit 3")
+    number = propose(author, replace("a.txt", "\n5\n", "\nfive\n"))
+    (result,) = checked(author, number)
+    assert (result.exit, result.output) == (3, "")
+    assert os.listdir(place.state / "checks") == []
+
+
+def test_a_daemon_starts_after_a_kill_that_left_a_link_to_a_folder(place: Workplace) -> None:
+    with place.start():
+        place.kill()
+    left = place.state / "checks" / "left"
+    left.mkdir(parents=True)
+    (left / "link").symlink_to("/")
+    with place.start() as client:
+        assert client.check().ok
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 def test_no_check_is_left_when_the_daemon_ends_and_the_next_one_runs_it(
     place: Workplace, author: Client, tmp_path: Path, ends: str

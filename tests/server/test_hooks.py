@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.engine.hooks import HookAnswers, HookJob
-from editd.server.plan_workers import unheld_sentence
+from editd.runs.reach import unheld_sentence
 from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool
 from editd_client.errors import EditdError, Unreachable

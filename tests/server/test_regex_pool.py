@@ -1,4 +1,4 @@
-"""server.plan_workers: regular expressions in a process that can be stopped."""
+"""server.regex_pool: regular expressions in a process that can be stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from editd.edits.search import Match, Search
 from editd.engine.regex_worker import COMPARISON_BYTES_MAX
 from editd.errors import InvalidRegex, Refused, ShuttingDown, Timeout, TooLarge
 from editd.server import child_process
-from editd.server.plan_workers import RegexPool
+from editd.server.regex_pool import RegexPool
 from support.crash_checks import in_company, own_time
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_a_search_ends_within_a_tenth_of_a_second_of_its_limit_and_the_next_one_
 
 
 def test_the_process_survives_what_it_can_stop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editd.server.plan_workers.GRACE_SECONDS", 10.0)  # on a busy machine it says so late
+    monkeypatch.setattr("editd.server.regex_pool.GRACE_SECONDS", 10.0)  # on a busy machine it says so late
 
     async def test() -> None:
         async with searching() as searcher:
@@ -258,7 +258,7 @@ def test_closing_ends_a_search_and_the_process() -> None:
 
 def test_a_process_that_does_not_start_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr("editd.server.plan_workers.PYTHON", ("/nowhere/python",))
+        monkeypatch.setattr("editd.server.regex_pool.PYTHON", ("/nowhere/python",))
         searcher = RegexPool(LIMIT)
         found = await searcher.find(Search("python", "b", "abc"))
         assert isinstance(found, Refused)

@@ -19,7 +19,8 @@ import pytest
 
 from editd.engine.external_changes import Reconciliation
 from editd.server.engine_queue import EngineQueue
-from editd.server.plan_workers import HookRunner, RegexPool
+from editd.server.hook_runner import HookRunner
+from editd.server.regex_pool import RegexPool
 from editd.server.scanner import GIT_SECONDS, QUIET_SECONDS, PendingEvents, Scanner
 from editd.server.watcher import WorkspaceWatcher
 from editd.system.fs_watch import FsEvent

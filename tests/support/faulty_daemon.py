@@ -17,7 +17,7 @@ from editd.engine.engine import Engine
 from editd.engine.recorder import Recorder
 from editd.server import convert
 from editd.server.methods import publish
-from editd.server.plan_workers import RegexPool
+from editd.server.regex_pool import RegexPool
 from editd.server.retention import Retention
 from editd.server.watcher import WorkspaceWatcher
 from editd.store import index

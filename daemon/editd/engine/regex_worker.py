@@ -7,7 +7,7 @@
 
 It enforces the time limit itself if possible (Python's `re` checks for signals, QuickJS checks its clock) and
 serves the next request. Otherwise, as during the compilation in QuickJS, its owner kills it
-(`server.plan_workers`). It also runs the searches for lines, and comparisons of texts, which may be as slow:
+(`server.regex_pool`). It also runs the searches for lines, and comparisons of texts, which may be as slow:
 the answer to these is `{result}`, then `{done}`.
 
 Before its first request it gives up the network, and all files but Python's.

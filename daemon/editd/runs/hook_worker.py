@@ -16,11 +16,9 @@ H5  The output of a command is kept up to a limit. Above a second limit, the com
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -28,6 +26,7 @@ from msgspec import Struct, field
 from editd.config import placeholders
 from editd.runs.command import PRINTED_BYTES_MAX, OutputStream, attend, end_with_all
 from editd.runs.reach import reach_of_frame
+from editd.runs.scratch import remove_tree
 from editd.runs.worker import serve
 from editd.system.process_tree import die_with_parent
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from editd.runs.reach import CommandReach
     from editd.system.frames import Frame
 
-TRIAL_SECONDS = 600.0  # for all hooks of the job together
+JOB_SECONDS = 600.0  # for all hooks of the job together
 KEPT_BYTES = 64 * 1024  # of output that is not content
 SHOWN_CHARACTERS = 8000  # of the output, in a refusal's data
 MESSAGE_CHARACTERS = 600  # of the output, in a refusal's message
@@ -80,7 +79,7 @@ class HookProcess:
         self._bytes_max: int = request["bytes_max"]
         self._folder: str = request["folder"]
         self._tree = os.path.join(self._folder, "tree")
-        self._until = time.monotonic() + TRIAL_SECONDS
+        self._until = time.monotonic() + JOB_SECONDS
         all_files = [HookFile(frame["path"], frame["content"], frame["executable"]) for frame in files]
         self._reach: CommandReach | None = None  # of the hook that runs
         self._unheld: list[str] = []
@@ -215,7 +214,7 @@ class HookProcess:
     def _lay_out(self, files: Sequence[HookFile]) -> None:
         """Create an empty folder for a command and write the files into it. The last one of a path counts."""
         if os.path.lexists(self._tree):
-            shutil.rmtree(self._tree)
+            remove_tree(self._tree)
         os.mkdir(self._tree, 0o700)
         for file in {file.path: file for file in files}.values():
             name = os.path.join(self._tree, file.path)
@@ -323,7 +322,7 @@ def main() -> None:
     serve(
         lambda request: request["files"] + request["beside"],
         lambda request, files: HookProcess(request, files).answers(),
-        partial(shutil.rmtree, ignore_errors=True),
+        remove_tree,
     )
 
 

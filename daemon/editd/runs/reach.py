@@ -79,6 +79,17 @@ def reach_frame(reach: CommandReach | None) -> Frame | None:
     return None if reach is None else asdict(reach)
 
 
+def unheld_sentence(name: str, lost: Sequence[str]) -> str:
+    """Return the sentence of `weaker` about a command that this system did not confine."""
+    words = {
+        FILES: "write to other paths than `writable`",
+        NETWORK: "reach the network",
+        UNIX_SOCKETS: "connect to Unix sockets",
+        PROCESSES: "change the limits and priorities of other processes",
+    }
+    return f"The {name} could {' and '.join(words[one] for one in lost)}: this system cannot hold it."
+
+
 def _has_internet() -> bool:
     """Return whether this process can make a socket of the internet; systemd may forbid that."""
     try:

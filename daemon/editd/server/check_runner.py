@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,9 +22,9 @@ from editd.engine.review_checks import passed
 from editd.errors import Conflict, Decided, PermissionDenied, Refused
 from editd.runs.check_worker import requests_of
 from editd.runs.command import NOT_RUN
-from editd.runs.scratch import remove_tree
-from editd.server.child_process import PYTHON, ChildProcess
-from editd.server.plan_workers import tool_environment, unheld_sentence
+from editd.runs.environment import tool_environment
+from editd.server.child_process import PYTHON
+from editd.server.command_workers import CommandWorkers
 from editd.system.process_tree import KILL_SECONDS
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ log = logging.getLogger(__name__)
 RUNS_MAX = 2
 RETRY_SECONDS = 10.0  # after a landing that was refused for a time
 LOOK_SECONDS = 0.25  # changes within this time are looked at together
-CLOSE_SECONDS = 2.0  # for a process that is no longer needed to end its own children
 COPY_SECONDS = 120.0  # beyond the check's own time, to copy a workspace where no overlay is possible
 NICE = 5  # edits come before checks
 
@@ -71,7 +69,9 @@ class CheckRunner:
 
     def __init__(self, state: str, root: str, queue: EngineQueue, proposals: ProposalMethods) -> None:
         """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
-        self._folder = os.path.join(state, "checks")
+        self._workers = CommandWorkers(
+            [*PYTHON, "editd.runs.check_worker"], os.path.join(state, "checks"), nice=NICE
+        )
         self._root = root
         self._queue = queue
         self._proposals = proposals
@@ -80,14 +80,11 @@ class CheckRunner:
         self._looks: asyncio.Task[None] | None = None
         self._pending: dict[Key, None] = {}  # in their order
         self._runs: dict[Key, _Run] = {}
-        self._unheld: dict[str, list[str]] = {}
         self._is_closing = False
-        if os.path.isdir(self._folder):
-            remove_tree(self._folder)
 
     def weaker(self) -> list[str]:
         """Return a sentence for each check whose last run was not confined as its keys say."""
-        return [unheld_sentence(f"check {name!r}", lost) for name, lost in self._unheld.items() if lost]
+        return self._workers.weaker("check")
 
     def configure(self, checks: Sequence[ReviewCheck]) -> None:
         """Use these checks from now on."""
@@ -223,7 +220,7 @@ class CheckRunner:
 
     def _note(self, job: _Job, answer: Frame) -> None:
         check = job.check
-        self._unheld[check.name] = answer.get("unheld", [])
+        self._workers.note_unheld(check.name, answer.get("unheld", []))
         self._proposals.note_check(
             job.number, job.view, check.name, answer["exit"], answer["seconds"], answer["output"],
             check.command,
@@ -231,35 +228,25 @@ class CheckRunner:
 
     async def _answer(self, job: _Job) -> Frame:
         """Run the command in a process. Return its answer, or one that says why there is none."""
-        os.makedirs(self._folder, 0o700, exist_ok=True)
-        scratch = os.path.join(self._folder, secrets.token_hex(8))
-        os.makedirs(os.path.join(scratch, "tmp"), 0o700)
-        answered: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-
-        def hear(frame: Frame) -> None:
-            if not answered.done():
-                answered.set_result(frame)
-
-        def died(_status: int) -> None:
-            hear(_failed("The process of the check died."))
-
         check = job.check
-        environment = tool_environment(self._root, scratch) | {"EDITD_CHECK": check.name}
-        frames = requests_of(
-            self._root, scratch, check.command, check.seconds, environment, job.changes, check.reach
-        )
-        child = ChildProcess([*PYTHON, "editd.runs.check_worker"], on_frame=hear, on_death=died, nice=NICE)
+        answers: list[Frame] = []
+
+        def request(scratch: str) -> list[Frame]:
+            os.makedirs(os.path.join(scratch, "tmp"), 0o700)
+            environment = tool_environment(self._root, scratch) | {"EDITD_CHECK": check.name}
+            return requests_of(
+                self._root, scratch, check.command, check.seconds, environment, job.changes, check.reach
+            )
+
+        def take(frame: Frame) -> bool:
+            answers.append(frame)
+            return True
+
         try:
-            await child.start()
-            for frame in frames:
-                child.send(frame)
-            async with asyncio.timeout(check.seconds + KILL_SECONDS + COPY_SECONDS):  # it may be stopped
-                return await answered
+            await self._workers.run(request, take, check.seconds + KILL_SECONDS + COPY_SECONDS)
         except TimeoutError:
             return _failed("The process of the check gave no answer.")
-        finally:
-            await child.close(CLOSE_SECONDS)
-            remove_tree(scratch)  # a killed process has left it
+        return answers[0] if answers else _failed("The process of the check died.")
 
 
 def _failed(reason: str) -> Frame:

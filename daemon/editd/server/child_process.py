@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -93,6 +94,7 @@ class ChildProcess:
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Close its input, wait `seconds` for its end, then kill it. Returns when it has ended.
 
+        A stopped child goes on, because only it can end the processes that it has started.
         From here on, neither `on_frame` nor `on_death` is called.
         """
         if self._transport is None or self._ended is None:
@@ -101,6 +103,8 @@ class ChildProcess:
         stream = self._transport.get_pipe_transport(_INPUT)
         if stream is not None:
             stream.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._transport.send_signal(signal.SIGCONT)
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(self._ended)

@@ -42,6 +42,7 @@ from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
 from editd.server.gate import Gate, behind_wall
+from editd.server.hook_runner import HookRunner, described
 from editd.server.lenders import Lenders
 from editd.server.maintenance import Maintenance
 from editd.server.methods import Configuration, Services
@@ -53,8 +54,8 @@ from editd.server.methods.proposals import ProposalMethods
 from editd.server.methods.sessions import SessionMethods, open_guard, restore_reads
 from editd.server.missed_calls import MissedCalls
 from editd.server.ownership import bind, inode_of, open_disk, owned, serve, unbind, watching_name
-from editd.server.plan_workers import HookRunner, RegexPool, told
 from editd.server.refusals import Refusals
+from editd.server.regex_pool import RegexPool
 from editd.server.retention import NO_HISTORY, Retention
 from editd.server.scanner import Scanner
 from editd.server.shared_log import SharedLog
@@ -679,7 +680,7 @@ class Daemon:
             journal={"bytes": 0, "unpacked": 0, "unflushed": 0},
             history=NO_HISTORY,
             config=self._configuration.status(),
-            hooks=told(hooks_of(self._config)),
+            hooks=described(hooks_of(self._config)),
             clients=len(self._clients),
             weaker=[
                 *self._shortfalls.weaker(known),

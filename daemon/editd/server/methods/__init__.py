@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from editd.server.content_removal import ContentRemoval
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate
+    from editd.server.hook_runner import HookRunner
     from editd.server.lenders import Lenders
     from editd.server.maintenance import Maintenance
     from editd.server.methods.documents import DocumentMethods
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from editd.server.methods.leases import LeaseMethods
     from editd.server.methods.proposals import ProposalMethods
     from editd.server.methods.sessions import SessionMethods
-    from editd.server.plan_workers import HookRunner, RegexPool
     from editd.server.refusals import Refusals
+    from editd.server.regex_pool import RegexPool
     from editd.server.retention import Retention
     from editd.server.scanner import Scanner
     from editd.server.shared_log import SharedLog
