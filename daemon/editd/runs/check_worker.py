@@ -21,25 +21,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.runs.command import (
+    FLOOD,
+    LATE,
     NOT_FOUND,
     NOT_RUN,
     PRINTED_BYTES_MAX,
-    SIGNALLED,
     Abandoned,
-    OutputStream,
-    attend,
-    end_with_all,
+    Ended,
+    KeptOutput,
+    Printed,
+    events,
+    exit_code,
     has_parent,
+    start,
 )
 from editd.runs.reach import NETWORK, reach_frame, reach_of_frame
 from editd.runs.scratch import TrialFile, remove_tree, write_files
 from editd.runs.worker import serve
 from editd.runs.workspace_copy import WorkspaceTooLarge, copy_workspace
 from editd.system.namespaces import enter_overlay
-from editd.system.process_tree import die_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from editd.runs.reach import CommandReach
     from editd.system.frames import Frame
@@ -110,7 +113,6 @@ class CheckRun:
             fill = partial(write_files, self._root, self._files)
             enter_overlay(self._root, self._scratch, fill, held, has_network=not has_left)
             self._confine(self._root, has_left=has_left)
-            die_with_parent()  # last: the new credentials clear it
 
         try:
             return self._started(self._root, enter)
@@ -126,7 +128,6 @@ class CheckRun:
         def prepare() -> None:
             os.umask(0o022)
             self._confine(copied)
-            die_with_parent()
 
         return self._started(copied, prepare)
 
@@ -134,28 +135,25 @@ class CheckRun:
         if self._reach is not None:
             self._reach.enter([files, self._scratch], self._unheld, has_left=has_left)
 
-    def _started(self, folder: str, prepare: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd=folder, env=self._environment, start_new_session=True, preexec_fn=prepare,
-        )  # fmt: skip
+    def _started(self, folder: str, prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+        return start(self._command, folder, self._environment, prepare, errors=subprocess.STDOUT)
 
     def _attended(self, process: subprocess.Popen[bytes], began: float) -> Frame:
-        assert process.stdout is not None
-        output = OutputStream(process.stdout, KEPT_BYTES, is_end=True)
-        late = False
-        try:
-            late = attend(process, (output,), began + self._seconds)
-        finally:
-            end_with_all(process)  # K2
-            output.finish()
-        seconds, status = time.monotonic() - began, process.returncode
-        text = output.kept.decode("utf-8", "replace")
-        if late:
-            status, text = TIMED_OUT, f"{text}\nIt was still running after {self._seconds:g} s.\n"
-        elif output.is_flood:
-            status, text = NOT_RUN, f"{text}\nIt printed more than {PRINTED_BYTES_MAX >> 20} MiB.\n"
-        return {"exit": status if status >= 0 else SIGNALLED - status, "seconds": seconds, "output": text}
+        output = KeptOutput(KEPT_BYTES, is_end=True)
+        limit, status = "", 0
+        for event in events(process, began + self._seconds):
+            match event:
+                case Printed(_, text):
+                    output.add(text)
+                case Ended(status, limit):
+                    pass
+        seconds = time.monotonic() - began
+        shown = output.kept.decode("utf-8", "replace")
+        if limit == LATE:
+            status, shown = TIMED_OUT, f"{shown}\nIt was still running after {self._seconds:g} s.\n"
+        elif limit == FLOOD:
+            status, shown = NOT_RUN, f"{shown}\nIt printed more than {PRINTED_BYTES_MAX >> 20} MiB.\n"
+        return {"exit": exit_code(status), "seconds": seconds, "output": shown}
 
 
 def _not_run(reason: str, status: int = NOT_RUN) -> Frame:

@@ -24,11 +24,21 @@ from typing import IO, TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.config import placeholders
-from editd.runs.command import PRINTED_BYTES_MAX, OutputStream, attend, end_with_all
+from editd.runs.command import (
+    ERRORS,
+    FLOOD,
+    LATE,
+    OUTPUT,
+    PRINTED_BYTES_MAX,
+    Ended,
+    KeptOutput,
+    Printed,
+    events,
+    start,
+)
 from editd.runs.reach import reach_of_frame
 from editd.runs.scratch import remove_tree
 from editd.runs.worker import serve
-from editd.system.process_tree import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +118,8 @@ class HookProcess:
         command: list[str] = hook["command"]
         has_files = placeholders.is_on_files(command)
         size = FILES_AT_ONCE if "{files}" in command else 1
-        for start in range(0, len(files), size):
-            some = files[start : start + size]
+        for first in range(0, len(files), size):
+            some = files[first : first + size]
             before = [file.content for file in some]
             if problem := _problem_of_names(command, some):
                 yield self._failed(hook, HookRun(None), some, problem)
@@ -240,43 +250,40 @@ class HookProcess:
     ) -> HookRun:
         """Run a command to its end. `content_max` is set if its output is content, which must be complete."""
         argv[0] = os.path.expanduser(argv[0])
+        environment = {**self._environment, "EDITD_HOOK": hook["name"]}
         try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL if source is None else source,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self._tree,
-                env={**self._environment, "EDITD_HOOK": hook["name"]}, start_new_session=True,
-                preexec_fn=self._prepare,  # safe, because this process has one thread
+            process = start(
+                argv, self._tree, environment, self._confine,
+                source=subprocess.DEVNULL if source is None else source,
             )  # fmt: skip
         except OSError as error:
             return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
         except subprocess.SubprocessError:
             return HookRun(None, problem=f"{argv[0]} cannot be confined to `writable` and `network`")
-        assert process.stdout is not None
-        assert process.stderr is not None
-        output = OutputStream(process.stdout, KEPT_BYTES if content_max is None else content_max)
-        errors = OutputStream(process.stderr, KEPT_BYTES)
-        late = False
-        try:
-            late = attend(process, (output, errors), min(time.monotonic() + hook["seconds"], self._until))
-        finally:
-            end_with_all(process)  # H2
-            output.finish()
-            errors.finish()
+        kept_max = KEPT_BYTES if content_max is None else content_max
+        kept = {OUTPUT: KeptOutput(kept_max), ERRORS: KeptOutput(KEPT_BYTES)}
+        until = min(time.monotonic() + hook["seconds"], self._until)
+        limit, status = "", 0
+        for event in events(process, until, output_bytes_max=max(PRINTED_BYTES_MAX, kept_max)):
+            match event:
+                case Printed(stream, text):
+                    kept[stream].add(text)
+                case Ended(status, limit):
+                    pass
         problem = ""
-        if late:
+        if limit == LATE:
             problem = f"it was still running after {hook['seconds']:g} s"
-        elif output.is_flood or errors.is_flood:
+        elif limit == FLOOD:
             problem = f"it printed more than {PRINTED_BYTES_MAX >> 20} MiB"
-        elif content_max is not None and output.count > content_max:
+        elif content_max is not None and kept[OUTPUT].count > content_max:
             problem = f"it printed more than {content_max} bytes"
-        status = None if problem else process.returncode
-        return HookRun(status, bytes(output.kept), bytes(errors.kept), problem, late)
+        output, errors = (bytes(kept[stream].kept) for stream in (OUTPUT, ERRORS))
+        return HookRun(None if problem else status, output, errors, problem, limit == LATE)
 
-    def _prepare(self) -> None:
-        """Prepare the process that becomes a command."""
+    def _confine(self) -> None:
+        """Confine the process that becomes a command."""
         if self._reach is not None:
             self._reach.enter([self._folder], self._unheld)
-        die_with_parent()
 
 
 def _problem_of_names(command: Sequence[str], files: Sequence[HookFile]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import TypeAlias
 
@@ -74,10 +73,3 @@ def _process_at(pid: int) -> tuple[Process, int] | None:
     fields = after.split()
     program = before.partition(b"(")[2].decode("utf-8", "replace")
     return Process(pid, int(fields[19]), int(fields[3]), program), int(fields[1])
-
-
-def open_process(pid: int) -> int:
-    """Return a descriptor that can be read when the process has ended. Raises OSError."""
-    if NATIVE.pidfd_open is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    return NATIVE.pidfd_open(pid)

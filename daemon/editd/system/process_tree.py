@@ -6,6 +6,7 @@ session.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -77,3 +78,10 @@ def _below(top: int) -> list[int]:
         todo += (below := children[todo.pop()])
         found += below
     return found
+
+
+def open_process(pid: int) -> int:
+    """Return a descriptor that can be read when the process has ended. Raises OSError."""
+    if NATIVE.pidfd_open is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return NATIVE.pidfd_open(pid)

@@ -36,7 +36,8 @@ from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, 
 from editd.server import convert
 from editd.server.engine_queue import wait_event
 from editd.store.transaction_record import rfc3339
-from editd.system.process import open_process, process_at
+from editd.system.process import process_at
+from editd.system.process_tree import open_process
 from editd.wire import messages
 from editd.wire.redaction import redacted
 
