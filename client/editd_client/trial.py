@@ -1,7 +1,7 @@
 """A command run on the workspace as a proposal would leave it. Nothing of it reaches the workspace.
 
-`editd.runs.trial_worker` is the process that enters an overlay over the workspace and becomes the command.
-Where that is impossible, it makes a copy, and the command runs in that.
+`editd.runs.trial_worker` runs the command in an overlay over the workspace, or in a copy if there can be no
+overlay. It ends the command with all its processes: at its end, and when this process dies.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from io import BufferedReader
 
-TREE = ("-P", "-m", "editd.runs.trial_worker")
+WORKER = ("-P", "-m", "editd.runs.trial_worker")
+OVERLAY, COPY = "overlay", "copy"  # its ways to run a command
+TOO_LARGE = "too_large"  # its reason for no way
 TOO_MUCH, NOT_EMPTY = 3, 4  # its exit codes of a copy that is refused
 OUTPUT_CHARACTERS_MAX = 4_000  # of the end of a command's output
 PIECE_BYTES = 64 * 1024
@@ -54,26 +56,50 @@ class TooMuchToCopy(Exception):
     """The workspace's files are too large to copy."""
 
 
+class OutputEnd:
+    """The end of a command's output, as it is kept with a proposal."""
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def add(self, piece: bytes) -> None:
+        """Add the next output."""
+        self._last = (self._last + piece)[-4 * OUTPUT_CHARACTERS_MAX :]  # UTF-8 takes 4 bytes at most
+
+    @property
+    def text(self) -> str:
+        """The last OUTPUT_CHARACTERS_MAX characters."""
+        return self._last.decode("utf-8", "replace")[-OUTPUT_CHARACTERS_MAX:]
+
+
+def try_argv(root: str, proposal: int, hunks: Sequence[int], command: Sequence[str]) -> list[str]:
+    """Return the command line of `editctl proposal try`, for the page and the screen."""
+    some = ["--hunks", ",".join(map(str, hunks))] if hunks else []
+    return [
+        sys.executable, "-P", "-m", "editd_client", "-C", root, "proposal", "try", str(proposal), *some, "--",
+        *command,
+    ]  # fmt: skip
+
+
 def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str]) -> Trial:
     """Run `command` in the workspace at `root` with `files` in it; its output is shown as it comes.
 
     It runs in the present folder if that is in the workspace, otherwise in `root`. Raises OSError, and
     TooMuchToCopy where only a copy is possible and the files are too large for one.
     """
-    folder = _folder_in(root)
     with tempfile.TemporaryDirectory(prefix="editd-try-") as scratch:
-        plan = os.path.join(scratch, "plan")
-        _write_plan(plan, files)
+        _write_plan(os.path.join(scratch, "plan"), files)
         began = time.monotonic()
-        with contextlib.suppress(NoOverlay), _held(root) as held:
-            entry = _Entry(*os.pipe(), held)
-            status, output = _run(_in_overlay(entry, scratch, root, folder, command), None, entry)
-            return Trial(status, time.monotonic() - began, output, "overlay")
-        copied = os.path.join(scratch, "copy")
-        _copy(plan, root, copied)
-        began = time.monotonic()
-        status, output = _run(command, os.path.join(copied, os.path.relpath(folder, root)))
-        return Trial(status, time.monotonic() - began, output, "copy")
+        with _begun(root, scratch, (OVERLAY, COPY), command, is_shown=True) as (child, way):
+            if way == COPY:
+                began = time.monotonic()  # to copy is no part of the command
+            output = OutputEnd()
+            while piece := cast("BufferedReader", child.stdout).read1(PIECE_BYTES):
+                sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
+                output.add(piece)
+            status = child.wait()
+        return Trial(exit_code(status), time.monotonic() - began, output.text, way)
 
 
 def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
@@ -82,13 +108,8 @@ def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
     What it writes is in `scratch/upper` afterwards. Raises NoOverlay, OSError.
     """
     _write_plan(os.path.join(scratch, "plan"), ())
-    with _held(root) as held:
-        entry = _Entry(*os.pipe(), held)
-        argv = _in_overlay(entry, scratch, root, _folder_in(root), command)
-        with subprocess.Popen(argv, pass_fds=entry[1:]) as child:
-            if not _has_entered(entry):
-                raise NoOverlay
-            return exit_code(child.wait())
+    with _begun(root, scratch, (OVERLAY,), command) as (child, _):
+        return exit_code(child.wait())
 
 
 def exit_code(status: int) -> int:
@@ -112,7 +133,7 @@ def ignored_paths(root: str, paths: Collection[str]) -> set[str]:
     if not paths:
         return set()
     asked = b"".join(os.fsencode(path) + b"\0" for path in sorted(paths))
-    argv = [sys.executable, *TREE, "ignored", root]
+    argv = [sys.executable, *WORKER, "ignored", root]
     done = subprocess.run(argv, input=asked, capture_output=True, check=False)
     if done.returncode:
         raise OSError(done.stderr.decode("utf-8", "replace").strip())
@@ -120,7 +141,7 @@ def ignored_paths(root: str, paths: Collection[str]) -> set[str]:
 
 
 def _copy(plan: str, root: str, to: str) -> None:
-    argv = [sys.executable, *TREE, "copy", plan, root, to]
+    argv = [sys.executable, *WORKER, "copy", plan, root, to]
     done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
     if done.returncode == NOT_EMPTY:
         raise FileExistsError(f"{to} is not empty")
@@ -142,68 +163,41 @@ def _write_plan(folder: str, files: Sequence[ProposedContent]) -> None:
         json.dump(entries, made)
 
 
-class _Entry(NamedTuple):
-    """The descriptors of a program that enters an overlay.
-
-    The program writes a byte into the pipe once it has entered. It locks the workspace's folder, `held`, and
-    the lock lasts until this process has closed it, too.
-    """
-
-    ready: int
-    told: int
-    held: int
-
-
 @contextlib.contextmanager
-def _held(root: str) -> Iterator[int]:
-    """Open the workspace's folder for the lock of an overlay (`editd.system.overlay_lock`)."""
-    held = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield held
-    finally:
-        os.close(held)
+def _begun(
+    root: str, scratch: str, ways: Sequence[str], command: Sequence[str], *, is_shown: bool = False
+) -> Iterator[tuple[subprocess.Popen[bytes], Literal["overlay", "copy"]]]:
+    """Start the worker; yield it with its way, once the command has begun.
 
-
-def _run(argv: Sequence[str], folder: str | None, entry: _Entry | None = None) -> tuple[int, str]:
-    """Run a program, show its output, and return its exit status and the end of the output.
-
-    Closes the pipe of `entry`. Raises NoOverlay if the program ends without an overlay.
+    If `is_shown`, its output comes in a pipe. Raises NoOverlay, TooMuchToCopy, OSError.
     """
-    try:
-        child = subprocess.Popen(
-            argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=() if entry is None else entry[1:],
-        )  # fmt: skip
-    except FileNotFoundError:
-        return NOT_FOUND, f"{argv[0]}: not found\n"
-    except PermissionError as error:
-        return NOT_RUN, f"{argv[0]}: {error.strerror}\n"
-    with child:
-        if entry is not None and not _has_entered(entry):
+    with contextlib.ExitStack() as stack:
+        held = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # for the lock of the overlay
+        stack.callback(os.close, held)
+        alive, dying = os.pipe()  # it closes when this process dies
+        stack.callback(os.close, dying)
+        ready, told = os.pipe()
+        answer = stack.enter_context(os.fdopen(ready, "rb"))
+        numbers = (told, alive, held)
+        try:
+            argv = [
+                sys.executable, *WORKER, "run", ",".join(ways), *map(str, numbers), scratch, root,
+                _folder_in(root), *command,
+            ]  # fmt: skip
+            output, errors = (subprocess.PIPE, subprocess.STDOUT) if is_shown else (None, None)
+            child = subprocess.Popen(argv, stdout=output, stderr=errors, pass_fds=numbers)
+        finally:
+            os.close(told)
+            os.close(alive)
+        stack.enter_context(child)
+        way, _, reason = os.fsdecode(answer.read()).partition(":")
+        if way == TOO_LARGE:
+            raise TooMuchToCopy
+        if not way:
             raise NoOverlay
-        output = cast("BufferedReader", child.stdout)
-        last = b""
-        while piece := output.read1(PIECE_BYTES):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
-            last = (last + piece)[-4 * OUTPUT_CHARACTERS_MAX :]  # UTF-8 takes 4 bytes at most
-        status = child.wait()
-    text = last.decode("utf-8", "replace")[-OUTPUT_CHARACTERS_MAX:]
-    return exit_code(status), text
-
-
-def _has_entered(entry: _Entry) -> bool:
-    os.close(entry.told)
-    is_entered = bool(os.read(entry.ready, 1))
-    os.close(entry.ready)
-    return is_entered
-
-
-def _in_overlay(entry: _Entry, scratch: str, root: str, folder: str, command: Sequence[str]) -> list[str]:
-    """Return the command line of the process that becomes `command` in an overlay, in `folder`."""
-    return [
-        sys.executable, *TREE, "overlay", str(entry.told), str(entry.held), scratch, root, folder, *command,
-    ]  # fmt: skip
+        if way not in ways:
+            raise OSError(reason)
+        yield child, cast('Literal["overlay", "copy"]', way)
 
 
 def _folder_in(root: str) -> str:

@@ -6,14 +6,24 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from editd_client.trial import ProposedContent, TooMuchToCopy, Trial, copy_workspace, run_trial
+from editd_client.trial import (
+    NoOverlay,
+    ProposedContent,
+    TooMuchToCopy,
+    Trial,
+    copy_workspace,
+    run_in_overlay,
+    run_trial,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 FILES = [
     ProposedContent("a.txt", b"proposed\n", "100644"),
@@ -25,6 +35,10 @@ LOOK = """
 set -e
 cat a.txt; new/run; cat link; test ! -e gone; cat kept
 echo written >a.txt; rm kept; mkdir made; echo x >made/y; id -u
+"""
+WITHOUT_OVERLAY = """#!/bin/sh
+if [ "$4" = run ]; then ways=copy; shift 5; set -- -P -m editd.runs.trial_worker run "$ways" "$@"; fi
+exec {} "$@"
 """
 SEEN = f"proposed\nran\nproposed\nkept\n{os.getuid()}\n"
 
@@ -56,10 +70,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def forbid_overlays(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Have the process that would enter an overlay end at once. The one that copies runs as always."""
+    """Have the process that would try an overlay first begin with a copy."""
     program = folder / "python"
-    real = shlex.quote(sys.executable)
-    program.write_text(f'#!/bin/sh\ncase "$4" in overlay) exit 1;; esac\nexec {real} "$@"\n')
+    program.write_text(WITHOUT_OVERLAY.format(shlex.quote(sys.executable)))
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
 
@@ -133,3 +146,77 @@ def test_a_workspace_that_is_too_large_is_not_copied(root: Path, tmp_path: Path)
     os.truncate(root / "kept", 4 * 1024**3 + 1)  # a hole, which takes no space
     with pytest.raises(TooMuchToCopy):
         copy_workspace(str(root), str(tmp_path / "copy"), FILES)
+
+
+LEAVES = """
+setsid sh -c 'echo $$ >{note}; exec sleep 600' &
+while [ ! -s {note} ]; do sleep 0.02; done
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] != b"Z"
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < until, "it does not come about"
+        time.sleep(0.02)
+
+
+@pytest.mark.needs("/proc")
+def test_no_process_of_a_command_outlives_it(root: Path, way: str, tmp_path: Path) -> None:
+    """Its overlay would stay open, unlocked, while the daemon reuses replaced files."""
+    note = tmp_path / "note"
+    assert trial(root, way, "sh", "-c", LEAVES.format(note=note)).exit == 0
+    assert not is_alive(int(note.read_text()))
+
+
+@pytest.mark.needs("/proc")
+def test_no_process_of_an_isolated_command_outlives_it(root: Path, tmp_path: Path) -> None:
+    note, scratch = tmp_path / "note", tmp_path / "scratch"
+    scratch.mkdir()
+    try:
+        status = run_in_overlay(str(root), str(scratch), ["sh", "-c", LEAVES.format(note=note)])
+    except NoOverlay:
+        pytest.skip("no overlay in a user namespace here")
+    assert status == 0
+    assert not is_alive(int(note.read_text()))
+
+
+CLIENT = """
+import os, sys
+from editd_client.trial import NoOverlay, run_in_overlay, run_trial
+root, scratch, command = sys.argv[1], sys.argv[2], ["sh", "-c", sys.argv[3]]
+try:
+    run_in_overlay(root, scratch, command) if scratch else run_trial(root, [], command)
+except NoOverlay:
+    os._exit(99)
+"""
+
+
+@pytest.mark.needs("/proc")
+@pytest.mark.parametrize("is_isolated", [False, True])
+def test_a_killed_client_leaves_no_process_and_no_folder_but_the_work_of_an_isolated_command(
+    root: Path, tmp_path: Path, is_isolated: bool
+) -> None:
+    note, temporary, scratch = tmp_path / "note", tmp_path / "temporary", tmp_path / "scratch"
+    temporary.mkdir()
+    scratch.mkdir()
+    command = f"echo mine >made; {LEAVES.format(note=note)} sleep 600"
+    argv = [sys.executable, "-c", CLIENT, str(root), str(scratch) if is_isolated else "", command]
+    with subprocess.Popen(argv, env=os.environ | {"TMPDIR": str(temporary)}, cwd=root) as client:
+        eventually(lambda: client.poll() is not None or (note.exists() and note.read_text() != ""))
+        if client.poll() == 99:
+            pytest.skip("no overlay in a user namespace here")
+        assert len(os.listdir(temporary)) == (0 if is_isolated else 1)
+        client.kill()
+    eventually(lambda: not is_alive(int(note.read_text())))
+    eventually(lambda: os.listdir(temporary) == [])
+    assert not (root / "made").exists()
+    assert (scratch / "upper" / "made").exists() is is_isolated

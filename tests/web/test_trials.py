@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -80,3 +81,19 @@ def test_the_end_of_the_server_ends_the_command(place: Workplace, author: Client
     number = int(pid.read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def test_a_command_that_does_not_listen_is_killed_with_all_that_it_has_started(
+    page: WebPage, author: Client, place: Workplace
+) -> None:
+    propose(author)
+    pid = place.folder / "pid"
+    script = (
+        f"trap : INT TERM; setsid sh -c 'trap : INT TERM; echo $$ >{pid}; sleep 600' & sleep 600 & wait; wait"
+    )
+    page.post(TRY, {"command": shlex.join(["sh", "-c", script])})
+    until(page, lambda _: pid.exists() and pid.read_text().strip() != "")
+    page.post(TRY, {"do": "stop"})
+    until(page, lambda answer: "runs since" not in answer.text)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)

@@ -314,9 +314,9 @@ def try_proposal(
     """Run a command on the files as the proposal would leave them.
 
     The command sees the workspace with the proposal in it. What it writes there is thrown away
-    afterwards. `editctl` exits with its status, and the daemon keeps its result with the proposal. It
-    runs in an overlay over the workspace, or where the system has none, in a copy of what git does not
-    ignore.
+    afterwards, and no process that it has started outlives it. `editctl` exits with its status, and the
+    daemon keeps its result with the proposal. It runs in an overlay over the workspace, or where the
+    system has none, in a copy of what git does not ignore.
 
     \b
     Examples:

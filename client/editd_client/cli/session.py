@@ -343,7 +343,8 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
     them.
 
     With --isolated, the command sees an overlay over the workspace. Its changes are exactly its own,
-    even if other programs write meanwhile. At its end they become one edit, which is merged and checked.
+    even if other programs write meanwhile. At its end they become one edit, which is merged and checked,
+    and no process that it has started outlives it.
     It does not see later edits of others reliably. Files that git ignores are left out, and pipes,
     sockets and devices too. If the history lacks the earlier content of a file, its change is refused if
     others changed the file meanwhile. It needs Linux with unprivileged user namespaces.

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from editd_client.trial import try_argv
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -61,12 +63,7 @@ def _written(folder: str, side: str, path: str, text: str) -> str:
 
 def tried(root: str, proposal: int, numbers: list[int], command: str) -> int:
     """Run `editctl proposal try`, and wait for Enter. Return the exit status of the command."""
-    hunks = ["--hunks", ",".join(map(str, numbers))] if numbers else []
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "editd_client", "-C", root, "proposal", "try", str(proposal), *hunks,
-         "--", "sh", "-c", command],
-        check=False,
-    )  # fmt: skip
+    done = subprocess.run(try_argv(root, proposal, numbers, ("sh", "-c", command)), check=False)
     sys.stdout.write(f"\n[exit status {done.returncode}] Enter goes back to the review. ")
     sys.stdout.flush()
     sys.stdin.readline()

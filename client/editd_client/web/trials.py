@@ -11,13 +11,12 @@ import contextlib
 import os
 import shlex
 import signal
-import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from editd_client.errors import refusal
-from editd_client.trial import OUTPUT_CHARACTERS_MAX
+from editd_client.trial import PIECE_BYTES, OutputEnd, try_argv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +58,8 @@ class Trials:
             raise refusal("overloaded", f"A command runs on P{proposal} already.", hint="Stop it first.")
         if len(self._running) >= RUNNING_MAX:
             raise refusal("overloaded", f"{RUNNING_MAX} commands run already.", hint="Wait for one to end.")
-        some = ["--hunks", ",".join(map(str, hunks))] if hunks else []
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "editd_client", "-C", self._root, "proposal", "try", str(proposal),
-            *some, "--", *command,
+            *try_argv(self._root, proposal, hunks, command),
             cwd=self._root, start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
@@ -77,8 +74,8 @@ class Trials:
         """Interrupt the command on a proposal, if one runs. Kill it if it does not end."""
         if proposal in self._running:
             process, _ = self._running[proposal]
-            _signal(process, signal.SIGINT)
-            asyncio.get_running_loop().call_later(STOP_SECONDS, _signal, process, signal.SIGKILL)
+            _interrupt(process)
+            asyncio.get_running_loop().call_later(STOP_SECONDS, _kill, process)
 
     async def close(self) -> None:
         """Stop all commands."""
@@ -90,18 +87,25 @@ class Trials:
     async def _follow(self, proposal: int, process: asyncio.subprocess.Process, trial: PageTrial) -> None:
         """Keep the end of the output, and note the exit status."""
         assert process.stdout is not None
-        last = b""
-        while piece := await process.stdout.read(1 << 16):
-            last = (last + piece)[-4 * OUTPUT_CHARACTERS_MAX :]  # UTF-8 takes 4 bytes at most
+        output = OutputEnd()
+        while piece := await process.stdout.read(PIECE_BYTES):
+            output.add(piece)
         status = await process.wait()
-        trial.output = last.decode("utf-8", "replace")[-OUTPUT_CHARACTERS_MAX:]
+        trial.output = output.text
         trial.exit = status
         del self._running[proposal]
         self._on_change()
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Send a signal to a process and its children, unless it has ended."""
+def _interrupt(process: asyncio.subprocess.Process) -> None:
+    """Interrupt a process and its children, unless it has ended."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            os.killpg(process.pid, signal.SIGINT)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process alone, unless it has ended: its worker then ends the command with all its processes."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

@@ -75,6 +75,11 @@ def start(
     )  # fmt: skip
 
 
+def start_with_terminal(argv: Sequence[str], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """Start a command with the input, the output and the process group of this process; else as `start`."""
+    return subprocess.Popen(argv, preexec_fn=_dying_with_parent(prepare))
+
+
 def _dying_with_parent(prepare: Callable[[], None]) -> Callable[[], None]:
     def become() -> None:
         prepare()
@@ -85,14 +90,15 @@ def _dying_with_parent(prepare: Callable[[], None]) -> Callable[[], None]:
 
 def events(
     process: subprocess.Popen[bytes],
-    until: float,
+    until: float | None,
     *,
     output_bytes_max: int = PRINTED_BYTES_MAX,
     parent: int = PARENT,
 ) -> Iterator[Printed | Ended]:
     """Yield the output of a command as it comes, and its end, with which all its processes have ended.
 
-    It is killed at the time `until`, or if it prints too much. Raises Abandoned if `parent` closes.
+    It is killed at the time `until`, if there is one, or if it prints too much. Raises Abandoned if `parent`
+    closes.
     """
     pipes = {OUTPUT: process.stdout, ERRORS: process.stderr}
     limits = {OUTPUT: output_bytes_max, ERRORS: PRINTED_BYTES_MAX}
@@ -104,10 +110,12 @@ def events(
             for stream in streams:
                 selector.register(stream.pipe, selectors.EVENT_READ, stream)
             while process.poll() is None and not any(stream.is_flood for stream in streams):
-                left = until - time.monotonic()
-                if is_late := left <= 0:
+                left = None if until is None else until - time.monotonic()
+                if is_late := left is not None and left <= 0:
                     break
-                for key, _ in selector.select(left if pause is None else min(pause, left)):
+                for key, _ in selector.select(
+                    min((one for one in (pause, left) if one is not None), default=None)
+                ):
                     if key.fd == parent:
                         raise Abandoned
                     if key.data is None:
