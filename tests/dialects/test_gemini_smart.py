@@ -10,7 +10,7 @@ import pytest
 
 from editd.edits.replace import Replacement, replace
 from editd.edits.search import Match, NeedsSearch, Search
-from editd.engine import regex_worker
+from editd.engine import text_search
 from editd.errors import TooLarge
 from editd.tools.api import ToolSettings
 from editd.tools.gemini_stages import StageCall, run_stages, with_final_newline
@@ -91,13 +91,13 @@ def test_a_million_equal_lines_are_searched_in_the_process_for_searches(is_head:
     assert time.thread_time() - start < 0.5, "it took seconds"
     assert [wanted.language for wanted in asked] == ["lines"]
     with pytest.raises(TooLarge) as refused:
-        regex_worker.search(asked[0])
+        text_search.search(asked[0])
     assert refused.value.message.startswith("The lines of the text are in the file more than 100000 times.")
 
 
 def test_a_number_of_matches_that_does_not_fit_is_refused_before_any_text_is_made() -> None:
     text, old = "  same\n" * 90_000, "    same"
-    result = run_stages(text, StageCall(old, "new", old, True, 2), regex_worker.search)
+    result = run_stages(text, StageCall(old, "new", old, True, 2), text_search.search)
     assert result is not None
     assert (result.stage, result.found, result.replacements) == ("indentation", 90_000, ())
 

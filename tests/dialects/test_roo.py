@@ -11,7 +11,7 @@ import pytest
 
 from editd.edits.replace import replace
 from editd.edits.search import LINE_END, Span, with_plain_line_ends
-from editd.engine.regex_worker import search
+from editd.engine.text_search import search
 from editd.errors import InvalidParams, NoMatch, Refused
 from editd.tools.roo import RooCall, range_of, replacements_of, search_of
 from fuzz_roo import calls

@@ -39,9 +39,9 @@ class AtOnce:
     """Expressions that are searched for here and now, by what the worker runs."""
 
     def matches(self, search: Search) -> tuple[Match, ...]:
-        from editd.engine import regex_worker  # not needed by those dialects that search for none
+        from editd.engine import text_search  # not needed by those dialects that search for none
 
-        return regex_worker.search(search)
+        return text_search.search(search)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""engine.regex_worker: ECMAScript's regular expressions."""
+"""engine.js_regex: ECMAScript's regular expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from editd.edits.replace import Replacement, replace
 from editd.edits.search import Match, Search
-from editd.engine.regex_worker import SearchLimits, find_js
+from editd.engine.js_regex import SearchLimits, find_js
 from editd.errors import InvalidRegex, Timeout, TooLarge
 from support.crash_checks import own_time
 

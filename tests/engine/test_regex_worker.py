@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from editd.edits.search import Match, Search
-from editd.engine.regex_worker import BOUNDS, PART, answers, matches_of, request_of, search
+from editd.engine.regex_worker import PART, answers, matches_of, request_of
+from editd.engine.text_search import BOUNDS, search
 from editd.errors import InvalidRegex, TooLarge
 from editd.system import frames
 

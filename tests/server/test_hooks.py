@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.engine.hooks import HookAnswers, HookJob
+from editd.engine.hook_frames import HookAnswers
+from editd.engine.hooks import HookJob
 from editd.runs.reach import unheld_sentence
 from editd.system.confinement import landlock_version
 from editd.wire.messages import Delete, Move, Tool

@@ -1,8 +1,8 @@
 """The hook worker: a process that runs the hooks of one job in its own scratch folder, and then ends.
 
 `python -m editd.runs.hook_worker`, framed messages on stdin and stdout (`system.frames`). The request is
-a frame with the hooks and a frame for each file (`engine.hooks.requests_of`). The answer is read by
-`engine.hooks.HookAnswers`.
+a frame with the hooks and a frame for each file (`engine.hook_frames`). The answer is read by
+`engine.hook_frames.HookAnswers`.
 
 H1  A command gets no file of the workspace. Its folder is the scratch folder, its standard input is the
     planned content or empty, and it inherits no descriptor of the daemon.

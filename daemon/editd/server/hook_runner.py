@@ -12,7 +12,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.hooks import HookAnswers, requests_of
+from editd.engine.hook_frames import HookAnswers, requests_of
 from editd.errors import Overloaded, Refused, ShuttingDown, Timeout
 from editd.runs.environment import tool_environment
 from editd.runs.hook_worker import JOB_SECONDS

@@ -16,16 +16,15 @@ from msgspec import Struct, field
 from editd.edits.comparison import decoded
 from editd.engine.regex_worker import (
     COMPARISON_BYTES_MAX,
-    SECONDS,
     comparison_out_of_time,
     comparison_request,
     comparison_result,
     comparison_too_large,
     matches_of,
-    out_of_time,
     request_of,
-    too_large,
 )
+from editd.engine.search_refusals import out_of_time, too_large
+from editd.engine.text_search import SECONDS
 from editd.errors import InvalidRegex, Overloaded, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, ChildProcess, IdleTimer
 
