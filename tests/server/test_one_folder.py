@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.system import files
+from editd.system import flock
 from editd_client.errors import EditdError
 from support import machine
 from support.crash_checks import transactions
@@ -87,7 +87,7 @@ def test_a_start_waits_for_a_child_that_still_holds_the_lock_of_a_killed_daemon(
     """The child closes the lock's descriptor at its exec, and the daemon may be killed before that."""
     place.start().close()
     place.kill()
-    lock = files.take(str(place.state / "lock"))
+    lock = flock.take(str(place.state / "lock"))
     assert lock is not None
     timer = threading.Timer(0.3, lock.release)
     timer.start()

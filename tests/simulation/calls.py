@@ -24,7 +24,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from editd.system import files, filesystem
+from editd.system import filesystem, proc
 from simulation.disk import FakeDisk, failure
 
 if TYPE_CHECKING:
@@ -675,7 +675,7 @@ def in_force(calls: Calls | Current) -> Iterator[None]:
         filesystem._may_rename.cache_clear()
         put(filesystem, "_may_rename", lambda _flags: True)
         put(filesystem, "_may_syncfs", lambda: True)
-        put(files, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
+        put(proc, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
         yield
     finally:
         for owner, name, function in reversed(before):

@@ -19,7 +19,8 @@ from editd.store.journal import JournalPosition, segment_path, segments
 from editd.store.pack_worker import Packer
 from editd.store.salvage import open_history
 from editd.store.verify import verify_quick
-from editd.system.files import sync_path, take
+from editd.system.files import sync_path
+from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
 from support.crash_checks import wait_until
 from support.harness import Harness, apply, done, pack, write

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from editd.store.git_objects import object_id
 from editd.store.verify import MENDS, verify_full
-from editd.system.files import take
+from editd.system.flock import take
 from editd.values.transaction import Authorship
 from editd_client.errors import EditdError, Unreachable
 from support.crash_checks import child, wait_until

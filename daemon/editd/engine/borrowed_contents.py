@@ -17,7 +17,7 @@ from editd.store.excluded import absent_contents
 from editd.store.git_objects import EMPTY_TREE, CommitObject, GitTree, object_id, oid_of
 from editd.store.git_repository import add_pack, borrowed_from, open_store, own_objects
 from editd.store.packfile import PackWriter
-from editd.system.files import open_regular
+from editd.system.regular_files import open_regular
 from editd.values.content import SYMLINK
 
 if TYPE_CHECKING:

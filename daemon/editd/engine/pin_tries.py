@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from editd.engine.reviewers import common_process
 from editd.errors import IoError, Overloaded
-from editd.system.files import boot_name, replace_file, take
+from editd.system.files import replace_file
+from editd.system.flock import take
+from editd.system.proc import boot_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -29,7 +29,7 @@ from editd.engine.external_changes import (
 )
 from editd.errors import Broken, IoError, Refused
 from editd.store import first_scan
-from editd.system.files import boot_id
+from editd.system.proc import boot_id
 from editd.values.transaction import Seq, Transaction
 from editd.workspace.reader import OpenFiles
 from editd.workspace.scope import HiddenFolders

@@ -18,9 +18,10 @@ from urllib.parse import quote, unquote_to_bytes
 from msgspec import Struct
 
 from editd.errors import InvalidParams
-from editd.system.files import git_folder, open_regular
 from editd.system.git_command import without_credentials
+from editd.system.git_paths import git_folder
 from editd.system.real_paths import ThroughProcess, is_within, real_path
+from editd.system.regular_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from msgspec import Struct
 from editd.config import paths
 from editd.errors import IoError, PermissionDenied
 from editd.system import inotify
-from editd.system.files import NO_LOCKS, holder_of, take, take_folder
 from editd.system.filesystem import Disk
+from editd.system.flock import NO_LOCKS, holder_of, take, take_folder
 from editd.system.folded_names import FoldingDisk, folding_of, keeps_spelling
 from editd.system.native import NATIVE
 from editd.values.name_key import raw_key_of, set_folding
@@ -32,7 +32,7 @@ from editd.workspace.scope import WorkspaceScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from editd.system.files import Flock
+    from editd.system.flock import Flock
 
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,8 @@ from editd.store.packfile import offsets_in, remove_orphans
 from editd.store.transaction_record import parse
 from editd.system.confinement import confine
 from editd.system.fast_exit import exit_fast
-from editd.system.files import sync_path, take
+from editd.system.files import sync_path
+from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from editd.store.git_repository import FIRST_SCAN, exclusive_lock, move_head, re
 from editd.store.history import StoredObjects, store_of
 from editd.store.packfile import PackWriter, release
 from editd.store.transaction_record import EDITD, compose, compose_first_scan, ident
-from editd.system.files import replace_file_durably, sync_path, take
+from editd.system.files import replace_file_durably, sync_path
+from editd.system.flock import take
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Seq, Transaction
 

@@ -16,7 +16,10 @@ from msgspec import Struct
 from editd.errors import HistoryDamaged
 from editd.store import transaction_record
 from editd.store.git_objects import CommitObject, Oid, commit_content, oid_of
-from editd.system.files import replace_file_durably, sync_path, take, users_git_files, would_block
+from editd.system.files import replace_file_durably, sync_path
+from editd.system.flock import take
+from editd.system.git_paths import users_git_files
+from editd.system.regular_files import would_block
 from editd.values.transaction import Authorship
 
 if TYPE_CHECKING:

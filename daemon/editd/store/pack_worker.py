@@ -38,7 +38,8 @@ from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
 from editd.system.confinement import confine
 from editd.system.fast_exit import exit_fast
-from editd.system.files import sync_path, take
+from editd.system.files import sync_path
+from editd.system.flock import take
 from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from editd.store.proposal_seals import (
     seal,
     seal_all,
 )
-from editd.system.files import boot_name
+from editd.system.proc import boot_name
 from editd.system.process import Process, ProcessKey  # noqa: TC001  # for msgspec, at run time
 from editd.values.content import FileState, Version, version_of
 from editd.values.glob import known_globs

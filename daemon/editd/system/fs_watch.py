@@ -27,7 +27,7 @@ from watchdog.events import DirModifiedEvent, FileSystemEvent, FileSystemEventHa
 from watchdog.observers.api import BaseObserver, EventEmitter
 
 from editd.system import inotify
-from editd.system.files import git_folder
+from editd.system.git_paths import git_folder
 from editd.system.native import NATIVE
 
 if TYPE_CHECKING:

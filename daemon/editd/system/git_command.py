@@ -8,7 +8,7 @@ no text conversion and no external diff runs, and an alias cannot replace a verb
 The user's variables and global configuration stay, because they have the user's ssh, proxies, certificates
 and credential helpers.
 
-Imports only the standard library at first, because a person waits for the start of a caller.
+Imports as little as it can, because a person waits for the start of a caller.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import re
 import signal
 import subprocess
 from typing import NamedTuple
+
+from editd.system.git_paths import git_folder
 
 GIT_SECONDS_MAX = 120.0  # of one call
 WORDS_MAX = 1000  # characters of git's own words in a failure
@@ -151,8 +153,6 @@ def work_tree_of(folder: str) -> WorkTree | None:
 
     A folder that is itself like a repository is none: plain edits can make it so.
     """
-    from editd.system.files import git_folder  # late: it needs 40 ms
-
     top = folder
     while True:
         own = git_folder(os.fsencode(os.path.join(top, ".git")))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.system.files import read_proc
 from editd.system.native import NATIVE
+from editd.system.proc import read_proc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from editd.system.files import read_proc
 from editd.system.native import NATIVE
+from editd.system.proc import read_proc
 
 ProcessKey: TypeAlias = tuple[int, int]
 """The number of a process and its start, which no other process has."""

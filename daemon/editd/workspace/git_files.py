@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.system.files import git_folder, open_regular, users_git_files, would_block
+from editd.system.git_paths import git_folder, users_git_files
+from editd.system.regular_files import open_regular, would_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

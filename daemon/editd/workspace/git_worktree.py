@@ -14,7 +14,7 @@ import pygit2
 from msgspec import Struct, field
 
 from editd.edits.gitignore import Rule, rules_of
-from editd.system.files import open_regular, would_block
+from editd.system.regular_files import open_regular, would_block
 from editd.values.content import GitMode, Version, mode_of
 from editd.values.path import ways_down
 from editd.workspace.git_files import IndexEntry, IndexFile, has_no_fifo, opened_files, read_index_file

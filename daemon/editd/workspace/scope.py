@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import PermissionDenied, listed
 from editd.system import confinement
-from editd.system.files import boot_id, replace_file_durably
+from editd.system.files import replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
 from editd.system.folded_names import folding_mounts
 from editd.system.mounts import MountEvents, mount_of, mounts, mounts_below
 from editd.system.native import NATIVE
+from editd.system.proc import boot_id
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, is_protected_name, ways_down
 from editd.workspace.inner_workspaces import InnerWorkspaces
 from editd.workspace.staged_change import is_temporary
