@@ -5,7 +5,8 @@ none, and runs on any POSIX system, so it is tested on Linux. `NATIVE` is the ch
 systems than Linux, and with EDITD_SYSTEM=portable. The choice is made once, when this module is imported.
 
 The rest of this package has a substitute for each of them, and tries a call before it relies on it, because
-a kernel, a sandbox or a file system may refuse it. No other package asks for the platform.
+a kernel, a sandbox or a file system may refuse it. No other package asks for the platform. Imports the
+standard library alone, because a person waits for the start of a process that does so.
 
 macOS would be a third value: its renameatx_np(2) takes the arguments of renameat2(2), with other flags.
 """
@@ -15,9 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ SYSTEMS = ("linux", "portable")
 NOWHERE = "/dev/null/proc"  # no path begins with a device
 
 
-class NativeCalls(Struct, frozen=True, kw_only=True):
+class NativeCalls(NamedTuple):
     """The calls of one system beyond POSIX. The functions of libc return -1, and set `errno`."""
 
     system: str
