@@ -7,8 +7,10 @@ overlay. It ends the command with all its processes: at its end, and when this p
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, cast
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from io import BufferedReader
+    from typing import BinaryIO
 
 WORKER = ("-P", "-m", "editd.runs.trial_worker")
 OVERLAY, COPY = "overlay", "copy"  # its ways to run a command
@@ -26,6 +29,7 @@ TOO_LARGE = "too_large"  # its reason for no way
 TOO_MUCH, NOT_EMPTY = 3, 4  # its exit codes of a copy that is refused
 OUTPUT_CHARACTERS_MAX = 4_000  # of the end of a command's output
 PIECE_BYTES = 64 * 1024
+INTERRUPTED_SECONDS = 0.25  # for a command to end after Ctrl-C, before it is killed
 NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
 
 
@@ -94,7 +98,7 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
             if way == COPY:
                 began = time.monotonic()  # to copy is no part of the command
             output = OutputEnd()
-            while piece := cast("BufferedReader", child.stdout).read1(PIECE_BYTES):
+            for piece in _pieces(cast("BufferedReader", child.stdout)):
                 sys.stdout.buffer.write(piece)
                 sys.stdout.buffer.flush()
                 output.add(piece)
@@ -174,8 +178,8 @@ def _begun(
     with contextlib.ExitStack() as stack:
         held = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # for the lock of the overlay
         stack.callback(os.close, held)
-        alive, dying = os.pipe()  # it closes when this process dies
-        stack.callback(os.close, dying)
+        alive, writable = os.pipe()  # it closes when this process dies
+        ours = stack.enter_context(os.fdopen(writable, "wb"))
         ready, told = os.pipe()
         answer = stack.enter_context(os.fdopen(ready, "rb"))
         numbers = (told, alive, held)
@@ -190,6 +194,7 @@ def _begun(
             os.close(told)
             os.close(alive)
         stack.enter_context(child)
+        stack.callback(_end, child, ours)
         way, _, reason = os.fsdecode(answer.read()).partition(":")
         if way == TOO_LARGE:
             raise TooMuchToCopy
@@ -198,6 +203,29 @@ def _begun(
         if way not in ways:
             raise OSError(reason)
         yield child, cast('Literal["overlay", "copy"]', way)
+
+
+def _end(worker: subprocess.Popen[bytes], ours: BinaryIO) -> None:
+    """Wait for the end of a worker. If an exception interrupts its command, end the command first."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        worker.wait(INTERRUPTED_SECONDS)
+    ours.close()
+    worker.wait()
+
+
+def _pieces(output: BufferedReader) -> Iterator[bytes]:
+    """Yield the output of a command as it comes. Raises BrokenPipeError once no one reads ours."""
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    with contextlib.suppress(OSError, ValueError):  # it has no descriptor
+        poll.register(sys.stdout.fileno(), 0)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor != output.fileno():
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            if not (piece := output.read1(PIECE_BYTES)):
+                return
+            yield piece
 
 
 def _folder_in(root: str) -> str:

@@ -220,3 +220,21 @@ def test_a_killed_client_leaves_no_process_and_no_folder_but_the_work_of_an_isol
     eventually(lambda: os.listdir(temporary) == [])
     assert not (root / "made").exists()
     assert (scratch / "upper" / "made").exists() is is_isolated
+
+
+@pytest.mark.needs("/proc")
+def test_a_command_ends_once_no_one_reads_its_output(root: Path, tmp_path: Path) -> None:
+    """As a command from the page does if the server is killed."""
+    note, temporary = tmp_path / "note", tmp_path / "temporary"
+    temporary.mkdir()
+    argv = [sys.executable, "-c", CLIENT, str(root), "", f"{LEAVES.format(note=note)} sleep 600"]
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        argv, env=environment, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as client:
+        eventually(lambda: note.exists() and note.read_text() != "")
+        assert client.stdout is not None
+        client.stdout.close()
+        assert client.wait(30) != 0
+    assert not is_alive(int(note.read_text()))
+    assert os.listdir(temporary) == []
