@@ -25,7 +25,6 @@ from editd.runs.command import (
     LATE,
     NOT_FOUND,
     NOT_RUN,
-    PRINTED_BYTES_MAX,
     Abandoned,
     Ended,
     KeptOutput,
@@ -35,6 +34,7 @@ from editd.runs.command import (
     has_parent,
     start,
 )
+from editd.runs.limits import CHECKS, PRINTED_BYTES_MAX
 from editd.runs.reach import NETWORK, reach_frame, reach_of_frame
 from editd.runs.scratch import TrialFile, remove_tree, write_files
 from editd.runs.worker import serve
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from editd.system.frames import Frame
     from editd.values.content import Change, FileState
 
-KEPT_BYTES = 16_000  # of the end of the output: 4,000 characters of at most 4 bytes
 TIMED_OUT = 124  # as timeout(1) has it
 
 
@@ -139,7 +138,7 @@ class CheckRun:
         return start(self._command, folder, self._environment, prepare, errors=subprocess.STDOUT)
 
     def _attended(self, process: subprocess.Popen[bytes], began: float) -> Frame:
-        output = KeptOutput(KEPT_BYTES, is_end=True)
+        output = KeptOutput(CHECKS.kept_bytes, is_end=True)
         limit, status = "", 0
         for event in events(process, began + self._seconds):
             match event:

@@ -16,6 +16,7 @@ import subprocess
 import time
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from editd.runs.limits import PRINTED_BYTES_MAX
 from editd.system.process_tree import die_with_parent, kill_descendants, open_process
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.01  # between two looks at a silent command, on a system that does not report its end
 NOT_FOUND, NOT_RUN, SIGNALLED = 127, 126, 128  # the exit codes of a shell
-PRINTED_BYTES_MAX = 64 * 1024 * 1024  # on one stream, unless a formatter's content is longer
 READ_BYTES = 1024 * 1024
 REST_SECONDS = 1.0  # for the output that is still in a pipe when the command has ended
 PARENT = 0  # stdin of a worker, which closes when the daemon dies

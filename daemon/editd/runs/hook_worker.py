@@ -29,13 +29,13 @@ from editd.runs.command import (
     FLOOD,
     LATE,
     OUTPUT,
-    PRINTED_BYTES_MAX,
     Ended,
     KeptOutput,
     Printed,
     events,
     start,
 )
+from editd.runs.limits import FILES_AT_ONCE, HOOKS, JOB_SECONDS, PRINTED_BYTES_MAX
 from editd.runs.reach import reach_of_frame
 from editd.runs.scratch import remove_tree
 from editd.runs.worker import serve
@@ -46,11 +46,8 @@ if TYPE_CHECKING:
     from editd.runs.reach import CommandReach
     from editd.system.frames import Frame
 
-JOB_SECONDS = 600.0  # for all hooks of the job together
-KEPT_BYTES = 64 * 1024  # of output that is not content
 SHOWN_CHARACTERS = 8000  # of the output, in a refusal's data
 MESSAGE_CHARACTERS = 600  # of the output, in a refusal's message
-FILES_AT_ONCE = 500  # for `{files}`, because an argument list has a limit
 
 
 class _Refusal(Exception):
@@ -217,7 +214,8 @@ class HookProcess:
 
     def _shown_output(self, ran: HookRun) -> str:
         """Return the output of a command, errors first, with paths relative to the workspace."""
-        text = b"\n".join(part.strip() for part in (ran.errors[:KEPT_BYTES], ran.output[:KEPT_BYTES]) if part)
+        kept = (part[: HOOKS.kept_bytes] for part in (ran.errors, ran.output))
+        text = b"\n".join(part.strip() for part in kept if part)
         shown = text.decode("utf-8", "replace").replace(self._tree + "/", "").replace(self._tree, ".")
         return shown.strip()[:SHOWN_CHARACTERS]
 
@@ -260,8 +258,8 @@ class HookProcess:
             return HookRun(None, problem=f"{argv[0]} cannot be run: {error.strerror}")
         except subprocess.SubprocessError:
             return HookRun(None, problem=f"{argv[0]} cannot be confined to `writable` and `network`")
-        kept_max = KEPT_BYTES if content_max is None else content_max
-        kept = {OUTPUT: KeptOutput(kept_max), ERRORS: KeptOutput(KEPT_BYTES)}
+        kept_max = HOOKS.kept_bytes if content_max is None else content_max
+        kept = {OUTPUT: KeptOutput(kept_max), ERRORS: KeptOutput(HOOKS.kept_bytes)}
         until = min(time.monotonic() + hook["seconds"], self._until)
         limit, status = "", 0
         for event in events(process, until, output_bytes_max=max(PRINTED_BYTES_MAX, kept_max)):

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from editd.runs.command import Abandoned
+from editd.runs.limits import WRITTEN_BYTES_MAX
 from editd.system.frames import read_frame, write_frame
 from editd.system.process_tree import kill_descendants, set_subreaper
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from editd.system.frames import Frame
-
-WRITTEN_BYTES_MAX = 1024 * 1024 * 1024  # of one file in the scratch folder
 
 
 def serve(

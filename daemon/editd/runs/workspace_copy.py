@@ -11,6 +11,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from editd.runs.limits import COPY_BYTES_MAX
 from editd.runs.scratch import write_files
 from editd.system.git_command import GitFailed, GitMissing, run_git, work_tree_of
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from editd.runs.scratch import TrialFile
 
 FICLONE = 0x40049409  # linux/fs.h
-COPY_BYTES_MAX = 4 * 1024**3
 
 
 class WorkspaceTooLarge(Exception):

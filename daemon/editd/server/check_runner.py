@@ -23,6 +23,7 @@ from editd.errors import Conflict, Decided, PermissionDenied, Refused
 from editd.runs.check_worker import requests_of
 from editd.runs.command import NOT_RUN
 from editd.runs.environment import tool_environment
+from editd.runs.limits import CHECKS
 from editd.server.child_process import PYTHON
 from editd.server.command_workers import CommandWorkers
 from editd.system.process_tree import KILL_SECONDS
@@ -38,11 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RUNS_MAX = 2
 RETRY_SECONDS = 10.0  # after a landing that was refused for a time
 LOOK_SECONDS = 0.25  # changes within this time are looked at together
 COPY_SECONDS = 120.0  # beyond the check's own time, to copy a workspace where no overlay is possible
-NICE = 5  # edits come before checks
 
 Key = tuple[int, str]  # a proposal and a check
 
@@ -70,7 +69,7 @@ class CheckRunner:
     def __init__(self, state: str, root: str, queue: EngineQueue, proposals: ProposalMethods) -> None:
         """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
         self._workers = CommandWorkers(
-            [*PYTHON, "editd.runs.check_worker"], os.path.join(state, "checks"), nice=NICE
+            [*PYTHON, "editd.runs.check_worker"], os.path.join(state, "checks"), nice=CHECKS.nice
         )
         self._root = root
         self._queue = queue
@@ -183,7 +182,7 @@ class CheckRunner:
 
     def _begin_runs(self) -> None:
         for key in list(self._pending):
-            if self._is_closing or len(self._runs) >= RUNS_MAX:
+            if self._is_closing or len(self._runs) >= CHECKS.at_once:
                 return
             if key not in self._runs:  # otherwise the run on the earlier view has yet to end
                 del self._pending[key]

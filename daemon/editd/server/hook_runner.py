@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from editd.engine.hook_frames import HookAnswers, requests_of
 from editd.errors import Overloaded, Refused, ShuttingDown, Timeout
 from editd.runs.environment import tool_environment
-from editd.runs.hook_worker import JOB_SECONDS
+from editd.runs.limits import HOOKS, JOB_SECONDS
 from editd.server.child_process import PYTHON
 from editd.server.command_workers import CommandWorkers
 from editd.store.transaction_record import rfc3339
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 4  # jobs whose hooks run; more wait in a queue
 SPARE_SECONDS = 10.0  # beyond the hooks' own, for the other work of the process
 
 
@@ -38,10 +37,12 @@ class HookRunner:
 
     def __init__(self, state: str, root: str, bytes_max: int) -> None:
         """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
-        self._workers = CommandWorkers([*PYTHON, "editd.runs.hook_worker"], os.path.join(state, "hooks"))
+        self._workers = CommandWorkers(
+            [*PYTHON, "editd.runs.hook_worker"], os.path.join(state, "hooks"), nice=HOOKS.nice
+        )
         self._root = root
         self._bytes_max = bytes_max
-        self._slots = asyncio.Semaphore(AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(HOOKS.at_once)
         self._closing = False
         self._runs: dict[str, int] = {}
         self._failures: dict[str, dict[str, str]] = {}
