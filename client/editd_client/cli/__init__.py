@@ -101,7 +101,7 @@ VERBS: Mapping[str, Mapping[str, str]] = {  # section of the help: verb: its lin
 MODULES: Mapping[str, Sequence[str]] = {  # module: its verbs. Each other verb has a module of the same name.
     "edits": ("apply", "replace", "write", "patch", "rm", "mv", "tool", "dialects"),
     "undo": ("undo", "redo", "rollback", "restore", "publish"),
-    "session": ("session", "sessions", "lease", "exec", "mcp"),
+    "session": ("session", "sessions", "lease"),
     "log": ("log", "show", "watch"),
     "contents": ("read", "diff", "blame"),
     "daemon": ("start", "stop", "status", "socket", "settle", "check", "gc"),

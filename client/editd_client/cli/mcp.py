@@ -1,0 +1,144 @@
+"""`mcp`: the edit tools, served to an agent."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from editd_client.errors import Unreachable
+from editd_client.mcp import Options
+
+if TYPE_CHECKING:
+    from editd_client.cli.invocation import Invocation
+
+TERMINATED = 128 + signal.SIGTERM
+
+
+@click.command("mcp")
+@click.option(
+    "--workspace", metavar="DIR", help="The workspace (default: the client's root, then the usual one)."
+)
+@click.option(
+    "--dialect", "dialects", metavar="NAME", multiple=True,
+    help="Another system with tools to offer as well, see `editctl dialects`. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--session", metavar="NAME", help="The session's name (default: a new one, named after the client)."
+)
+@click.option(
+    "--tools",
+    "tools",
+    metavar="NAME,…",
+    multiple=True,
+    help="Only tools to offer (default: all). Repeatable.",
+)
+@click.option("--read-only", is_flag=True, help="Offer only the tools that change nothing.")
+@click.option("--may-undo-others", is_flag=True, help="Allow undo and rollback of the work of others.")
+@click.option(
+    "--wait", type=click.FloatRange(0, 600), default=50.0, metavar="SECONDS",
+    help="Longest wait of a call for a reviewer's decision (default: 50).",
+)  # fmt: skip
+@click.pass_obj
+def mcp_verb(
+    invocation: Invocation,
+    workspace: str | None,
+    dialects: tuple[str, ...],
+    session: str | None,
+    tools: tuple[str, ...],
+    read_only: bool,
+    may_undo_others: bool,
+    wait: float,
+) -> None:
+    """Serve edit tools to an agent over MCP.
+
+    Uses standard input and output. Name this command in the agent's configuration: docs/mcp.md has
+    it for several agents. Its calls act in the session of the agent's hooks, if it has them, and
+    otherwise in a separate session. So an agent's work can be undone, rolled back and published
+    alone. Needs the extra `mcp`: in a checkout,
+    `pipx install '.[mcp]'`.
+
+    \b
+    Examples:
+      claude mcp add editd -- editctl mcp
+      editctl mcp --workspace ~/src/project --dialect claude
+      editctl mcp --session reviewer --read-only
+      editctl mcp --tools apply_edits,read_file,undo
+    """
+    if workspace is not None:
+        invocation.named = workspace
+    if session is not None:
+        invocation.act_in(session)
+    # Permanently: a token in the environment belongs to the session that is named there.
+    _serve(
+        Options(
+            workspace=invocation.named,
+            dialects=dialects,
+            session=os.environ.get("EDITD_SESSION") or None,
+            token=os.environ.get("EDITD_TOKEN"),
+            tools=_tools_named(tools, dialects),
+            is_read_only=read_only,
+            may_undo_others=may_undo_others,
+            wait=wait,
+        )
+    )
+
+
+def _serve(options: Options) -> None:
+    """Serve one client until it closes standard input, then close the session; its edits stay."""
+    from editd_client.mcp.client_sessions import ClientSessions
+    from editd_client.mcp.handshake import Handshake, Wire
+
+    _check_sdk()
+    sessions, wire = ClientSessions(options), Wire()
+
+    def leave_now(*_: object) -> NoReturn:
+        # The SDK reads standard input in a thread that cannot be cancelled: a signal ends the process.
+        sessions.close()
+        os._exit(TERMINATED)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave_now)
+    try:
+        if Handshake(options, sessions, wire).serve():
+            try:
+                from editd_client.mcp.server import serve
+            except ImportError as error:
+                raise _without_sdk(str(error)) from error
+            serve(options, sessions, wire)
+    finally:
+        sessions.close()
+
+
+def _check_sdk() -> None:
+    """Raise Unreachable if the SDK is not installed, without importing it."""
+    for module in ("mcp", "mcp_types"):
+        try:
+            is_there = importlib.util.find_spec(module) is not None
+        except ValueError:  # As Python says for a module that may not be imported.
+            is_there = False
+        if not is_there:
+            raise _without_sdk(f"no module {module}")
+
+
+def _without_sdk(reason: str) -> Unreachable:
+    return Unreachable(
+        f"The MCP server needs Python's MCP SDK, version 2.3 or later: {reason}.",
+        hint="In a checkout: `pipx install --force '.[mcp]'` or `uv tool install --force '.[mcp]'`.",
+    )
+
+
+def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tool names in `given`. Raises EditdError for an unknown tool or dialect."""
+    from editd_client.mcp.conversion import unknown_name
+    from editd_client.mcp.tools import offered_names
+
+    offered = offered_names(dialects)
+    names = tuple(name.strip() for words in given for name in words.split(",") if name.strip())
+    for name in names:
+        if name not in offered:
+            raise unknown_name("tool", name, offered)
+    return names
