@@ -210,6 +210,26 @@ def test_the_view_model_knows_no_screen() -> None:
             assert name.split(".")[0] not in ("textual", "rich", "html", "asyncio"), name
 
 
+FACES = ("screen", "web", "cli")
+ASKED = re.compile(  # the requests that the conversations send, and no face
+    r"requests\.(?:undo|redo|rollback|restore|publish|lease_release|session_(?:close|pause|resume)"
+    r"|review_(?:allow|revoke|mark)|proposal_reject)\b"
+)
+
+
+def test_a_conversation_knows_no_face() -> None:
+    for file in modules("client/editd_client/conversations"):
+        for name in imports(file):
+            assert not name.startswith(tuple(f"editd_client.{face}" for face in FACES)), name
+            assert name.split(".")[0] not in ("asyncio", "click", "textual", "html"), name
+
+
+@pytest.mark.parametrize("face", ["screen"])
+def test_a_face_sends_no_request_of_a_conversation(face: str) -> None:
+    folder = f"client/editd_client/{face}"
+    assert not [file for file in modules(folder) if ASKED.search((TOP / file).read_text())]
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Not even for their types, so that each can be read after those that it names."""
     files = {name_of(file): file for folder in ("daemon", "client") for file in modules(folder)}

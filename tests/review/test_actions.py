@@ -37,11 +37,11 @@ def test_an_undo_is_shown_before_it_is_made(place: Workplace) -> None:
             ("new", True, "goes"),
             ("a", False, f"in the way: {later.seq}, line 5"),
         ]
-        assert actions.needed_first(preview) == [later.seq]
-        context = context_of(preview, client, first.seq)
+        shown = shown_preview(preview, client, first.seq)
+        assert shown.needed == (later.seq,)
         way = f"in the way: {later.seq} by {later.actor}, line 5"
-        assert [one.text for one in actions.effects(preview, context)] == ["goes", way]
-        assert context.text == ""
+        assert [one.text for one in shown.effects] == ["goes", way]
+        assert shown.context == ""
         client.undo(first.seq, on_conflict="skip")
         assert "new" not in place.files()
         assert b"#five" in place.files()["a"]
@@ -56,15 +56,15 @@ def test_an_undo_says_how_much_later_work_it_keeps(place: Workplace) -> None:
         for number in ("20", "25"):
             client.apply([replace("a", f"#{number}\n", "#\n"), replace("b", f"#{number}\n", "#\n")])
         client.apply([replace("b", "#5\n", "#V\n")])
-        context = context_of(client.undo(made.seq, dry_run=True), client, made.seq)
-        assert context.text == "It keeps what 2 later transactions did to these files."
+        shown = shown_preview(client.undo(made.seq, dry_run=True), client, made.seq)
+        assert shown.context == "It keeps what 2 later transactions did to these files."
 
 
-def context_of(preview: ApplyResult, client: Client, seq: int) -> actions.UndoContext:
+def shown_preview(preview: ApplyResult, client: Client, seq: int | None = None) -> actions.ReversalPreview:
     async def ask(call: PreparedCall[Any]) -> Any:
         return client.ask(call)
 
-    return asyncio.run(actions.undo_context(preview, ask, seq))
+    return asyncio.run(actions.preview_of(preview, ask, seq))
 
 
 def test_the_effect_of_a_rollback_and_of_a_restore_is_shown(place: Workplace) -> None:
@@ -77,4 +77,4 @@ def test_the_effect_of_a_rollback_and_of_a_restore_is_shown(place: Workplace) ->
         assert [(one.path, one.text) for one in actions.effects(preview)] == [("a", "merges")]
         restored = client.restore(0, dry_run=True)
         assert [(one.path, one.text) for one in actions.effects(restored)] == [("a", "becomes as it was")]
-        assert actions.needed_first(restored) == []
+        assert shown_preview(restored, client).needed == ()

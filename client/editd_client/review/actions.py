@@ -18,13 +18,14 @@ from editd_client.errors import refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from editd.wire.messages import ApplyResult, InTheWay, ProposalGetResult, ProposalResult
+    from editd.wire.messages import ApplyResult, InTheWay, ProposalGetResult
     from editd_client.prepared_call import PreparedCall
     from editd_client.review.choices import HunkChoices
 
 View = Literal["proposals", "timeline", "agents"]
 AUTHORS_MAX = 8  # of transactions in the way
 COUNTED_PATHS_MAX = 100  # files whose later transactions are counted
+NEEDED_WORDS = "It is clean if these are undone first, in this order:"
 
 
 class Action(Struct, frozen=True):
@@ -141,11 +142,6 @@ def there(shown: ProposalGetResult) -> list[str]:
     return [hunk.hunk for file in shown.files for hunk in file.hunks if hunk.state == "there"]
 
 
-def reject(shown: ProposalGetResult, *, comment: str | None, request_id: str) -> PreparedCall[ProposalResult]:
-    """Return the request that rejects all that is left of a proposal."""
-    return requests.proposal_reject(shown.proposal, comment=comment, request_id=request_id)
-
-
 # ── The preview of an undo ────────────────────────────────────────────────────────────────────
 
 
@@ -157,41 +153,44 @@ class FileEffect(Struct, frozen=True):
     text: str
 
 
-class UndoContext(Struct, frozen=True):
-    """The transactions of others around an undo: the authors of those in its way, and how many it keeps."""
+class ReversalPreview(Struct, frozen=True):
+    """The result of a dry run in words: its effects, the clean ones first, and the work around it."""
 
-    authors: Mapping[int, str] = {}
-    kept: int = 0
-
-    @property
-    def text(self) -> str:
-        """The later work that stays, in words; nothing without any."""
-        if not self.kept:
-            return ""
-        return f"It keeps what {self.kept:,} later transaction{'s' * (self.kept != 1)} did to these files."
+    result: ApplyResult
+    effects: tuple[FileEffect, ...]
+    needed: tuple[int, ...] = ()  # transactions whose undo would make this one clean, in that order
+    context: str = ""  # the later work that stays; nothing without any
 
 
-ALONE = UndoContext()
-
-
-async def undo_context(
-    preview: ApplyResult, ask: Callable[[PreparedCall[Any]], Awaitable[Any]], after: int | None = None
-) -> UndoContext:
-    """Ask for the context of an undo by the result of its dry run; with `after`, of that transaction's.
+async def preview_of(
+    result: ApplyResult, ask: Callable[[PreparedCall[Any]], Awaitable[Any]], after: int | None = None
+) -> ReversalPreview:
+    """Ask for the work around the result of a dry run; with `after`, for the work since that transaction.
 
     Raises EditdError and Unreachable.
     """
-    conflicts, authors = _conflicts(preview), dict[int, str]()
+    conflicts, authors = _conflicts(result), dict[int, str]()
     for seq in sorted({seq for one in conflicts for seq in one.blocking}, reverse=True)[:AUTHORS_MAX]:
         made = (await ask(requests.show(seq, diff=False))).transaction
         authors[seq] = made.session or made.actor
-    paths = [file.path for file in preview.files]
-    if after is None or conflicts or not 0 < len(paths) <= COUNTED_PATHS_MAX:
-        return UndoContext(authors)
-    return UndoContext(authors, (await ask(requests.log_count(path=paths, after=after))).count)
+    paths = [file.path for file in result.files]
+    kept = 0
+    if after is not None and not conflicts and 0 < len(paths) <= COUNTED_PATHS_MAX:
+        kept = (await ask(requests.log_count(path=paths, after=after))).count
+    needed = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
+    return ReversalPreview(result, tuple(effects(result, authors)), tuple(needed), _kept_text(kept))
 
 
-def effects(preview: ApplyResult, context: UndoContext = ALONE) -> Iterator[FileEffect]:
+def _kept_text(kept: int) -> str:
+    if not kept:
+        return ""
+    return f"It keeps what {kept:,} later transaction{'s' * (kept != 1)} did to these files."
+
+
+NO_AUTHORS: Mapping[int, str] = {}
+
+
+def effects(preview: ApplyResult, authors: Mapping[int, str] = NO_AUTHORS) -> Iterator[FileEffect]:
     """Yield the effect on each file, by the result of a dry run; the clean ones first.
 
     An undo, a redo and a rollback keep what others did later, and a restore does not.
@@ -204,12 +203,7 @@ def effects(preview: ApplyResult, context: UndoContext = ALONE) -> Iterator[File
         if file.change is not None and file.path not in in_the_way:
             yield FileEffect(file.path, True, words.get(file.change, modified))
     for one in conflicts:
-        yield FileEffect(one.path, False, _in_the_way(one, context.authors))
-
-
-def needed_first(preview: ApplyResult) -> list[int]:
-    """Return the transactions whose undo would make this one clean, in that order."""
-    return sorted({seq for one in _conflicts(preview) for seq in one.needs}, reverse=True)
+        yield FileEffect(one.path, False, _in_the_way(one, authors))
 
 
 def _conflicts(preview: ApplyResult) -> Sequence[InTheWay]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from editd_client import requests
+from editd_client.conversations.grant import allow, revoke
+from editd_client.conversations.leases import end_leases
+from editd_client.conversations.pause import pause, resume
+from editd_client.conversations.publication import publish
+from editd_client.conversations.reversal import reverse, rollback_of
+from editd_client.conversations.review_mark import mark
+from editd_client.conversations.session_end import close
 from editd_client.review.agents import OUTSIDE, AgentRow, Agents, matching_agents, totals
 from editd_client.review.query import TransactionQuery, is_named
 from editd_client.review.timeline import RefusalRow, TimelineRow
+from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.detail import Detail
 from editd_client.screen.lines import Line, TextSpan, plain, wrapped_texts
-from editd_client.screen.patch_lines import DIALOG, PatchLine
-from editd_client.screen.proposal_work import allow
+from editd_client.screen.patch_lines import PatchLine
 from editd_client.screen.refusals import refusal_lines, show_refusals
 from editd_client.screen.rows import Drawing, activity, agent_line, agent_work, timeline_line
-from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
     from editd_client.screen.desk import ReviewDesk
 
 NEWEST = 5  # transactions of the session at the cursor
-MARKS_MAX = 10_000  # in one request
 REFUSED = 3  # refusals of it
 GRANTS_SHOWN = 3  # below the list
 EMPTY = ("No session is open. An agent opens one: editctl mcp, or editctl integrate.",)
@@ -40,6 +45,7 @@ class AgentsView:
 
     def __init__(self, desk: ReviewDesk) -> None:
         self.desk = desk
+        self._asker = ScreenAsker(desk)
         self.agents = Agents()
         self.detail = Detail()
         self.query = TransactionQuery()
@@ -244,104 +250,37 @@ class AgentsView:
         return work(row)
 
     async def _rollback(self, row: AgentRow) -> None:
-        title = f"Roll back all the work of {plain(row.name)}?"
-        await preview(self.desk, title, partial(requests.rollback, row.name))
+        await reverse(self._asker, rollback_of(row.name), request_id=secrets.token_hex(16))
 
     async def _allow(self, row: AgentRow) -> None:
-        await allow(self.desk, row.name, "**")
+        await allow(self._asker, row.name, "**")
         self.reload()
 
     async def _end_leases(self, row: AgentRow) -> None:
-        leases = self.agents.leases_of(row.name)
-        if not leases:
-            self.desk.say(f"{plain(row.name)} has no lease.", is_error=True)
-            return
-        lines = [Line((TextSpan(f" {' '.join(map(plain, one.paths))}"),)) for one in leases]
-        if await self.desk.choose(f"End the leases of {plain(row.name)}?", lines, {"L": "end them"}) == "L":
-            for one in leases:
-                await self.desk.ask(requests.lease_release(one.lease, force=True))
-            self.desk.say(f"The leases of {plain(row.name)} have ended.")
+        await end_leases(self._asker, row.name)
 
     async def _pause(self, row: AgentRow) -> None:
         """Refuse the edits of a session, or make them proposals; or let a paused one go on."""
-        name = plain(row.name)
-        if row.pause is not None:
-            if await self.desk.choose(f"Let {name} go on?", [], {"P": "let it go on"}) == "P":
-                await self.desk.ask(requests.session_resume(row.name))
-                self.desk.say(f"{name} goes on.")
-            return
-        answers = {
-            "r": "refuse its edits",
-            "e": "refuse them, and end its leases",
-            "p": "let them wait for you",
-        }
-        lines = [Line((TextSpan(" It can read. The pause holds until you end it, also after a restart."),))]
-        answer = await self.desk.choose(f"Pause {name}?", lines, answers)
-        if answer is None:
-            return
-        reason = await self.desk.prompt(f"Reason, which {name} gets:")
-        if reason is not None:
-            await self.desk.ask(
-                requests.session_pause(
-                    row.name, action="propose" if answer == "p" else "refuse", reason=reason,
-                    end_leases=answer == "e",
-                )
-            )  # fmt: skip
-            self.desk.say(f"{name} is paused. P lets it go on.")
+        if row.pause is None:
+            await pause(self._asker, row.name)
+        else:
+            await resume(self._asker, row.name)
 
     async def _review(self, row: AgentRow) -> None:
-        """Mark all the work of a session as reviewed."""
-        call = requests.log(session=row.name, unreviewed=True, limit=MARKS_MAX, brief=True)
-        found = (await self.desk.ask(call)).transactions
-        lines = [timeline_line(TimelineRow.of(one), one.seq, Drawing(DIALOG.width, self.desk.clock))
-                 for one in found]  # fmt: skip
-        title = f"Mark {len(found)} transactions of {plain(row.name)} as reviewed?"
-        if not found:
-            self.desk.say(f"No work of {plain(row.name)} is left to review.")
-        elif await self.desk.choose(title, lines, {"M": "mark them"}) == "M":
-            await self.desk.ask(requests.review_mark([one.seq for one in found]))
-            self.desk.say(f"The work of {plain(row.name)} is marked as reviewed.")
+        await mark(self._asker, sessions=[row.name])
 
     async def _refused(self, row: AgentRow) -> None:
         await show_refusals(self.desk, row.name)
 
     async def _close(self, row: AgentRow) -> None:
-        lines = [
-            Line((TextSpan(" Its work and its proposals stay. Its leases end, and its token is void."),))
-        ]
-        answers = {"K": "close it", "w": "close it and withdraw its proposals"}
-        answer = await self.desk.choose(f"Close the session {plain(row.name)}?", lines, answers)
-        if answer is not None:
-            await self.desk.ask(requests.session_close(row.name, force=True, withdraw=answer == "w"))
-            self.desk.say(f"{plain(row.name)} is closed.")
+        await close(self._asker, row.name)
 
     async def _publish(self, row: AgentRow) -> None:
-        """Make one commit of the session's work in the person's own git, after a preview."""
-        message = await self.desk.prompt(f"Message of the commit with the work of {plain(row.name)}:")
-        if not message:
-            return
-        shown = await self.desk.ask(requests.publish(message, session=row.name, dry_run=True))
-        lines = [Line((TextSpan(f" On the branch {plain(shown.branch)}:", "bold"),))]
-        for file in shown.files:
-            counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
-            lines.append(Line((TextSpan(f" {plain(file.path)}  "), TextSpan(counts, "dim"))))
-        lines += [Line((TextSpan(f" {plain(text)}", "dim"),)) for text in shown.message.split("\n")]
-        if await self.desk.choose(f"Publish the work of {plain(row.name)}?", lines, {"m": "make the commit"}):
-            made = await self.desk.ask(requests.publish(message, session=row.name))
-            self.desk.say(f"Published as {made.commit[:7]} on {plain(made.branch)}.")
+        await publish(self._asker, row.name, session=row.name)
 
     async def _revoke(self) -> None:
-        grants = self.agents.grants
-        if not grants:
-            self.desk.say("There is no grant.", is_error=True)
-            return
-        number = str(grants[0].grant)
-        if len(grants) > 1:
-            number = await self.desk.prompt("Number of the grant to end:", text=number) or ""
-        if number.isdecimal():
-            await self.desk.ask(requests.review_revoke(int(number)))
-            self.reload()
-            self.desk.say(f"Grant {number} has ended.")
+        await revoke(self._asker, [one.grant for one in self.agents.grants])
+        self.reload()
 
 
 def _time(text: str) -> datetime:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
 from editd_client import requests
+from editd_client.conversations.grant import allow
+from editd_client.conversations.rejection import reject
 from editd_client.errors import EditdError
 from editd_client.file_text import text_of
 from editd_client.review import actions
 from editd_client.review.choices import HunkChoices
 from editd_client.review.line_choices import TakenHunk, changed_rows, text_with
 from editd_client.review.proposals import shown_files
+from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.lines import Line, TextSpan, plain
 from editd_client.screen.patch_lines import DIALOG, diff_lines, row_lines
 from editd_client.screen.programs import edited, tried
@@ -63,6 +66,7 @@ class ProposalWork:
 
     def __init__(self, desk: ReviewDesk, outdate: Callable[[int], None]) -> None:
         self._desk, self._outdate = desk, outdate
+        self._asker = ScreenAsker(desk)
 
     def of(
         self, key: str, one: ShownProposal, path: str | None, hunk: str | None
@@ -71,7 +75,7 @@ class ProposalWork:
         if key in ("a", "x", "t"):
             return {"a": self._approve, "x": self._reject, "t": self._try}[key](one)
         if key == "A":
-            return allow(self._desk, one.shown.session, " ".join(one.shown.paths))
+            return self._allow(one)
         if key == "c":
             return self._comment(one, hunk)
         if key == "v" and hunk is not None:
@@ -114,18 +118,14 @@ class ProposalWork:
             self._desk.say(f"P{one.number} is decided already.", is_error=True)
 
     async def _reject(self, one: ShownProposal) -> None:
-        title = f"Reject all that is left of P{one.number}. Comment for the author:"
-        comment = await self._desk.prompt(title)
-        if comment is None:
-            return
-        call = actions.reject(one.shown, comment=comment or None, request_id=secrets.token_hex(16))
         try:
-            await self._desk.ask(call)
+            if await reject(self._asker, one.number, request_id=secrets.token_hex(16)) is not None:
+                self._outdate(one.number)
         except EditdError as error:
             self._refused(one, error)
-            return
-        self._outdate(one.number)
-        self._desk.say(f"P{one.number} is rejected. `editctl proposal reopen {one.number}` takes that back.")
+
+    async def _allow(self, one: ShownProposal) -> None:
+        await allow(self._asker, one.shown.session, shlex.join(one.shown.paths))
 
     async def _comment(self, one: ShownProposal, hunk: str | None) -> None:
         about = "" if hunk not in one.hunks else f"hunk {one.hunks[hunk].number} of "
@@ -232,26 +232,3 @@ def _numbers(one: ShownProposal) -> list[int]:
     chosen = set(one.choices.chosen("approve"))
     fitting = [hunk for hunk in one.hunks.values() if hunk.state == "fits"]
     return [] if len(chosen) == len(fitting) else [hunk.number for hunk in fitting if hunk.hunk in chosen]
-
-
-async def allow(desk: ReviewDesk, session: str | None, paths: str) -> None:
-    """Ask for the paths and the time of a grant, and make it."""
-    from editd.config.schema import duration
-
-    whose = f" of {plain(session)}" if session else ""
-    globs = await desk.prompt(f"Let edits{whose} land without a decision, of these paths:", text=paths)
-    if not globs:
-        return
-    time = await desk.prompt(f"For how long may {globs} land (a day at most)?", text="1h")
-    if not time:
-        return
-    try:
-        seconds = duration(time)
-    except ValueError as error:
-        desk.say(str(error), is_error=True)
-        return
-    made = await desk.ask(requests.review_allow(shlex.split(globs), seconds, session=session))
-    waiting = ", ".join(f"P{one}" for one in made.matching)
-    desk.say(
-        f"Grant {made.grant} for {time}." + (f" {waiting} would land now: a approves it." if waiting else "")
-    )

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
 from editd_client import requests
+from editd_client.conversations.reversal import redo_of, restore_of, reverse, rollback_of, undo_of
+from editd_client.conversations.review_mark import mark
 from editd_client.errors import EditdError, Unreachable
 from editd_client.file_text import text_of
 from editd_client.review.feed import CHANGING
 from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
 from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow, matching_refusals
+from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.detail import Detail, Lighting
 from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped_texts
 from editd_client.screen.patch_lines import PatchLine, TransactionDrawing, transaction_lines
 from editd_client.screen.refusals import refusal_line, refusal_text, show_refusals
 from editd_client.screen.rows import Drawing, timeline_line
-from editd_client.screen.undo_preview import preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from editd.wire.messages import BriefTransaction, Change, Kind, ShowResult
+    from editd.wire.messages import ApplyResult, BriefTransaction, Change, Kind, ShowResult
+    from editd_client.conversations.reversal import Reversal
     from editd_client.review.actions import View
     from editd_client.review.feed import FeedRequest
     from editd_client.review.query import TransactionQuery
@@ -404,22 +408,23 @@ class TimelineView:
             for one in sorted(chosen):
                 path, _, number = one.rpartition(":")
                 hunks.setdefault(path, []).append(int(number))
-            title = f"Undo {len(chosen)} hunk{'s' * (len(chosen) != 1)} of {row.seq}?"
-            if await preview(self.desk, title, partial(requests.undo, row.seq, hunks=hunks), seq=row.seq):
+            if await self._reverse(undo_of(row.seq, hunks)):
                 self._chosen.pop(row.seq, None)
         elif marks := sorted(self.timeline.marks, reverse=True):
             for seq in marks:
-                title = f"Undo {seq}, one of {len(marks)} that are marked?"
-                if await preview(self.desk, title, partial(requests.undo, seq), seq=seq) is None:
+                about = f", one of {len(marks)} that are marked"
+                if await self._reverse(undo_of(seq, about=about)) is None:
                     return
                 self.timeline.marks.discard(seq)
         else:
-            about = f" “{plain(row.subject)}”" if row.subject else ""
-            title = f"Undo {row.seq}{about} by {plain(row.who)}?"
-            await preview(self.desk, title, partial(requests.undo, row.seq), seq=row.seq)
+            about = f" “{row.subject}”" if row.subject else ""
+            await self._reverse(undo_of(row.seq, about=f"{about} by {row.who}"))
+
+    async def _reverse(self, reversal: Reversal) -> ApplyResult | None:
+        return await reverse(ScreenAsker(self.desk), reversal, request_id=secrets.token_hex(16))
 
     async def _redo(self) -> None:
-        await preview(self.desk, "Redo the newest undo?", requests.redo, has_partial=False)
+        await self._reverse(redo_of())
 
     async def _rollback(self, row: TimelineRow) -> None:
         shown = await self.desk.ask(requests.show(row.seq, diff=False))
@@ -427,9 +432,7 @@ class TimelineView:
         if session is None:
             self.desk.say("This transaction is of no session: u undoes it alone.", is_error=True)
             return
-        await preview(
-            self.desk, f"Roll back all the work of {plain(session)}?", partial(requests.rollback, session)
-        )
+        await self._reverse(rollback_of(session))
 
     async def _restore(self, row: TimelineRow) -> None:
         """Put the file at the cursor, or all files, back to the state right after a transaction."""
@@ -440,9 +443,7 @@ class TimelineView:
         answer = await self.desk.choose(title, [] if path is None else [line], answers)
         if answer is None:
             return
-        paths = [path] if answer == "f" and path is not None else None
-        call = partial(requests.restore, row.seq, paths=paths)
-        await preview(self.desk, title, call, has_partial=False, words="put it back")
+        await self._reverse(restore_of(row.seq, [path] if answer == "f" and path is not None else None))
 
     async def _go_to(self) -> None:
         text = await self.desk.prompt("Go to the transaction:")
@@ -484,11 +485,9 @@ class TimelineView:
         """Mark what is chosen as reviewed; a single transaction that has the mark loses it."""
         marks = sorted(self.timeline.marks) or [row.seq]
         is_new = len(marks) > 1 or row.reviewed_by is None
-        await self.desk.ask(requests.review_mark(marks, reviewed=is_new))
+        await mark(ScreenAsker(self.desk), marks, is_new=is_new)
         self.timeline.marks.clear()
         self.outdate()
-        what = f"{len(marks)} transactions are" if len(marks) > 1 else f"{marks[0]} is"
-        self.desk.say(f"{what} {'marked as reviewed' if is_new else 'not marked as reviewed any more'}.")
 
     async def _copy(self, row: TimelineRow) -> None:
         self.desk.copy(row.id)

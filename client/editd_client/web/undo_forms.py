@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd_client import requests
 from editd_client.errors import EditdError, refusal
-from editd_client.review.actions import undo_context
+from editd_client.review.actions import preview_of
 from editd_client.web.agents_page import session_path
 from editd_client.web.form_fields import FormAnswer, first, new_request, number, status_of
 from editd_client.web.pin import pin_question, unlock
@@ -105,8 +105,8 @@ async def _answer(
         await unlock(form, visitor)
         if verb == "preview":
             preview = await visitor.editor.ask(call(dry_run=True))
-            context = await undo_context(preview, visitor.editor.ask, question.seq)
-            return FormAnswer(await page(preview_detail(question, preview, context)), "")
+            shown = await preview_of(preview, visitor.editor.ask, question.seq)
+            return FormAnswer(await page(preview_detail(question, shown)), "")
         if verb not in OPTIONS:
             raise refusal("invalid_params", "The form names no action.")
         for text in form.get("needed", ()) if verb == "needed" else ():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd_client.review import actions
 from editd_client.review.patch import rows_of
 from editd_client.web.layout import button, counted, detail, hidden, leaving
 from editd_client.web.markup import Html, element, joined
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from editd.wire.messages import ApplyResult
-    from editd_client.review.actions import FileEffect, UndoContext
+    from editd_client.review.actions import FileEffect, ReversalPreview
 
 ROWS_MAX = 2000  # of the diffs of a preview: further files have none
 
@@ -33,16 +32,15 @@ class UndoQuestion(Struct, frozen=True, kw_only=True):
     seq: int | None = None  # the transaction that is undone
 
 
-def preview_detail(question: UndoQuestion, preview: ApplyResult, context: UndoContext) -> Html:
+def preview_detail(question: UndoQuestion, preview: ReversalPreview) -> Html:
     """Return the effect of a request by the result of its dry run, with a form to make it."""
-    effects = list(actions.effects(preview, context))
-    needed = actions.needed_first(preview)
+    effects, needed = preview.effects, preview.needed
     warning = element("p", question.warning, class_="warn") if question.warning else None
     return detail(
         element("h2", question.title),
         element("p", "Nothing is changed yet. It becomes a transaction, and can be undone."),
         warning if effects else None,
-        element("p", context.text) if effects and context.text else None,
+        element("p", preview.context) if effects and preview.context else None,
         _effects(effects) if effects else element("p", "It would change nothing.", class_="empty"),
         element(
             "p",
@@ -58,7 +56,7 @@ def preview_detail(question: UndoQuestion, preview: ApplyResult, context: UndoCo
             method="post",
             action=question.action,
         ),
-        _diffs(preview),
+        _diffs(preview.result),
         label=question.title,
     )
 
