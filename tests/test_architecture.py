@@ -224,7 +224,7 @@ def test_a_conversation_knows_no_face() -> None:
             assert name.split(".")[0] not in ("asyncio", "click", "textual", "html"), name
 
 
-@pytest.mark.parametrize("face", ["screen"])
+@pytest.mark.parametrize("face", ["screen", "web"])
 def test_a_face_sends_no_request_of_a_conversation(face: str) -> None:
     folder = f"client/editd_client/{face}"
     assert not [file for file in modules(folder) if ASKED.search((TOP / file).read_text())]

@@ -75,7 +75,7 @@ def test_a_paused_session_is_refused_with_the_reason_until_it_is_resumed(team: T
         other.session_open("busy", actor="codex")
         asked = team.page.post("/session", {"session": "busy", "do": "ask-pause"})
         assert "Pause busy?" in asked.text
-        given = {"session": "busy", "do": "pause-refuse", "reason": "wait for ann", "end-leases": "yes"}
+        given = {"session": "busy", "do": "pause-refuse-end", "reason": "wait for ann"}
         assert team.page.post("/session", given).status == 303
         with pytest.raises(PermissionDenied, match="wait for ann"):
             other.apply([write("b", "x\n")])

@@ -223,7 +223,7 @@ def test_a_transaction_is_undone_after_its_preview(tab: Tab, author: Client, pla
     tab.until_text("Undo 1?", "h2")
     assert b"x5 = V" in place.files()["a.py"]
     tab.click("button[value=make]")
-    tab.until_text("Done, as 2.", "#said")
+    tab.until_text("Transaction 2 is made.", "#said")
     assert place.files()["a.py"].decode() == LINES
 
 

@@ -303,7 +303,7 @@ def test_an_undo_with_a_conflict_names_what_to_undo_first(page: WebPage, author:
     asked = page.post("/undo", {"seq": seq, "do": "preview"})
     assert f"in the way: {later} by agent, line 5" in asked.text
     assert "undone first" in asked.text
-    assert "Do it" not in asked.text
+    assert "Undo it" not in asked.text
     assert page.post("/undo", {"seq": seq, "do": "make"}).status == 409
     assert page.post("/undo", {"seq": seq, "do": "fitting"}).status == 303
     assert author.log(limit=1).transactions[0].kind == "undo"

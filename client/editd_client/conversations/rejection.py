@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def reject(
-    asker: Asker, proposal: int, *, hunks: Sequence[str] | None = None, request_id: str
+    asker: Asker, proposal: int, *, hunks: Sequence[str] | None = None, request_id: str | None
 ) -> ProposalResult | None:
     """Reject all that is left of a proposal, or some hunks."""
     words = f"Reject all that is left of P{proposal}. Comment for the author:"

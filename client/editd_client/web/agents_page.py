@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from msgspec import Struct
-
 from editd_client.review.agents import OUTSIDE
 from editd_client.review.query import TransactionQuery, exactly
 from editd_client.web.layout import (
@@ -15,7 +13,6 @@ from editd_client.web.layout import (
     counted,
     detail,
     hidden,
-    leaving,
     line_counts,
     listbox,
     meta,
@@ -28,7 +25,7 @@ from editd_client.web.markup import Html, element, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import GrantEntry, LeaseEntry, PauseAction, PublishResult
+    from editd.wire.messages import GrantEntry, LeaseEntry
     from editd_client.review.agents import AgentRow, Agents
     from editd_client.review.timeline import TimelineRow
 
@@ -37,7 +34,6 @@ DOES = {
     "connected": "is connected", "idle": "is idle", "closed": "is closed", "outside": "",
 }  # fmt: skip
 NEWEST = 5  # transactions of the selected session
-FILES_MAX = 1000  # of a commit, in its preview
 
 
 def agent_list(rows: Sequence[AgentRow], selected: str | None, *, query: str) -> Html:
@@ -230,107 +226,4 @@ def _grant(grant: GrantEntry) -> Html:
             action="/allow",
             class_="inline",
         ),
-    )  # fmt: skip
-
-
-# ── Questions ─────────────────────────────────────────────────────────────────────────────────
-
-
-class SessionQuestion(Struct, frozen=True):
-    """A question about a session, and the buttons that answer it: their words, values and keys."""
-
-    title: str
-    effect: str
-    buttons: tuple[tuple[str, str, str], ...]
-    has_reason: bool = False  # the refusal has a reason for the agent
-
-
-PAUSES: dict[str, PauseAction] = {"pause-refuse": "refuse", "pause-propose": "propose"}
-QUESTIONS = {
-    "ask-pause": SessionQuestion(
-        "Pause {}?",
-        "It can still read. The pause holds until you resume it, also after a restart of the daemon.",
-        (
-            ("Refuse its edits", "pause-refuse", "P"),
-            ("Let its edits wait for a reviewer", "pause-propose", "p"),
-        ),
-        has_reason=True,
-    ),
-    "ask-leases": SessionQuestion(
-        "End the leases of {}?",
-        "Other sessions may edit these files then.",
-        (("End them", "leases", "L"),),
-    ),
-    "ask-close": SessionQuestion(
-        "Close the session {}?",
-        "Its work and its proposals stay. Its leases end, and its token is void.",
-        (("Close it", "close", "K"), ("Close it, and withdraw its proposals", "withdraw", "w")),
-    ),
-}
-
-
-def session_question(session: str, question: SessionQuestion) -> Html:
-    """Return a question about a session."""
-    title = question.title.format(session)
-    reason = [
-        element("label", "Reason for the agent ", element("input", name="reason", maxlength="1000")),
-        element(
-            "label", element("input", type="checkbox", name="end-leases", value="yes"), " end its leases"
-        ),
-    ]
-    buttons = [button(words, value, key=key) for words, value, key in question.buttons]
-    return detail(
-        element("h2", title),
-        element("p", question.effect),
-        _form(
-            "/session",
-            session,
-            *(reason if question.has_reason else ()),
-            element("p", buttons, leaving(session_path(session))),
-        ),
-        label=title,
-    )
-
-
-def publish_detail(session: str, shown: PublishResult, message: str, branch: str) -> Html:
-    """Return the content of the commit with a session's work, and the form that makes it."""
-    title = f"Publish the work of {session}?"
-    letters = {"added": "A", "modified": "M", "deleted": "D"}
-    rows = [
-        element(
-            "tr",
-            element("td", letters[file.change]),
-            element("td", file.path, class_="path"),
-            element("td", line_counts(file.added, file.removed) or "binary"),
-        )
-        for file in shown.files[:FILES_MAX]
-    ]
-    heads = [element("th", one, scope="col") for one in ("Change", "File", "Lines")]
-    back = leaving(session_path(session))
-    about = f"{counted(len(shown.files), 'file')} of {counted(len(shown.transactions), 'transaction')}"
-    return detail(
-        element("h2", title),
-        element("p", "Nothing is changed yet. It becomes one commit of your git repository."),
-        element(
-            "table",
-            element("caption", f"{about}, on the branch {shown.branch}"),
-            element("thead", element("tr", heads)),
-            element("tbody", rows),
-            class_="effects",
-        ),
-        element("p", f"Left out, as git would: {', '.join(shown.left_out)}") if shown.left_out else None,
-        element(
-            "form",
-            hidden([("session", session)]),
-            element(
-                "label", "Message of the commit",
-                element("textarea", "\n", message, name="message", rows="3", id="message", required=True),
-            ),
-            element(
-                "label", "Branch ", element("input", name="branch", value=branch, placeholder=shown.branch)
-            ),
-            element("p", button("Make the commit", "make"), button("Show it again", "preview"), back),
-            method="post", action="/publish",
-        ),
-        label=title,
     )  # fmt: skip

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.config.schema import duration
-from editd_client.errors import refusal
+from editd_client.conversations.asker import number_in
 
 if TYPE_CHECKING:
     from editd_client.errors import EditdError
@@ -42,20 +41,7 @@ def text_of(form: Form, name: str) -> str:
 
 def number(form: Form, name: str) -> int | None:
     """Return the number in a field, or None if it is empty. Raises EditdError (`invalid_params`)."""
-    text = first(form, name).strip()
-    if not text:
-        return None
-    if not text.isdecimal() or len(text) > 15:
-        raise refusal("invalid_params", f"{text!r} is not a number.")
-    return int(text)
-
-
-def seconds(form: Form, name: str) -> float:
-    """Return the time in a field, such as `1h`, in seconds. Raises EditdError (`invalid_params`)."""
-    try:
-        return duration(first(form, name))
-    except ValueError as error:
-        raise refusal("invalid_params", str(error)) from None
+    return number_in(first(form, name))
 
 
 def new_request() -> tuple[str, str]:

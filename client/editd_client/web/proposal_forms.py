@@ -11,8 +11,10 @@ import shlex
 from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
+from editd_client.conversations.rejection import reject
 from editd_client.errors import EditdError, refusal
 from editd_client.review import actions
+from editd_client.web.asker import FormAsker
 from editd_client.web.form_fields import FormAnswer, first, status_of, text_of
 from editd_client.web.pin import needs_pin, pin_question, unlock
 from editd_client.web.site import Desk
@@ -86,8 +88,9 @@ async def _decided(number: int, form: Form, visitor: Visitor) -> str:
         return f"P{number} is open again as P{opened.proposal.proposal}."
     ident = first(form, "request_id") or None
     if verdict == "reject":
-        await client.proposal_reject(number, comment=note, request_id=ident)
-        return f"P{number} is rejected."
+        asker = FormAsker(form, client)
+        await reject(asker, number, request_id=ident)
+        return asker.said
     if verdict != "approve":
         raise refusal("invalid_params", "The form names no decision.")
     landed: list[str] = []

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from editd_client.aio import AsyncClient
 from editd_client.connect import Endpoint
 from editd_client.errors import EditdError, Unreachable
-from editd_client.web import agent_forms, proposal_forms, undo_forms
+from editd_client.web import action_forms, proposal_forms
 from editd_client.web.announcement import announced
 from editd_client.web.form_fields import status_of
 from editd_client.web.guard import HEADERS, VISITORS_MAX, Guard
@@ -59,14 +59,14 @@ FORMS: dict[str, Callable[..., Any]] = {
     "/proposals/{number:int}/decide": proposal_forms.decide,
     "/proposals/{number:int}/comment": proposal_forms.comment,
     "/proposals/{number:int}/try": proposal_forms.attempt,
-    "/undo": undo_forms.undo,
-    "/redo": undo_forms.redo,
-    "/rollback": undo_forms.rollback,
-    "/restore": undo_forms.restore,
-    "/publish": agent_forms.publish,
-    "/session": agent_forms.session,
-    "/review": agent_forms.review,
-    "/allow": agent_forms.allow,
+    "/undo": action_forms.undo,
+    "/redo": action_forms.redo,
+    "/rollback": action_forms.rollback,
+    "/restore": action_forms.restore,
+    "/publish": action_forms.publish_work,
+    "/session": action_forms.session,
+    "/review": action_forms.review,
+    "/allow": action_forms.allow,
 }
 LOOPBACK_TRIES = 5
 
