@@ -230,6 +230,18 @@ def test_a_face_sends_no_request_of_a_conversation(face: str) -> None:
     assert not [file for file in modules(folder) if ASKED.search((TOP / file).read_text())]
 
 
+def test_the_command_line_sends_one_request_of_a_conversation() -> None:
+    """The end of one lease by its name; an undo with `dry_run` finds what it would do."""
+    sent = re.compile(ASKED.pattern.replace("requests", "client") + r"\((?!.*dry_run=True)")
+    lines = [
+        line.strip()
+        for file in modules("client/editd_client/cli")
+        for line in (TOP / file).read_text().splitlines()
+        if sent.search(line)
+    ]
+    assert lines == ["client.lease_release(lease, force=force)"]
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Not even for their types, so that each can be read after those that it names."""
     files = {name_of(file): file for folder in ("daemon", "client") for file in modules(folder)}

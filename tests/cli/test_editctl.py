@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from support.workplace import Workplace
 
 SHARED = {
+    "asker",
     "binary_patch",
     "invocation",
     "options",

@@ -97,6 +97,7 @@ def test_several_sessions_a_dry_run_and_the_lines_of_each_file(editctl: Run, pla
     assert editctl("publish", *both, "-m", "Both", "--dry-run") == f"dry run: on main: Both\n{stat}"
     assert place.git("log", "--format=%s") == "first\n"
     assert "--message" in editctl("publish", *both, code=2)
+    assert "needs a message" in editctl("publish", *both, "-m", "", code=1)
     said = editctl("publish", *both, "-m", "Both", "--stat")
     commit = place.git("rev-parse", "--short=7", "HEAD").strip()
     assert said == f"{commit} on main: Both\n{stat}"

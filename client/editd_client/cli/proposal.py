@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from editd_client.cli import output, proposal_text
+from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.edits import report
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, refusal
@@ -221,11 +222,12 @@ def reject(
     invocation: Invocation, proposal: int, hunks: tuple[tuple[int, ...], ...], comment: str | None
 ) -> None:
     """Reject a proposal, or some of its hunks. `reopen` takes that back."""
+    from editd_client.conversations import rejection
+
     with invocation.reviewer() as client:
         chosen = _chosen(_undecided(client, proposal), hunks)
-        result = client.proposal_reject(
-            proposal, hunks=chosen, comment=comment, request_id=secrets.token_hex(16)
-        )
+        asker = OptionAsker(client, comment=comment)
+        result = converse(rejection.reject(asker, proposal, hunks=chosen, request_id=secrets.token_hex(16)))
     _report(invocation, result)
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+import shlex
+from typing import TYPE_CHECKING
 
 import click
 
 from editd_client.cli import output
+from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal
 
 if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.screen.app import ReviewApp
-
-
-MARKS_MAX = 10_000  # in one request
 
 
 @click.group("review", invoke_without_command=True)
@@ -117,16 +116,27 @@ def pin(invocation: Invocation, *, remove: bool) -> None:
 )
 @as_json
 @click.pass_obj
-def allow(invocation: Invocation, /, *, paths: tuple[str, ...], ttl: str, **given: Any) -> None:
+def allow(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    ttl: str,
+    session: str | None,
+    uses: int | None,
+    lines: int | None,
+) -> None:
     """Let edits of these paths land without a decision, for a time."""
     from editd.config.schema import duration
+    from editd_client.conversations import grant
 
     try:
-        seconds = duration(ttl)
+        duration(ttl)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--for'") from None
+    limits = {name: str(value) for name, value in (("uses", uses), ("lines", lines)) if value is not None}
     with invocation.reviewer() as client:
-        made = client.review_allow(paths, seconds, **given)
+        asker = OptionAsker(client, paths=shlex.join(paths), ttl=ttl, **limits)
+        made = converse(grant.allow(asker, session))
+    assert made is not None, "the options have the answers"
     if not invocation.say_json(made):
         output.echo(f"grant {made.grant}, until {output.local_time(made.expires)}")
         if made.matching:
@@ -162,8 +172,10 @@ def grants(invocation: Invocation) -> None:
 @click.pass_obj
 def revoke(invocation: Invocation, grant: int) -> None:
     """End a grant."""
+    from editd_client.conversations import grant as conversation
+
     with invocation.reviewer() as client:
-        client.review_revoke(grant)
+        converse(conversation.revoke(OptionAsker(client), [grant]))
     if not invocation.say_json({}):
         output.echo(f"grant {grant} has ended")
 
@@ -189,16 +201,13 @@ def mark(
       editctl review mark --of claude
     """
     from editd_client.cli.log import named_transactions
+    from editd_client.conversations import review_mark
 
     if not transactions and not sessions:
         raise click.UsageError("Name the transactions, or a session with --of.")
     with invocation.reviewer(attach=True) as client:
         seqs = list(named_transactions(client, transactions))
-        if sessions:
-            found = client.log(session=sessions, unreviewed=not unmark, limit=MARKS_MAX)
-            seqs += [one.seq for one in found.transactions]
-        marked = 0
-        if seqs:
-            marked = client.review_mark(seqs, reviewed=not unmark).marked
+        asker = OptionAsker(client, review_mark.MARK)
+        marked = converse(review_mark.mark(asker, seqs, sessions=sessions, is_new=not unmark))
     if not invocation.say_json({"marked": marked}):
         output.echo(f"{marked} {'unmarked' if unmark else 'marked as reviewed'}")

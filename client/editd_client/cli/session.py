@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from editd_client.cli import output
+from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.options import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from editd.wire.messages import PauseAction, SessionEntry
+    from editd.wire.messages import SessionEntry
     from editd_client.cli.invocation import Invocation
 
 
@@ -108,8 +109,11 @@ def close_session(invocation: Invocation, name: str | None, force: bool, withdra
     if force and name is None:
         raise click.UsageError("--force needs the NAME of the session.")
     force = force or (name is not None and name != os.environ.get("EDITD_SESSION"))
+    from editd_client.conversations.session_end import CLOSE, WITHDRAW, close
+
     with invocation.client(attach=not force) as client:
-        client.session_close(name, force=force, withdraw=withdraw)
+        asker = OptionAsker(client, WITHDRAW if withdraw else CLOSE)
+        converse(close(asker, name, force=force))
     invocation.say_json({})
 
 
@@ -125,9 +129,12 @@ def pause_session(invocation: Invocation, name: str, reason: str, propose: bool,
 
     The session can still read. What it runs in its own shell can still write.
     """
-    action: PauseAction = "propose" if propose else "refuse"
+    from editd_client.conversations.pause import answer_of, pause
+
+    answer = answer_of("propose" if propose else "refuse", end_leases=end_leases)
     with invocation.reviewer(attach=True) as client:
-        result = client.session_pause(name, action=action, reason=reason, end_leases=end_leases)
+        result = converse(pause(OptionAsker(client, answer, reason=reason), name))
+    assert result is not None, "the options have the answer"
     if not invocation.say_json(result):
         output.echo(
             f"the edits of {output.plain(name)} {'wait for a reviewer' if propose else 'are refused'}"
@@ -142,8 +149,10 @@ def pause_session(invocation: Invocation, name: str, reason: str, propose: bool,
 @click.pass_obj
 def resume_session(invocation: Invocation, name: str) -> None:
     """End the pause of a session. The session itself may not do that."""
+    from editd_client.conversations.pause import RESUME, resume
+
     with invocation.reviewer(attach=True) as client:
-        client.session_resume(name)
+        converse(resume(OptionAsker(client, RESUME), name))
     if not invocation.say_json({}):
         output.echo(f"{output.plain(name)} is not paused any more")
 

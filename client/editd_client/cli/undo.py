@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editd_client.cli import output
+from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.contents import HunkSelection, check_terminal, choose, hunks_named
 from editd_client.cli.edits import report
 from editd_client.cli.options import (
@@ -25,7 +27,7 @@ from editd_client.cli.options import (
 from editd_client.errors import EditdError, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from editd.wire.messages import (
         Filter,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
     from editd_client.cli.options import AuthorOptions
     from editd_client.client import Client
+    from editd_client.prepared_call import PreparedCall
 
 UNDOABLE: tuple[Kind, ...] = (
     "edit",
@@ -116,6 +119,8 @@ def undo_verb(
 def _undo(
     invocation: Invocation, options: UndoOptions, on_conflict: OnConflict, authorship: AuthorOptions
 ) -> int:
+    from editd_client import requests
+
     transaction = None if options.one is None else transaction_named(options.one)
     filter_, parts = options.filter(invocation), options.parts(invocation)
     with invocation.client() as client:
@@ -127,16 +132,30 @@ def _undo(
             if not (parts.paths or parts.hunks):
                 output.echo("No hunk was chosen. Nothing was changed.")
                 return 0
-        result = client.undo(
+        call = partial(
+            requests.undo,
             transaction,
             paths=parts.paths or None,
             hunks=parts.hunks or None,
             last=options.newest,
             filter=filter_,
-            **authorship.params,
-            on_conflict=on_conflict,
         )
+        result = _reversed(client, call, authorship, on_conflict)
     return report_undo(invocation, result, dry_run=authorship.dry_run)
+
+
+def _reversed(
+    client: Client,
+    call: Callable[..., PreparedCall[Any]],
+    authorship: AuthorOptions,
+    on_conflict: OnConflict = "fail",
+) -> Any:
+    """Take something back as the options of the verb say, and return the result of the request."""
+    from editd_client.conversations.reversal import FITTING, FORCE, MAKE, Reversal, reverse
+
+    answer = {"fail": MAKE, "skip": FITTING, "force": FORCE}[on_conflict]
+    reversal = Reversal(call=partial(call, **authorship.params))
+    return converse(reverse(OptionAsker(client, answer), reversal, request_id=authorship.request_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,11 +280,10 @@ def redo_verb(invocation: Invocation, force: bool, authorship: AuthorOptions) ->
       editctl redo
       editctl redo --dry-run
     """
+    from editd_client import requests
+
     with invocation.client() as client:
-        result = client.redo(
-            **authorship.params,
-            on_conflict="force" if force else "fail",
-        )
+        result = _reversed(client, requests.redo, authorship, "force" if force else "fail")
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
@@ -309,15 +327,17 @@ def rollback_verb(
       editctl rollback fix-login --what-fits
       editctl rollback 'codex-12345678*'
     """
+    from editd_client import requests
+
     with invocation.client() as client:
-        result = client.rollback(
+        call = partial(
+            requests.rollback,
             session,
             since=None if since is None else time_named(since),
-            **authorship.params,
-            on_conflict=on_conflict,
             include_published=include_published,
             include_by_time=include_by_time,
         )
+        result = _reversed(client, call, authorship, on_conflict)
     return report_undo(invocation, result, dry_run=authorship.dry_run)
 
 
@@ -359,12 +379,14 @@ def restore_verb(
       editctl restore 40 src/app.py tests
       editctl restore 10m
     """
+    from editd_client import requests
+
     with invocation.client() as client:
         named = invocation.paths(paths)
         if when == BEFORE_NEWEST and not named:
             raise click.UsageError("Name a path after `--`, or a state.")
         state = when if when == BEFORE_NEWEST else time_named(when)
-        result = client.restore(state, paths=named, **authorship.params)
+        result = _reversed(client, partial(requests.restore, state, paths=named), authorship)
         report(invocation, result, dry_run=authorship.dry_run)
 
 
@@ -471,6 +493,9 @@ def _publish(
     dry_run: bool,
     stat: bool,
 ) -> None:
+    from editd_client.conversations.asker import CommitPreview
+    from editd_client.conversations.publication import MAKE, publish
+
     if sessions and (first is not None or last is not None):
         raise click.UsageError("Use --session, or --from and --to, not both.")
     if not sessions and first is None and last is None and not os.environ.get("EDITD_SESSION"):
@@ -478,15 +503,21 @@ def _publish(
     if message is None and not dry_run:
         raise click.UsageError("Missing option '-m' / '--message'.")
     with invocation.client() as client:
-        result = client.publish(
-            message or "(no message yet)",
-            session=sessions or None,
-            from_=None if first is None else transaction_named(first),
-            to=None if last is None else transaction_named(last),
-            branch=branch,
-            author=author,
-            dry_run=dry_run,
+        asker = OptionAsker(client, None if dry_run else MAKE, message=message)
+        made = converse(
+            publish(
+                asker,
+                " ".join(sessions),
+                session=sessions or None,
+                from_=None if first is None else transaction_named(first),
+                to=None if last is None else transaction_named(last),
+                branch=branch,
+                author=author,
+            )
         )
+    about = None if asker.question is None else asker.question.about
+    result = about.commit if isinstance(about, CommitPreview) else made
+    assert result is not None, "the options have the answer"
     if not invocation.say_json(result):
         for line in _commit_lines(result, is_long=stat or dry_run):
             output.echo(line)

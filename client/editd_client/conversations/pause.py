@@ -42,6 +42,12 @@ ANSWERS = (
 )
 
 
+def answer_of(action: PauseAction, *, end_leases: bool) -> str:
+    """Return the name of the answer with an effect."""
+    effect = PauseEffect(action, end_leases)
+    return next(name for name, one in PAUSES.items() if one == effect)
+
+
 async def pause(asker: Asker, session: str) -> SessionPauseResult | None:
     """Refuse the edits of a session, or make them proposals, until its pause is ended."""
 

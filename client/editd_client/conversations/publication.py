@@ -21,10 +21,10 @@ BRANCH = Prompt(name="branch", words="Branch:", is_optional=True)
 async def publish(asker: Asker, whose: str, **work: Any) -> PublishResult | None:
     """Publish work, named by parameters of `requests.publish`. `whose` names it in the question."""
     message = await asker.prompt(MESSAGE)
-    branch = await asker.prompt(BRANCH)
-    if message is None or branch is None:
+    if message is None:
         return None
-    work["branch"] = branch.strip() or None
+    if "branch" not in work:
+        work["branch"] = (await asker.prompt(BRANCH) or "").strip() or None
 
     async def question() -> Question:
         shown = await asker.ask(requests.publish(message or NO_MESSAGE, dry_run=True, **work))
