@@ -7,6 +7,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Literal
 
+import msgpack
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -21,6 +23,7 @@ class Cutter:
     def __init__(self, listener: socket.socket, daemon: str) -> None:
         self.cut: Moment | None = None
         self.cuts = 0
+        self.methods: list[str] = []  # of all requests, of clients that use MessagePack
         self._listener = listener
         self._daemon = daemon
 
@@ -37,8 +40,12 @@ class Cutter:
                     threading.Thread(target=self._pass, args=(source, target, moment), daemon=True).start()
 
     def _pass(self, source: socket.socket, target: socket.socket, moment: Moment) -> None:
+        requests = msgpack.Unpacker(raw=False, unicode_errors="surrogateescape")
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 18):
+                if moment == MOMENTS[0]:
+                    requests.feed(data)
+                    self.methods += [one[2] for one in requests if isinstance(one, list)]
                 if self.cut == moment:
                     self.cut = None
                     self.cuts += 1

@@ -196,11 +196,15 @@ class ProposalRows:
     def take(self, data: Mapping[str, Any]) -> ProposalEntry:
         """Take the data of an event `proposal`; return the proposal as it is now."""
         entry = convert(data["proposal"], ProposalEntry)
+        self.put(entry)
+        return entry
+
+    def put(self, entry: ProposalEntry) -> None:
+        """List a proposal if it waits, and otherwise remove it."""
         if entry.state in WAITING:
             self._by_number[entry.proposal] = entry
         else:
             self._by_number.pop(entry.proposal, None)
-        return entry
 
     def nearest(self, number: int) -> int | None:
         """Return the proposal to select in place of one that has left the list: the next older one."""

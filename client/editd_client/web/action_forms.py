@@ -160,6 +160,7 @@ async def _answered(
     try:
         await unlock(form, visitor)
         await conversation(asker)
+        visitor.cache.outdate()
     except Unanswered as asked:
         fields = [(name, one) for name in form for one in form[name]]
         if "request_id" not in form:

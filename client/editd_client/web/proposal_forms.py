@@ -34,6 +34,7 @@ async def decide(number: int, form: Form, visitor: Visitor, workspace: str) -> F
         await unlock(form, visitor)
         said = await _decided(number, form, visitor)
     except EditdError as error:
+        visitor.cache.outdate()
         return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
     return FormAnswer(await desk.proposals(number), said, is_elsewhere=True)
 
@@ -47,7 +48,9 @@ async def comment(number: int, form: Form, visitor: Visitor, workspace: str) -> 
         return FormAnswer(page, "The comment is empty.", 400)
     try:
         await visitor.reviewer.proposal_comment(number, text, hunk=first(form, "hunk") or None)
+        visitor.cache.outdate()
     except EditdError as error:
+        visitor.cache.outdate()
         return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
     return FormAnswer(await desk.proposals(number), "The comment is added.", is_elsewhere=True)
 
@@ -58,6 +61,7 @@ async def attempt(number: int, form: Form, visitor: Visitor, workspace: str) -> 
     try:
         said = await _attempted(number, form, visitor)
     except EditdError as error:
+        visitor.cache.outdate()
         return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
     return FormAnswer(await desk.proposals(number), said, is_elsewhere=True)
 
@@ -85,17 +89,22 @@ async def _decided(number: int, form: Form, visitor: Visitor) -> str:
     note = text_of(form, "comment") or None
     if verdict == "reopen":
         opened = await client.proposal_reopen(number)
+        visitor.cache.outdate()
         return f"P{number} is open again as P{opened.proposal.proposal}."
     ident = first(form, "request_id") or None
     if verdict == "reject":
         asker = FormAsker(form, client)
-        await reject(asker, number, request_id=ident)
+        rejected = await reject(asker, number, request_id=ident)
+        assert rejected is not None, "a form has each text"
+        visitor.cache.decided(rejected.proposal, None)
         return asker.said
     if verdict != "approve":
         raise refusal("invalid_params", "The form names no decision.")
     landed: list[str] = []
     for call in _approval(number, form).calls(comment=note, request_id=ident or secrets.token_hex(16)):
-        transaction = getattr(await client.ask(call), "transaction", None)
+        result = await client.ask(call)
+        transaction = getattr(result, "transaction", None)
+        visitor.cache.decided(result.proposal, None if transaction is None else transaction.seq)
         landed += [str(transaction.seq)] if transaction is not None else []
     return f"P{number} landed as {landed[0]}." if landed else f"P{number} is decided."
 

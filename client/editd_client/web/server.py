@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from editd_client.locate import Workspace
+    from editd_client.session_state import Happening
     from editd_client.web.form_fields import FormAnswer
     from editd_client.web.layout import Page
 
@@ -81,8 +82,8 @@ class ReviewServer:
         address, port = self._socket.getsockname()
         self.host = f"{address}:{port}"
         self._visitors: dict[str, Visitor] = {}
-        self._changes = Changes()
-        self._trials = Trials(workspace.root, self._changes.tell)
+        self._changes = Changes(self._take)
+        self._trials = Trials(workspace.root, self._trial_changed)
         routes = [
             Route("/static/{name}", self._static),
             Route("/events", self._events),
@@ -123,12 +124,27 @@ class ReviewServer:
         """
         secret = request.state.visitor
         if secret not in self._visitors:
-            self._visitors[secret] = Visitor(self._workspace, secret, self._trials)
+            self._visitors[secret] = Visitor(
+                self._workspace, secret, self._trials, lambda: self._changes.are_told
+            )
             while len(self._visitors) > VISITORS_MAX:
                 await self._visitors.pop(next(iter(self._visitors))).close()
         visitor = self._visitors[secret]
         await visitor.introduce()
         return visitor
+
+    def _take(self, happening: Happening | None) -> None:
+        """Take an event of the daemon; None: events may be missing."""
+        for visitor in self._visitors.values():
+            if happening is None:
+                visitor.cache.outdate()
+            else:
+                visitor.cache.take(happening)
+
+    def _trial_changed(self) -> None:
+        """Show the beginning or the end of a trial, whose result the daemon has."""
+        self._take(None)
+        self._changes.tell()
 
     # ── Pages ─────────────────────────────────────────────────────────────────────────────────
 
@@ -136,6 +152,7 @@ class ReviewServer:
         query = dict(request.query_params)
         try:
             visitor = await self._visitor(request)
+            visitor.cache.outdate()
             page = await page_at(request.url.path, query, visitor, self._name)
         except NoSuchPage:
             return _message(404, "There is no such page.")
@@ -206,7 +223,9 @@ class ReviewServer:
             sent: dict[str, Html] = {}
             last, seen, address = shown, -1, asked
             while not self._changes.are_over:
-                seen = await self._changes.after(seen, STREAM_SECONDS_MAX)
+                before, seen = seen, await self._changes.after(seen, STREAM_SECONDS_MAX)
+                if seen == before:
+                    visitor.cache.outdate()  # some changes have no event
                 try:
                     page = await page_at(*_parsed(address), visitor, self._name)
                 except (EditdError, NoSuchPage, Unreachable):
@@ -231,7 +250,9 @@ class ReviewServer:
 class Changes:
     """The daemon's events and the ends of trials, counted. A stream waits for the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[Happening | None], None]) -> None:
+        self.are_told = False  # the events come
+        self._take = take
         self._count = 0
         self._news = asyncio.Event()
         self._end = asyncio.Event()
@@ -241,13 +262,28 @@ class Changes:
         while True:
             client = AsyncClient(Endpoint.of(workspace))
             try:
-                async for _ in client.events(brief=True):
+                events = await client.subscribe(brief=True)
+                self._begin()
+                generation = client.generation
+                async for happening in events:
+                    if client.generation != generation:
+                        generation = client.generation
+                        self._begin()
+                    self._take(happening)
                     self.tell()
             except (EditdError, Unreachable, OSError):
-                self.tell()
+                pass  # It is tried again below.
             finally:
+                self.are_told = False
+                self._take(None)
+                self.tell()
                 await client.close()
             await asyncio.sleep(RETRY_SECONDS)
+
+    def _begin(self) -> None:
+        """Note that from now on each event comes."""
+        self._take(None)
+        self.are_told = True
 
     async def after(self, seen: int, seconds: float) -> int:
         """Return the count once it differs from `seen`, or after so many seconds."""

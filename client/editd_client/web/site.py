@@ -20,13 +20,11 @@ from editd_client.web.layout import HeaderCounts, Page
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.wire.messages import ProposalEntry
     from editd_client.web.markup import Html
     from editd_client.web.visitor import Visitor
 
 ROWS = 100  # transactions of a page
 PROPOSALS = 100  # proposals of a page
-LIST_MAX = 1000  # proposals in one answer of the daemon
 NOTHING: Mapping[str, str] = {}
 
 
@@ -70,7 +68,8 @@ class Desk:
 
         The address of the page has the number, so that a newer proposal does not take its place.
         """
-        waiting, frame = await asyncio.gather(self._waiting(), self._frame())
+        waiting = await self._visitor.cache.entries()
+        frame = await self._frame()  # after the list, which has the number of proposals
         text, error = query.get("q", ""), ""
         try:
             entries = matching(waiting, TransactionQuery.parse(text))
@@ -99,19 +98,9 @@ class Desk:
             detail, is_live,
         )  # fmt: skip
 
-    async def _waiting(self) -> list[ProposalEntry]:
-        """Return every proposal that waits, newest first."""
-        client = self._visitor.reviewer
-        listed = await client.proposal_list(limit=LIST_MAX)
-        entries = list(listed.proposals)
-        while listed.more:
-            listed = await client.proposal_list(limit=LIST_MAX, before=entries[-1].proposal)
-            entries += listed.proposals
-        return entries
-
     async def proposal(self, number: int, **given: Any) -> Html:
         """Return a proposal; `given` goes to `proposal_detail`."""
-        shown = await self._visitor.reviewer.proposal_get(number, content=True)
+        shown = await self._visitor.cache.proposal(number)
         request_id = self._visitor.request_id(number, shown.view, shown.revision)
         trial = self._visitor.trials.of(number)
         return await asyncio.to_thread(
@@ -197,9 +186,8 @@ class Desk:
         return [TimelineRow.of(one) for one in result.transactions]
 
     async def _frame(self) -> HeaderCounts:
-        client = self._visitor.reviewer
-        status, sessions = await asyncio.gather(client.status(), client.session_list())
-        return HeaderCounts(self._workspace, status.proposals, len(sessions.sessions), status.head)
+        counts = await self._visitor.cache.counts()
+        return HeaderCounts(self._workspace, counts.proposals, counts.sessions, counts.head)
 
     async def _agents(self) -> Agents:
         agents = Agents()

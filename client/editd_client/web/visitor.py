@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from editd_client.aio import AsyncClient
 from editd_client.connect import Endpoint
+from editd_client.web.review_cache import ReviewCache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from editd_client.locate import Workspace
     from editd_client.web.trials import Trials
 
@@ -20,10 +23,13 @@ if TYPE_CHECKING:
 class Visitor:
     """The connections of one browser."""
 
-    def __init__(self, workspace: Workspace, secret: str, trials: Trials) -> None:
+    def __init__(
+        self, workspace: Workspace, secret: str, trials: Trials, is_told: Callable[[], bool]
+    ) -> None:
         self.trials = trials  # of all visitors
         self.reviewer = AsyncClient(Endpoint.of(workspace, as_owner=True))
         self.editor = AsyncClient(Endpoint.of(workspace, as_owner=True))
+        self.cache = ReviewCache(self.reviewer, is_told)
         self._secret = secret
         self._is_introduced = False
 
