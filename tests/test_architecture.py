@@ -213,7 +213,7 @@ def test_the_view_model_knows_no_screen() -> None:
 FACES = ("screen", "web", "cli")
 ASKED = re.compile(  # the requests that the conversations send, and no face
     r"requests\.(?:undo|redo|rollback|restore|publish|lease_release|session_(?:close|pause|resume)"
-    r"|review_(?:allow|revoke|mark)|proposal_reject)\b"
+    r"|review_(?:allow|revoke|mark)|proposal_(?:comment|reject))\b"
 )
 
 

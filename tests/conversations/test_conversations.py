@@ -15,15 +15,17 @@ import pytest
 
 import editd_client.conversations
 from editd_client.aio import AsyncClient
+from editd_client.conversations.comment import comment
+from editd_client.conversations.decision import decide, reject
 from editd_client.conversations.grant import allow, revoke
 from editd_client.conversations.leases import end_leases
 from editd_client.conversations.pause import PAUSES, answer_of, pause, resume
 from editd_client.conversations.publication import publish
-from editd_client.conversations.rejection import reject
 from editd_client.conversations.reversal import Reversal, redo_of, restore_of, reverse, rollback_of, undo_of
 from editd_client.conversations.review_mark import mark
 from editd_client.conversations.session_end import close
 from editd_client.errors import EditdError
+from editd_client.review.actions import HunkDecision
 from support.reviewers import PIN, propose, set_pin
 from support.workplace import TOP, replace, write
 
@@ -42,6 +44,8 @@ ALL = {"screen", "web", "cli"}
 FACES: Mapping[str, set[str]] = {  # each conversation, and the faces that have it
     "allow": ALL,
     "close": ALL,
+    "comment": ALL,
+    "decide": {"screen", "web"},  # `editctl proposal approve` asks as `git add -p` does
     "end_leases": {"screen", "web"},  # `editctl lease release` ends one lease, by its name
     "mark": ALL,
     "pause": ALL,
@@ -126,6 +130,8 @@ def taking_back(reversal: Reversal) -> Conversation:
     return lambda asker: reverse(asker, reversal, request_id=secrets.token_hex(16))
 
 
+DECISION = HunkDecision(proposal=1, view="", rejected=("x",))
+
 # Each conversation, with an answer and texts, and the requests that it sends then.
 ANSWERED: Mapping[str, tuple[Conversation, str, Mapping[str, str], list[str]]] = {
     "pause": (lambda one: pause(one, "agent"), "pause-propose-end", {"reason": "stop"}, ["session.pause"]),
@@ -137,6 +143,9 @@ ANSWERED: Mapping[str, tuple[Conversation, str, Mapping[str, str], list[str]]] =
     ),
     "allow": (lambda one: allow(one, "agent", "a b"), "", {"uses": "2"}, ["review.allow"]),
     "mark": (lambda one: mark(one, sessions=["agent"]), "mark", {}, ["review.mark"]),
+    "comment": (lambda one: comment(one, 1), "", {"comment": "well"}, ["proposal.comment"]),
+    "decide": (lambda one: decide(one, DECISION, request_id="one"), "", {"comment": "no"},
+               ["proposal.reject"]),
     "reject": (lambda one: reject(one, 1, request_id="one"), "", {"comment": "no"}, ["proposal.reject"]),
     "undo": (taking_back(undo_of(3)), "make", {}, ["undo"]),
     "undo first": (taking_back(undo_of(1)), "needed", {"needed": "2"}, ["undo", "undo"]),

@@ -35,7 +35,7 @@ def ids(choices: HunkChoices) -> list[str]:
 
 
 def send(reviewer: Client, choices: HunkChoices, comment: str | None = None) -> None:
-    for call in actions.decide(choices, comment=comment, request_id=f"{choices.shown.proposal}"):
+    for call in actions.decision_of(choices).calls(comment=comment, request_id=f"{choices.shown.proposal}"):
         reviewer.ask(call)
 
 
@@ -60,7 +60,7 @@ def test_the_chosen_land_and_the_rejected_are_rejected_in_one_request(
 ) -> None:
     choices = HunkChoices(reviewer.proposal_get(propose(author)))
     choices.set_all("reject", "a")
-    assert len(actions.decide(choices, comment="no", request_id="one")) == 1
+    assert len(actions.decision_of(choices).calls(comment="no", request_id="one")) == 1
     send(reviewer, choices, "not these")
     assert reviewer.proposal_get(choices.shown.proposal).state == "partly"
     assert shared.files()["a"].decode() == LINES

@@ -162,7 +162,7 @@ def in_the_proposals(person: Hand, author: Client, root: Path) -> None:
     person.act("approve")
     person.until_focus("pin")
     person.send(PIN)
-    tab.until_text("P1 landed as 3.", "#said")
+    tab.until_text("P1 has landed as 3.", "#said")
     assert (root / "a.py").read_text() == "mine\n"
     tab.until_text("P2 Second", "#list")
     tab.click("#options a")

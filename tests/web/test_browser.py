@@ -78,7 +78,7 @@ def test_a_proposal_appears_is_decided_by_keys_and_the_pin_is_asked_for(
     assert tab.run("document.getElementById('comment').value").strip() == "not this one"
     assert tab.run("document.querySelectorAll('input[value=reject]:checked').length") == 1
     tab.click("#decide button[value=approve]")
-    tab.until_text("P1 landed as 1.", "#said")
+    tab.until_text("P1 has landed as 1.", "#said")
     assert place.files()["a.py"].decode() == LINES.replace("x20 = 20\n", "x20 = 'twenty'\n")
     shown = author.proposal_get(1)
     assert (shown.state, shown.decisions[0].comment) == ("partly", "not this one")
@@ -121,7 +121,7 @@ def test_a_hunk_that_nobody_has_seen_is_not_approved(tab: Tab, author: Client, p
     tab.key("a")
     give_pin(tab)
     tab.key("Enter")
-    tab.until_text("P1 landed as 1.", "#said")
+    tab.until_text("P1 has landed as 1.", "#said")
     assert place.files()["a.py"].decode() == LINES.replace("x28 = 28\n", "x28 = 'new'\n")
 
 
@@ -141,7 +141,7 @@ def test_a_text_that_is_written_while_others_edit_is_merged(
     tab.key("a")
     give_pin(tab)
     tab.key("Enter")
-    tab.until_text("P1 landed as 2.", "#said")
+    tab.until_text("P1 has landed as 2.", "#said")
     text = place.files()["a.py"].decode()
     assert text.startswith("# mine\n")
     assert "x28 = 'theirs'\n" in text

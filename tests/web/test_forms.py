@@ -383,7 +383,7 @@ def test_a_script_gets_the_parts_of_a_page(page: WebPage, author: Client) -> Non
     assert asked.parts["page"] is None, "an event would take the question away"
     done = page.post(f"/proposals/{number}/decide", {**given, "pin": PIN}, Accept=PART)
     assert done.status == 200
-    assert done.parts["said"] == f"P{number} landed as {author.status().head}."
+    assert done.parts["said"] == f"P{number} has landed as {author.status().head}."
     assert done.parts["page"] == f"/proposals/{number}"
 
 

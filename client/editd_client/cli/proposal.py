@@ -222,12 +222,12 @@ def reject(
     invocation: Invocation, proposal: int, hunks: tuple[tuple[int, ...], ...], comment: str | None
 ) -> None:
     """Reject a proposal, or some of its hunks. `reopen` takes that back."""
-    from editd_client.conversations import rejection
+    from editd_client.conversations.decision import reject as conversation
 
     with invocation.reviewer() as client:
         chosen = _chosen(_undecided(client, proposal), hunks)
         asker = OptionAsker(client, comment=comment)
-        result = converse(rejection.reject(asker, proposal, hunks=chosen, request_id=secrets.token_hex(16)))
+        result = converse(conversation(asker, proposal, hunks=chosen, request_id=secrets.token_hex(16)))
     _report(invocation, result)
 
 
@@ -243,13 +243,16 @@ def comment(
     invocation: Invocation, proposal: int, text: str, hunk: int | None, path: str | None, line: int | None
 ) -> None:
     """Add a comment, which the author is told."""
+    from editd_client.conversations.comment import comment as conversation
+
     if line is not None and path is None:
         raise click.UsageError("--line goes with --path.")
     named = None if path is None else invocation.path(path)
     with invocation.client() as client:
         found = None if hunk is None else _chosen(client.proposal_get(proposal), ((hunk,),))
         about = found[0] if found else None
-        result = client.proposal_comment(proposal, text, hunk=about, path=named, line=line)
+        asker = OptionAsker(client, comment=text)
+        result = converse(conversation(asker, proposal, hunk=about, path=named, line=line))
     _report(invocation, result)
 
 

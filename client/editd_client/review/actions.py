@@ -78,12 +78,9 @@ def keys_of(view: View) -> list[Action]:
 # ── Proposals ─────────────────────────────────────────────────────────────────────────────────
 
 
-def decide(choices: HunkChoices, *, comment: str | None, request_id: str) -> list[PreparedCall[Any]]:
-    """Return the requests that land the chosen hunks and reject those to be rejected.
-
-    Raises EditdError if nothing is chosen.
-    """
-    decision = HunkDecision(
+def decision_of(choices: HunkChoices) -> HunkDecision:
+    """Return the decision to land the chosen hunks and to reject those to be rejected."""
+    return HunkDecision(
         proposal=choices.shown.proposal,
         view=choices.shown.view,
         approved=tuple(choices.chosen("approve")),
@@ -91,7 +88,6 @@ def decide(choices: HunkChoices, *, comment: str | None, request_id: str) -> lis
         is_open=bool(choices.chosen("open")),
         there=tuple(there(choices.shown)),
     )
-    return decision.calls(comment=comment, request_id=request_id)
 
 
 class HunkDecision(Struct, frozen=True, kw_only=True):

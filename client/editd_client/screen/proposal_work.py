@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
 from editd_client import requests
+from editd_client.conversations.comment import comment
+from editd_client.conversations.decision import decide, reject
 from editd_client.conversations.grant import allow
-from editd_client.conversations.rejection import reject
 from editd_client.errors import EditdError
 from editd_client.file_text import text_of
 from editd_client.review import actions
@@ -85,27 +86,19 @@ class ProposalWork:
         return None
 
     async def _approve(self, one: ShownProposal) -> None:
-        comment: str | None = None
-        if rejected := one.choices.chosen("reject"):
-            title = f"Reject {len(rejected)} hunk{'s' * (len(rejected) != 1)} of P{one.number}. Comment:"
-            comment = await self._desk.prompt(title)
-            if comment is None:
-                return
-        landed: int | None = None
+        decision = actions.decision_of(one.choices)
+        await self._decided(one, decide(self._asker, decision, request_id=secrets.token_hex(16)))
+
+    async def _reject(self, one: ShownProposal) -> None:
+        await self._decided(one, reject(self._asker, one.number, request_id=secrets.token_hex(16)))
+
+    async def _decided(self, one: ShownProposal, conversation: Coroutine[Any, Any, object | None]) -> None:
+        """Carry out a decision, and fetch the proposal anew if it was made."""
         try:
-            for call in actions.decide(
-                one.choices, comment=comment or None, request_id=secrets.token_hex(16)
-            ):
-                result = await self._desk.ask(call)
-                made = getattr(result, "transaction", None)
-                landed = landed if made is None else made.seq
+            if await conversation is not None:
+                self._outdate(one.number)
         except EditdError as error:
             self._refused(one, error)
-            return
-        self._outdate(one.number)
-        self._desk.say(
-            f"P{one.number} has landed as {landed}." if landed is not None else f"P{one.number}: rejected."
-        )
 
     def _refused(self, one: ShownProposal, error: EditdError) -> None:
         """Show the new view if the proposal has changed or is decided already; otherwise raise the error."""
@@ -117,21 +110,12 @@ class ProposalWork:
         else:
             self._desk.say(f"P{one.number} is decided already.", is_error=True)
 
-    async def _reject(self, one: ShownProposal) -> None:
-        try:
-            if await reject(self._asker, one.number, request_id=secrets.token_hex(16)) is not None:
-                self._outdate(one.number)
-        except EditdError as error:
-            self._refused(one, error)
-
     async def _allow(self, one: ShownProposal) -> None:
         await allow(self._asker, one.shown.session, shlex.join(one.shown.paths))
 
     async def _comment(self, one: ShownProposal, hunk: str | None) -> None:
         about = "" if hunk not in one.hunks else f"hunk {one.hunks[hunk].number} of "
-        text = await self._desk.prompt(f"Comment on {about}P{one.number}:")
-        if text:
-            await self._desk.ask(requests.proposal_comment(one.number, text, hunk=hunk))
+        if await comment(self._asker, one.number, about, hunk=hunk) is not None:
             self._outdate(one.number)
 
     async def _file(self, one: ShownProposal, path: str) -> tuple[ProposalGetResult, ProposalFile | None]:

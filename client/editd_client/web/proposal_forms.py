@@ -11,11 +11,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
-from editd_client.conversations.rejection import reject
+from editd_client.conversations import comment as conversation
+from editd_client.conversations import decision
 from editd_client.errors import EditdError, refusal
 from editd_client.review import actions
 from editd_client.web.asker import FormAsker
-from editd_client.web.form_fields import FormAnswer, first, status_of, text_of
+from editd_client.web.form_fields import FormAnswer, first, status_of
 from editd_client.web.pin import needs_pin, pin_question, unlock
 from editd_client.web.site import Desk
 
@@ -41,18 +42,14 @@ async def decide(number: int, form: Form, visitor: Visitor, workspace: str) -> F
 
 async def comment(number: int, form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
     """Add the comment of a form."""
-    desk = Desk(visitor, workspace)
-    text = text_of(form, "comment")
-    if not text:
-        page = await desk.proposals(number)
-        return FormAnswer(page, "The comment is empty.", 400)
+    desk, asker = Desk(visitor, workspace), FormAsker(form, visitor.reviewer)
     try:
-        await visitor.reviewer.proposal_comment(number, text, hunk=first(form, "hunk") or None)
-        visitor.cache.outdate()
+        await conversation.comment(asker, number, hunk=first(form, "hunk") or None)
     except EditdError as error:
         visitor.cache.outdate()
         return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
-    return FormAnswer(await desk.proposals(number), "The comment is added.", is_elsewhere=True)
+    visitor.cache.outdate()
+    return FormAnswer(await desk.proposals(number), asker.said, is_elsewhere=True)
 
 
 async def attempt(number: int, form: Form, visitor: Visitor, workspace: str) -> FormAnswer:
@@ -86,27 +83,22 @@ async def _attempted(number: int, form: Form, visitor: Visitor) -> str:
 async def _decided(number: int, form: Form, visitor: Visitor) -> str:
     """Send the decision of a form; return what came of it."""
     client, verdict = visitor.reviewer, first(form, "do")
-    note = text_of(form, "comment") or None
     if verdict == "reopen":
         opened = await client.proposal_reopen(number)
         visitor.cache.outdate()
         return f"P{number} is open again as P{opened.proposal.proposal}."
-    ident = first(form, "request_id") or None
+    asker, ident = FormAsker(form, client), first(form, "request_id") or secrets.token_hex(16)
     if verdict == "reject":
-        asker = FormAsker(form, client)
-        rejected = await reject(asker, number, request_id=ident)
-        assert rejected is not None, "a form has each text"
-        visitor.cache.decided(rejected.proposal, None)
-        return asker.said
-    if verdict != "approve":
+        rejected = await decision.reject(asker, number, request_id=ident)
+        results = [] if rejected is None else [rejected]
+    elif verdict == "approve":
+        results = await decision.decide(asker, _approval(number, form), request_id=ident) or []
+    else:
         raise refusal("invalid_params", "The form names no decision.")
-    landed: list[str] = []
-    for call in _approval(number, form).calls(comment=note, request_id=ident or secrets.token_hex(16)):
-        result = await client.ask(call)
-        transaction = getattr(result, "transaction", None)
-        visitor.cache.decided(result.proposal, None if transaction is None else transaction.seq)
-        landed += [str(transaction.seq)] if transaction is not None else []
-    return f"P{number} landed as {landed[0]}." if landed else f"P{number} is decided."
+    for result in results:
+        made = getattr(result, "transaction", None)
+        visitor.cache.decided(result.proposal, None if made is None else made.seq)
+    return asker.said
 
 
 def _approval(number: int, form: Form) -> actions.HunkDecision:
