@@ -104,7 +104,7 @@ class AsyncClient(ClientBase):
     ) -> AsyncEvents:
         """Return the iterator of `subscribe` at once. It subscribes when it is first awaited."""
         asked = requests.subscribe(events=events, paths=paths, since=since, brief=brief)
-        return AsyncEvents(self, self._conversation.subscription(asked))
+        return AsyncEvents(self, self._state.subscription(asked))
 
     # ── Transactions ──────────────────────────────────────────────────────────────────────────
 
@@ -133,7 +133,7 @@ class AsyncClient(ClientBase):
 
     async def ask(self, asked: PreparedCall[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
-        asked = self._conversation.prepared(asked)
+        asked = self._state.prepared(asked)
         clock = asyncio.get_running_loop().time
         until = clock() + RECONNECT_SECONDS_MAX
         sends = 0
@@ -146,10 +146,10 @@ class AsyncClient(ClientBase):
             except OSError as error:
                 await asyncio.sleep(0 if is_sent else RECONNECT_RETRY_SECONDS)
                 is_hopeless = self._is_closed or clock() > until
-                if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
-                    raise self._conversation.unreachable(asked, error) from error
+                if is_hopeless or (is_sent and not self._state.may_repeat(asked, sends)):
+                    raise self._state.unreachable(asked, error) from error
             except EditdError as refusal:
-                if refusal.name != "shutting_down" or not self._conversation.is_lasting or clock() > until:
+                if refusal.name != "shutting_down" or not self._state.is_lasting or clock() > until:
                     raise
                 # It was not carried out, and the next daemon will do it.
                 if self._link is not None:
@@ -158,10 +158,10 @@ class AsyncClient(ClientBase):
 
     async def listen(self, subscription: ClientSubscription) -> None:
         """Connect if needed and renew `subscription`. Raises Unreachable."""
-        if not self._conversation.is_lasting and self._link is not None and self._link.is_over:
+        if not self._state.is_lasting and self._link is not None and self._link.is_over:
             raise Unreachable("The daemon went away during a subscription.")
-        if self._conversation.has_ended and not await self._is_back():
-            self._conversation.unsubscribed(subscription)
+        if self._state.has_ended and not await self._is_back():
+            self._state.unsubscribed(subscription)
             return
         with contextlib.suppress(OSError):  # lost again: the caller finds no number
             await self._reach(None)
@@ -169,18 +169,18 @@ class AsyncClient(ClientBase):
     async def end(self, subscription: ClientSubscription) -> None:
         """End the subscription."""
         number = subscription.number
-        self._conversation.unsubscribed(subscription)
+        self._state.unsubscribed(subscription)
         if number is not None and self._link is not None and not self._link.is_over:
             await self.ask(requests.unsubscribe(number))
 
     def subscribing(self, subscription: ClientSubscription) -> PreparedCall[messages.SubscribeResult]:
         """Return the request that makes the subscription."""
-        return self._conversation.subscribing(subscription)
+        return self._state.subscribing(subscription)
 
     @property
     def is_lasting(self) -> bool:
         """Whether the client reconnects after a lost connection."""
-        return self._conversation.is_lasting
+        return self._state.is_lasting
 
     async def _reach(self, first: messages.Params | None) -> _Link:
         """Return a connection for the request `first`. Concurrent callers share one attempt."""
@@ -188,7 +188,7 @@ class AsyncClient(ClientBase):
             raise Unreachable("This client is closed.")
         if self._link is not None and not self._link.is_over:
             return self._link
-        if self._link is not None and not self._conversation.is_lasting:
+        if self._link is not None and not self._state.is_lasting:
             raise Unreachable("The connection is gone, and this client does not connect again.")
         if self._linking is None:
             self._linking = asyncio.create_task(self._linked(first))
@@ -209,17 +209,17 @@ class AsyncClient(ClientBase):
         stream = await self._connected()
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(lambda: _Link(self._conversation), sock=stream)
-        is_to_greet = self._conversation.needs_hello
-        self._conversation.on_connect()
+        _, link = await loop.create_unix_connection(lambda: _Link(self._state), sock=stream)
+        is_to_greet = self._state.needs_hello
+        self._state.on_connect()
         try:
             if is_to_greet:
-                await link.exchange(self._conversation.hello(first))
-            for subscription in self._conversation.pending_subscriptions():
+                await link.exchange(self._state.hello(first))
+            for subscription in self._state.pending_subscriptions():
                 try:
-                    await link.exchange(self._conversation.subscribing(subscription))
+                    await link.exchange(self._state.subscribing(subscription))
                 except EditdError as refusal:
-                    self._conversation.not_subscribed(subscription, refusal)
+                    self._state.not_subscribed(subscription, refusal)
         except BaseException:
             link.end(None)
             raise
@@ -231,7 +231,7 @@ class AsyncClient(ClientBase):
             assert self._given is not None, "a client has an endpoint or a socket"
             given, self._given = self._given, None
             return given
-        is_first = self._conversation.generation == 0
+        is_first = self._state.generation == 0
         if self._address.workspace is None and not is_first:
             stream = await self._again_if_there(self._address)
             if stream is not None:
@@ -260,10 +260,10 @@ class AsyncClient(ClientBase):
 class _Link(asyncio.Protocol):
     """One connection: sends requests as they come, and gives each answer to its caller."""
 
-    def __init__(self, conversation: SessionState) -> None:
+    def __init__(self, state: SessionState) -> None:
         self.is_over = False
         self.closed = asyncio.Event()
-        self._conversation = conversation
+        self._state = state
         self._wire = ClientConnection()
         self._waiting: dict[Any, tuple[PreparedCall[Any], asyncio.Future[CallOutcome[Any]]]] = {}
         self._may_write = asyncio.Event()
@@ -280,7 +280,7 @@ class _Link(asyncio.Protocol):
         answer: asyncio.Future[CallOutcome[Result]] = asyncio.get_running_loop().create_future()
         try:
             ident, request = self._wire.request(method, asked.params)
-            self._conversation.check_size(request)
+            self._state.check_size(request)
             self._waiting[ident] = asked, answer
             self._transport.write(request)
             async with asyncio.timeout(silence):
@@ -303,7 +303,7 @@ class _Link(asyncio.Protocol):
             return
         self.is_over = True
         self._may_write.set()
-        self._conversation.on_disconnect()
+        self._state.on_disconnect()
         waiting, self._waiting = self._waiting, {}
         for _, answer in waiting.values():
             if not answer.done():
@@ -322,7 +322,7 @@ class _Link(asyncio.Protocol):
         try:
             for frame in self._wire.receive(data):
                 if isinstance(frame, ServerEvent):
-                    self._conversation.on_frame(frame)
+                    self._state.on_frame(frame)
                 else:
                     self._answered(frame)
         except Malformed as error:
@@ -354,7 +354,7 @@ class _Link(asyncio.Protocol):
             self.end(Unreachable(f"The daemon did not understand this client: {frame.error.message}"))
             return
         [(asked, answer)] = self._waiting.values()
-        outcome = self._conversation.outcome(asked, frame)
+        outcome = self._state.outcome(asked, frame)
         if not answer.done():
             answer.set_result(outcome)
         self.end(None)
@@ -367,7 +367,7 @@ class _Link(asyncio.Protocol):
             return
         asked, answer = self._waiting.pop(frame.id, (None, None))
         if asked is not None and answer is not None:
-            outcome = self._conversation.outcome(asked, frame)
+            outcome = self._state.outcome(asked, frame)
             if not answer.done():
                 answer.set_result(outcome)
 

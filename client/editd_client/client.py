@@ -47,7 +47,7 @@ class ClientBase(requests.RequestMethods):
     def __init__(self, at: str | socket.socket | Endpoint, *, reconnect: bool) -> None:
         self._address = at if isinstance(at, Endpoint) else Endpoint(at) if isinstance(at, str) else None
         named = None if self._address is None else self._address.named
-        self._conversation = SessionState(is_lasting=reconnect and self._address is not None, named=named)
+        self._state = SessionState(is_lasting=reconnect and self._address is not None, named=named)
         self._is_closed = False
 
     @classmethod
@@ -77,7 +77,7 @@ class ClientBase(requests.RequestMethods):
     @property
     def generation(self) -> int:
         """Number of connections so far: changesets and brackets end with their connection."""
-        return self._conversation.generation
+        return self._state.generation
 
 
 class Client(ClientBase):
@@ -96,8 +96,8 @@ class Client(ClientBase):
         self._use = threading.Lock()
         stream: socket.socket = self._address.connect() if self._address is not None else at  # type: ignore[assignment]
         self._stream: socket.socket | None = stream
-        if not self._conversation.needs_hello:
-            self._conversation.on_connect()
+        if not self._state.needs_hello:
+            self._state.on_connect()
             return
         try:
             self._begin(stream, None)
@@ -133,11 +133,11 @@ class Client(ClientBase):
         Requests can be made in between. Up to ten thousand unread events are kept. Beyond that, a `resync`
         replaces the rest, as when the daemon leaves some out.
         """
-        subscription = self._conversation.subscription(
+        subscription = self._state.subscription(
             requests.subscribe(events=events, paths=paths, since=since, brief=brief)
         )
-        self.ask(self._conversation.subscribing(subscription))
-        return Events(subscription, self._listen, self._unsubscribe, is_lasting=self._conversation.is_lasting)
+        self.ask(self._state.subscribing(subscription))
+        return Events(subscription, self._listen, self._unsubscribe, is_lasting=self._state.is_lasting)
 
     events = subscribe
 
@@ -181,7 +181,7 @@ class Client(ClientBase):
                 raise Unreachable(f"The daemon went away: {error}.") from error
 
     def _ask(self, asked: PreparedCall[Result]) -> Result:
-        asked = self._conversation.prepared(asked)
+        asked = self._state.prepared(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         sends = 0
         while True:
@@ -196,10 +196,10 @@ class Client(ClientBase):
                 self._drop()
                 time.sleep(0 if is_sent else RECONNECT_RETRY_SECONDS)
                 is_hopeless = time.monotonic() > until
-                if is_hopeless or (is_sent and not self._conversation.may_repeat(asked, sends)):
-                    raise self._conversation.unreachable(asked, error) from error
+                if is_hopeless or (is_sent and not self._state.may_repeat(asked, sends)):
+                    raise self._state.unreachable(asked, error) from error
             except EditdError as refusal:
-                if refusal.name != "shutting_down" or not self._conversation.is_lasting:
+                if refusal.name != "shutting_down" or not self._state.is_lasting:
                     raise
                 if time.monotonic() > until:
                     raise
@@ -210,28 +210,28 @@ class Client(ClientBase):
         """Connect if needed, for the request `first`."""
         if self._is_closed:
             raise Unreachable("This client is closed.")
-        if self._stream is not None and (not self._conversation.is_lasting or self._is_there()):
+        if self._stream is not None and (not self._state.is_lasting or self._is_there()):
             return
         self._drop()
-        if not self._conversation.is_lasting or self._address is None:
+        if not self._state.is_lasting or self._address is None:
             raise Unreachable("The connection is gone, and this client does not connect again.")
         self._begin(self._address.reconnect(), first)
 
     def _begin(self, stream: socket.socket, first: messages.Params | None) -> None:
         """Restore the session and the subscriptions on a new connection. Raises OSError if it is lost."""
         self._stream, self._wire = stream, ClientConnection()
-        self._conversation.on_connect()
+        self._state.on_connect()
         try:
-            self._exchange(self._conversation.hello(first))
+            self._exchange(self._state.hello(first))
         except EditdError as refusal:
             if refusal.name == "path_outside":  # do not contact another workspace's daemon again
                 self._drop()
             raise
-        for subscription in self._conversation.pending_subscriptions():
+        for subscription in self._state.pending_subscriptions():
             try:
-                self._exchange(self._conversation.subscribing(subscription))
+                self._exchange(self._state.subscribing(subscription))
             except EditdError as refusal:
-                self._conversation.not_subscribed(subscription, refusal)
+                self._state.not_subscribed(subscription, refusal)
 
     def _is_there(self) -> bool:
         """Whether the daemon is still connected. Keeps the events that it has sent."""
@@ -251,7 +251,7 @@ class Client(ClientBase):
         method = asked.params.method
         silence = None if asked.extra is None else SILENCE_SECONDS_MAX + asked.extra
         ident, request = self._wire.request(method, asked.params)
-        self._conversation.check_size(request)
+        self._state.check_size(request)
         outcome: CallOutcome[Result] | None = None
         since = time.monotonic()
         try:
@@ -262,9 +262,9 @@ class Client(ClientBase):
                 since = time.monotonic()
                 for frame in self._wire.receive(self._receive()):
                     if isinstance(frame, ServerEvent):
-                        self._conversation.on_frame(frame)
+                        self._state.on_frame(frame)
                     elif frame.id == ident or (isinstance(frame, Failure) and frame.id is None):
-                        outcome = self._conversation.outcome(asked, frame)
+                        outcome = self._state.outcome(asked, frame)
             return outcome.get()
         except EditdError:
             raise  # an answer like any other
@@ -300,7 +300,7 @@ class Client(ClientBase):
         since = time.monotonic()
         try:
             if self._stream is None or self._is_closed:
-                if self._conversation.has_ended and not self._is_closed:
+                if self._state.has_ended and not self._is_closed:
                     self._begin_again_if_there()
                 else:
                     self._reach(None)
@@ -313,7 +313,7 @@ class Client(ClientBase):
                 raise
         except (Malformed, OSError) as error:
             self._drop()
-            if not self._conversation.is_lasting:
+            if not self._state.is_lasting:
                 raise Unreachable(f"The daemon went away during a subscription: {error}.") from error
 
     def _begin_again_if_there(self) -> None:
@@ -322,19 +322,19 @@ class Client(ClientBase):
         if stream is not None:
             self._begin(stream, None)
             return
-        for subscription in tuple(self._conversation.subscriptions):
-            self._conversation.unsubscribed(subscription)
+        for subscription in tuple(self._state.subscriptions):
+            self._state.unsubscribed(subscription)
 
     def _unsubscribe(self, subscription: ClientSubscription) -> None:
         number = subscription.number
-        self._conversation.unsubscribed(subscription)
-        if number is not None and (not self._conversation.is_lasting or self._is_there()):
+        self._state.unsubscribed(subscription)
+        if number is not None and (not self._state.is_lasting or self._is_there()):
             self.ask(requests.unsubscribe(number))
 
     def _keep(self, frame: Sequence[Reply | Failure | ServerEvent]) -> None:
         for one in frame:
             if isinstance(one, ServerEvent):
-                self._conversation.on_frame(one)
+                self._state.on_frame(one)
 
     def _receive(self) -> bytes:
         assert self._stream is not None, "there is a connection"
@@ -347,7 +347,7 @@ class Client(ClientBase):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-            self._conversation.on_disconnect()
+            self._state.on_disconnect()
 
 
 def _has_passed(seconds: float | None, since: float) -> bool:

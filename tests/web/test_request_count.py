@@ -74,3 +74,12 @@ def test_an_approval_sends_three_requests(counted: Counted, others: int) -> None
         methods = counted.until_quiet()
     assert "proposal.approve" in methods
     assert len(methods) <= APPROVAL_MAX, methods
+
+
+def test_a_page_that_is_opened_is_fetched(counted: Counted) -> None:
+    """Not only what an event has outdated, because the event may come later than the browser."""
+    propose(counted.author, replace("a", "#5\n", "#five\n"))
+    for _ in range(2):
+        counted.until_quiet()
+        counted.page.get("/proposals/1")
+        assert sorted(counted.until_quiet()) == ["proposal.get", "proposal.list", "status"]

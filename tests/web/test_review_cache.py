@@ -135,14 +135,14 @@ def test_the_events_of_a_decision_come_before_its_result(place: Workplace, autho
 
 def test_a_change_during_a_fetch_is_fetched_the_next_time(place: Workplace, author: Client) -> None:
     async def steps(watched: Watched) -> None:
+        made = await watched.approve(2)
         watched.cache.outdate()
+        watched.sent()
         fetched = asyncio.gather(watched.cache.entries(), watched.cache.proposal(2))
         await asyncio.sleep(0)  # both requests are sent, and no answer has come
         assert watched.sent() == ["proposal.list", "proposal.get"]
-        entry, seq = await watched.approve(2)
-        watched.cache.decided(entry, seq)
+        watched.cache.decided(*made)
         await fetched
-        watched.sent()
         assert await watched.shown(2) == AFTER
         assert watched.sent() == ["proposal.list", "status", "proposal.get"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from editd_client.conversations.asker import counted
 from editd_client.review.agents import OUTSIDE
 from editd_client.review.query import TransactionQuery, exactly
 from editd_client.web.layout import (
     button,
-    counted,
     detail,
     hidden,
     line_counts,

@@ -6,7 +6,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from editd_client.web.layout import counted, detail, moment
+from editd_client.conversations.asker import counted
+from editd_client.web.layout import detail, moment
 from editd_client.web.markup import Html, element
 
 if TYPE_CHECKING:

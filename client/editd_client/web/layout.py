@@ -157,10 +157,6 @@ def meta(*children: object) -> Html:
     return element("span", *children, class_="meta")
 
 
-def counted(number: int, singular: str) -> str:
-    return f"{number} {singular}{'' if number == 1 else 's'}"
-
-
 def line_counts(added: int | None, deleted: int | None) -> Html | None:
     """Return the numbers of added and deleted lines, or None if they are unknown."""
     if added is None or deleted is None:

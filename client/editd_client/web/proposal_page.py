@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from editd_client.conversations.asker import counted
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
 from editd_client.review.patch import Syntax, is_news
@@ -19,7 +20,6 @@ from editd_client.web.decision import (
     trial_form,
 )
 from editd_client.web.layout import (
-    counted,
     detail,
     line_counts,
     listbox,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd_client.conversations.asker import CommitPreview, HeldLeases, UnreviewedWork
+from editd_client.conversations.asker import CommitPreview, HeldLeases, UnreviewedWork, counted
 from editd_client.review.actions import NEEDED_WORDS, ReversalPreview
 from editd_client.review.patch import rows_of
-from editd_client.web.layout import button, counted, detail, hidden, leaving, line_counts
+from editd_client.web.layout import button, detail, hidden, leaving, line_counts
 from editd_client.web.markup import Html, element, joined
 from editd_client.web.patch_table import lines, table
 
