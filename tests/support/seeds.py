@@ -47,5 +47,5 @@ def one_of(values: Iterable[object], turn: int = 0) -> list[ParameterSet]:
 
 def drawn(known: int, number: int) -> range:
     """Draw that many numbers in a row below `known`: the long form plays all of them."""
-    start = seed() % max(1, known - number)
+    start = seed() % (known - number + 1)
     return range(start, start + number)
