@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,8 @@ from editd.store.session_store import Lease, SessionStore
 from editd.values.glob import parse_all
 from editd.wire import messages
 from editd_client.errors import EditdError
-from support.crash_checks import PATIENCE_SECONDS, surveyor, wait_until
-from support.workplace import replace, write
+from support.crash_checks import PATIENCE_SECONDS, wait_until
+from support.workplace import TOP, replace, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -404,11 +404,10 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 def test_nothing_begins_for_a_connection_that_is_gone(place: Workplace) -> None:
     """Its request waits for the baseline, and the connection ends before that is taken."""
-    for number in range(4):  # holes, which take no space: the scan of a small file may be over
-        with open(place.root / f"large{number}", "wb") as file:
-            file.truncate(60 << 20)
+    gate = place.folder / "gate"
+    os.mkfifo(gate)
+    place.launcher = (sys.executable, str(TOP / "tests/support/held_scan_daemon.py"), str(gate))
     with place.start() as client:
-        os.kill(scanning := surveyor(place), signal.SIGSTOP)
         assert client.status().state == "scanning"
         with socket.socket(socket.AF_UNIX) as gone:
             gone.settimeout(PATIENCE_SECONDS)
@@ -419,6 +418,7 @@ def test_nothing_begins_for_a_connection_that_is_gone(place: Workplace) -> None:
             )
             assert gone.recv(1 << 16, socket.MSG_PEEK), "both were read; what is not read back resets it"
         wait_until(lambda: client.status().clients == 1, "the connection is not gone")
-        os.kill(scanning, signal.SIGCONT)
+        assert client.status().state == "scanning"
+        gate.write_bytes(b"")
         client.settle()
         assert client.session_list().sessions == []
