@@ -152,7 +152,8 @@ def _import_everything() -> None:
     import editd.workspace.replaced_files
     import editd_client.cli
 
-    editd.workspace.replaced_files.AHEAD = 64  # a thousand files for each test's few edits cost 0.1 s
+    _warm_caches()
+    editd.workspace.replaced_files.AHEAD = 8  # a thousand files for each test's few edits cost 0.1 s
     _hash_the_pin_of_tests_quickly()
     for worker in WORKERS:
         importlib.import_module(worker)
@@ -160,6 +161,15 @@ def _import_everything() -> None:
         for verb in section:
             editd_client.cli.command_of(verb)
     del asyncio, concurrent, encodings, sqlite3, editd
+
+
+def _warm_caches() -> None:
+    """Do ahead what each daemon does with the defaults of the configuration."""
+    from editd.config.load import _read_all, check_text
+    from editd.engine.access import excluded_paths_of
+
+    check_text("", "")
+    excluded_paths_of(_read_all([]).config)
 
 
 def _hash_the_pin_of_tests_quickly() -> None:

@@ -16,7 +16,7 @@ import re
 import textwrap
 import tomllib
 from bisect import bisect_left
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby, islice
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -256,7 +256,7 @@ def check_text(text: str, name: str) -> dict[str, Any]:
 
 def keys(section: type[ConfigSection] = Config, above: str = "") -> Iterator[Key]:
     """Yield every key, in the order of the page."""
-    for field in msgspec.structs.fields(section):
+    for field in _fields(section):
         name = above + field.name
         inner, meta = _type_of(field.type)
         if _is_section(inner):
@@ -318,15 +318,20 @@ def _read(path: str) -> str:
         raise ConfigError([ConfigProblem(path, line, None, "is not UTF-8, as TOML requires")]) from None
 
 
+@cache  # the annotations are evaluated again in each call
+def _fields(section: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(section)
+
+
 def _check(
     section: type[ConfigSection], tree: Mapping[str, Any], above: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     """Put valid values into `values`; yield key, fact and hint of each error."""
-    known = {field.name: _type_of(field.type) for field in msgspec.structs.fields(section)}
+    known = {field.name: _type_of(field.type) for field in _fields(section)}
     for key, value in tree.items():
         name = above + key
         if key not in known:
-            is_of_list = any(field.required for field in msgspec.structs.fields(section))
+            is_of_list = any(field.required for field in _fields(section))
             yield name, "there is no such key", _nearest_in(known, key) if is_of_list else _nearest(name)
             continue
         inner, meta = known[key]
@@ -357,7 +362,7 @@ def _check_list(
     for number, table in enumerate(value, 1):
         above = f"{name}.{number}"
         given: dict[str, Any] = {}
-        missing = [field.name for field in msgspec.structs.fields(section) if field.required]
+        missing = [field.name for field in _fields(section) if field.required]
         missing = [key for key in missing if key not in table]
         wrong = [
             *_check(section, table, f"{above}.", given),
@@ -391,7 +396,7 @@ def _without_none(kind: Any) -> Any:
 
 def _built(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
     given: dict[str, Any] = {}
-    for field in msgspec.structs.fields(section):
+    for field in _fields(section):
         inner, _ = _type_of(field.type)
         if _is_section(inner):
             given[field.name] = _built(inner, values, f"{above}{field.name}.")
@@ -538,7 +543,7 @@ def toml(value: Any) -> str:
     if isinstance(value, ConfigSection):
         value = {
             field.name: said
-            for field in msgspec.structs.fields(value)
+            for field in _fields(type(value))
             if (said := getattr(value, field.name)) != field.default
         }
     if isinstance(value, dict):

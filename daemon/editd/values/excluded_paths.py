@@ -8,6 +8,7 @@ leaves a content out asks the rule: the history, the first scan, proposals, and 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from editd.values.glob import Glob
@@ -68,7 +69,8 @@ def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Calla
     return lambda path: any(rule.covers(path) for rule in known)
 
 
-def _united(globs: Sequence[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=4)  # each start of a daemon asks for one rule five times
+def _united(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Return one expression that matches what any of the globs matches, so that a path is one comparison."""
     parsed = [Glob.parse(folded(text)).pattern.pattern for text in globs]
     anywhere = [one.removeprefix(_FOLDERS) for one in parsed if one.startswith(_FOLDERS)]
