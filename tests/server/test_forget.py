@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from editd_client.client import Client
     from support.workplace import Workplace
+
+
+EDIT_SECONDS = 0.02  # between two edits beside a niced process, which would end much later without it
 
 
 def refused(call: Callable[[], object]) -> EditdError:
@@ -312,7 +315,7 @@ def test_edits_go_on_while_contents_are_forgotten(place: Workplace) -> None:
         with_secret(client, secret)
         asked = beside.submit(lambda: other.forget(text=secret))
         made = 0
-        while not asked.done():
+        while not wait([asked], EDIT_SECONDS).done:
             client.apply([write("b.txt", f"{made}\n")])
             made += 1
         assert asked.result().remaining == []

@@ -38,18 +38,19 @@ if TYPE_CHECKING:
     from editd.server.connection import MethodCall
     from support.workplace import Workplace
 
-AHEAD = 200  # transactions that are packed, while those who edit leave no pause to write the index in
+AHEAD = 50  # transactions that are packed, while those who edit leave no pause to write the index in
+EDIT_SECONDS = 0.02  # between two edits: the niced processes of a check would never catch up without it
 
 
 @contextlib.contextmanager
 def editing(place: Workplace) -> Iterator[Future[None]]:
-    """Somebody edits without a pause, until told; the future has what was refused."""
+    """Somebody edits without a pause for packing, until told; the future has what was refused."""
     stop = threading.Event()
 
     def edit() -> None:
         with place.client() as client:
             for number in count():
-                if stop.is_set():
+                if stop.wait(EDIT_SECONDS):
                     return
                 client.apply([write("a", f"{number}\n")])
 
