@@ -401,8 +401,8 @@ def test_what_a_formatter_writes_right_after_an_edit_of_ours_is_soon_seen(
 # ── settle ──
 
 
-def test_write_settle_log_is_no_race(here: Watched) -> None:
-    for number in range(40):
+def test_write_settle_log_is_no_race(here: Watched, is_long: bool) -> None:
+    for number in range(40 if is_long else 16):
         name = f"race/{number % 7}/{number % 3}.txt"
         here.place.write({name: f"{number}\n"})
         if number % 8 == 7:
@@ -452,8 +452,8 @@ def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_a
 ) -> None:
     monkeypatch.setattr("editd.server.engine_queue.SLICE_SECONDS", 0.0)  # others come after each file
     harness = Harness(tmp_path)
-    harness.baseline({f"{number}.txt": "before\n" for number in range(3000)})
-    harness.write({f"{number}.txt": "meanwhile\n" for number in range(3000)})
+    harness.baseline({f"{number}.txt": "before\n" for number in range(300)})
+    harness.write({f"{number}.txt": "meanwhile\n" for number in range(300)})
     inspections = list[Reconciliation]()
 
     async def settle_while_it_scans(engine: Engine) -> WorkspacePath:
@@ -543,20 +543,8 @@ def test_nothing_of_the_cookies_is_left(here: Watched) -> None:
 
 def mortal(place: Workplace) -> Client:
     """A daemon of which a signal kills the watcher."""
-    reading, writing = os.pipe()
-    argv = [
-        sys.executable,
-        str(TOP / "tests/support/deaf_watcher_daemon.py"),
-        "-C",
-        str(place.root),
-        "--ready-fd",
-        str(writing),
-    ]
-    place.process = subprocess.Popen(argv, env=place.environment, pass_fds=[writing])
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        assert pipe.readline().strip() == "ready", place.log()
-    client = place.client()
+    place.launcher = (sys.executable, str(TOP / "tests/support/deaf_watcher_daemon.py"))
+    client = place.start()
     client.settle()
     return client
 

@@ -1,6 +1,6 @@
 """A daemon whose watcher can be killed: SIGUSR1 makes it deaf without a word, SIGUSR2 ends its thread.
 
-`python deaf_watcher_daemon.py` takes editd's own arguments.
+`python deaf_watcher_daemon.py PYTHON -m editd ARGUMENT...`, as a launcher.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 
 from editd.cli import main
@@ -33,4 +34,5 @@ def end(*_: object) -> None:
 
 signal.signal(signal.SIGUSR1, deafen)
 signal.signal(signal.SIGUSR2, end)
+sys.argv[1:] = sys.argv[4:]
 main()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from _pytest.mark import ParameterSet
+
+Value = TypeVar("Value")
 
 SEED = "EDITD_TEST_SEED"
 TOP = Path(__file__).resolve().parents[2]
@@ -49,3 +51,8 @@ def drawn(known: int, number: int) -> range:
     """Draw that many numbers in a row below `known`: the long form plays all of them."""
     start = seed() % (known - number + 1)
     return range(start, start + number)
+
+
+def share(values: Iterable[Value], parts: int, turn: int = 0) -> list[Value]:
+    """Return one of so many parts of the values: as many seeds in a row have all of them."""
+    return list(values)[(seed() + turn) % parts :: parts]
