@@ -19,8 +19,8 @@ from fuzz.stored import STORED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SEED, INPUTS, INPUTS_LONG = 1, 100, 3000
-INPUTS_OF_SLOW, SLOW = 30, ("changes-of-settings", "configuration", "logs", "packs")  # 20 to 30 ms an input
+SEED, INPUTS, INPUTS_LONG = 1, 50, 3000
+INPUTS_OF_SLOW, SLOW = 15, ("changes-of-settings", "configuration", "logs", "packs")  # 20 to 30 ms an input
 SHARE, SHARE_LONG = 0.7, 0.95
 FORMATS = {format_.name.replace(" ", "-"): format_ for format_ in (*STORED, *RECEIVED)}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from simulation.network import Networks
 
-HISTORIES, HISTORIES_LONG = 8, 2000
+HISTORIES, HISTORIES_LONG = 5, 2000
 FIRST = 1  # of the long form; the short form plays some of these
 
 

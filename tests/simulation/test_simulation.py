@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from simulation.world import Worlds
 
-HISTORIES, HISTORIES_LONG = 100, 10_000
+HISTORIES, HISTORIES_LONG = 50, 10_000
 FIRST = 1  # of the long form; the short form plays some of these
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]
 SOURCES = {"daemon": TOP / "daemon", "client": TOP / "client"}  # packages by their own names
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")  # of statements: no expression imports
 SECONDS_FILE = TOP / ".pytest_cache/v/editd/seconds"  # written by `conftest`
 GUESS_SECONDS = 2.0  # of a file of tests that never ran here
 FORK_SERVER = "forked_process.py"  # it has imported the whole daemon: its tests are further away
@@ -72,7 +73,7 @@ def _importers() -> dict[Path, set[Path]]:
     by_name = {name: path for path, names in files.items() for name in names}
     importers: dict[Path, set[Path]] = defaultdict(set)
     for path in files:
-        for name in imported_modules(ast.parse(path.read_bytes())):
+        for name in imported_modules(ast.parse(path.read_bytes()).body):
             if (target := by_name.get(name)) is not None and target != path:
                 importers[target].add(path)
     for path in files:  # what a `conftest` changes is seen by the tests of its folder
@@ -99,9 +100,9 @@ def _module_below(root: Path, path: Path) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts)
 
 
-def imported_modules(module: ast.AST) -> Iterator[str]:
-    """Yield the modules that a module imports, wherever it does, and the names that may be modules."""
-    for node in ast.iter_child_nodes(module):
+def imported_modules(statements: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the modules that statements import, wherever they do, and the names that may be modules."""
+    for node in statements:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, ast.Import):
@@ -110,7 +111,8 @@ def imported_modules(module: ast.AST) -> Iterator[str]:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         else:
-            yield from imported_modules(node)
+            for block in BLOCKS:
+                yield from imported_modules(getattr(node, block, ()))
 
 
 def _twins(path: Path) -> list[Path]:

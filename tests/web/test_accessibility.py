@@ -66,13 +66,14 @@ def tab(window: Tab, address: str) -> Iterator[Tab]:
 
 
 def pages_of(look: str, *, is_long: bool) -> list[str]:
-    """Return the pages that are seen in a look: all in a light window and in the long form.
+    """Return the pages that are seen in a look: all in the long form.
 
-    The seed of the commit draws two for each other look, and one for a window that is narrow and dark.
+    The seed of the commit draws three for a light window, two for each other look, and one for a window that
+    is narrow and dark.
     """
-    if look == "light" or is_long:
+    if is_long:
         return list(PAGES)
-    count = 1 if look == "narrow and dark" else 2
+    count = {"light": 3, "narrow and dark": 1}.get(look, 2)
     first = seed() + 2 * list(LOOKS).index(look)
     return [PAGES[(first + number) % len(PAGES)] for number in range(count)]
 
