@@ -11,6 +11,7 @@ import pytest
 
 from editd.system.native import NATIVE
 from support.crash_checks import wait_until
+from support.seeds import share
 from support.workplace import write
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ STARTED_WITH = (
 STUCK_SECONDS = 60.0  # then the daemon is taken to be stuck, and is killed
 
 
-def test_a_fifo_put_where_gits_files_are_stops_no_daemon(place: Workplace) -> None:
+def test_a_fifo_put_where_gits_files_are_stops_no_daemon(place: Workplace, is_long: bool) -> None:
+    """The short form has half of the files of the repository on top, by the seed."""
     nested = [f"nested{number}" for number in range(len(NESTED))]
     populate(place, ".", *nested)
     with served(place) as client:
-        for name in TOP:
+        for name in TOP if is_long else share(TOP, 2):
             put_aside = exchanged(place.root / name)
             is_noticed(place, client, "sub" if name.startswith("sub") else ".", name)
             is_served(client, name)
