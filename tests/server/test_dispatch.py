@@ -247,6 +247,25 @@ def test_read_tells_the_line_ends(here: Here, content: str, eol: str) -> None:
     assert here.client.read(here.at("a")).eol == eol
 
 
+def test_a_part_of_a_long_file_has_its_lines_alone_and_the_count_of_all(here: Here) -> None:
+    """The daemon divides a long content in parts, and only some of them have the requested lines."""
+    lines = [f"line {number}\n" for number in range(1, 20_001)]
+    path = here.put("long", "".join(lines))
+    ranges = [
+        (1, 1),
+        (3, 5),
+        (5_000, 6_500),
+        (6_500, 13_500),
+        (1, 20_000),
+        (20_000, 20_000),
+        (20_001, 20_002),
+    ]
+    for first, last in ranges:
+        read = here.client.read(path, start_line=first, end_line=last)
+        assert read.content == "".join(lines[first - 1 : last])
+        assert read.lines == 20_000
+
+
 def test_read_back_gives_what_was_there_right_after_a_transaction(here: Here) -> None:
     first = here.apply(write(here.at("a"), "one")).transaction
     second = here.apply(write(here.at("a"), "two")).transaction
@@ -703,6 +722,23 @@ def test_what_is_staged_is_seen_by_nobody_else_until_it_is_committed(here: Here)
     assert (made.actor, made.message, len(made.files)) == ("me", "both", 2)
     assert here.holds("a") == "three\n"
     assert refusal(here.client.commit, changeset).name == "invalid_params"
+
+
+def test_what_cannot_be_written_is_refused_when_it_is_staged_and_the_changeset_goes_on(here: Here) -> None:
+    path = here.put("a", "one\n")
+    os.link(here.place.root / path, here.place.root / here.at("twin"))
+    here.put("folder/b", "x\n")
+    changeset = here.client.begin().changeset
+    for edit, name in (
+        (replace(path, "one", "two"), "permission_denied"),
+        (write(here.at("folder"), "x\n"), "not_a_file"),
+    ):
+        assert refusal(here.client.apply, [edit]).name == name
+        assert refusal(here.client.stage, changeset, [edit]).name == name
+    here.client.stage(changeset, [write(here.at("c"), "x\n")])
+    made = here.client.commit(changeset).transaction
+    assert made is not None
+    assert [file.path for file in made.files] == [here.at("c")]
 
 
 def test_a_changeset_that_is_aborted_leaves_nothing(here: Here) -> None:

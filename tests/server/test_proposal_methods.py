@@ -398,6 +398,28 @@ def test_a_wait_for_what_comes_after_a_change_is_not_answered_by_that_change(
         assert len(late.proposal_wait(number, timeout=60, until="any", since=changed).comments) == 2
 
 
+def test_each_client_that_waits_for_a_change_is_woken_by_it(
+    place: Workplace, author: Client, reviewer: Client
+) -> None:
+    number = propose(author, write("n", "1\n"))
+    told: list[list[str]] = []
+
+    def wait() -> None:
+        with place.client() as waiting:
+            answer = waiting.proposal_wait(number, timeout=60, until="any")
+            told.append([one.text for one in answer.comments])
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        wait_until(lambda n=count: reviewer.proposal_get(number).waiting == n, "it waits")  # type: ignore[misc]
+    reviewer.proposal_comment(number, "first")
+    wait_until(lambda: len(told) == len(threads), "each is woken")
+    for thread in threads:
+        thread.join()
+    assert told == [["first"]] * len(threads)
+
+
 def test_subscribers_hear_of_each_step(place: Workplace, author: Client, reviewer: Client) -> None:
     with place.client() as other, other.subscribe(events=["proposal"]) as events:
         number = propose(author, replace("a.txt", "5\n6", "five\n6"))

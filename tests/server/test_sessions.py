@@ -281,6 +281,20 @@ def test_a_session_that_must_read_first_is_told_so(place: Workplace, client: Cli
         other.apply([replace("docs/c.txt", "two", "2")])  # only that session
 
 
+def test_each_file_of_an_edit_must_be_read_also_behind_one_that_need_not(
+    place: Workplace, client: Client
+) -> None:
+    client.session_open("agent", unread="reject")
+    version = client.stat(["a.txt"]).files[0].version
+    for free in (write("a-new.txt", "x\n", force=False), replace("a.txt", "two", "2", base=version)):
+        before = place.files()
+        with pytest.raises(EditdError) as refused:
+            client.apply([free, replace("src/b.txt", "two", "2")])
+        assert refusal(refused) == "unread"
+        assert "has not read src/b.txt" in refused.value.message
+        assert place.files() == before
+
+
 def test_a_base_is_as_good_as_having_read_the_file_wherever_it_was_given(
     place: Workplace, client: Client
 ) -> None:
