@@ -45,6 +45,17 @@ def test_a_file_that_no_word_names_is_named_after_its_loss(place: Workplace, cli
     assert done.stderr.splitlines() == [f"{AFTER}huge.bin, data/big.bin"]
 
 
+def test_a_file_whose_folder_became_a_link_out_of_the_workspace_is_lost(
+    place: Workplace, client: Client
+) -> None:
+    outside = place.folder / "outside"
+    done = place.editctl("exec", "--", "sh", "-c", f"mv data {outside}; ln -s {outside} data")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == f"{AFTER}data/big.bin"
+    recorded = client.log().transactions[0]
+    assert (recorded.kind, [file.path for file in recorded.files]) == ("exec", ["data"])
+
+
 def test_a_folder_names_what_is_in_it_and_a_kept_file_is_not_lost(place: Workplace, client: Client) -> None:
     done = place.editctl("exec", "--", "ls", "data")
     assert done.stderr.splitlines() == [f"{BEFORE}data/big.bin"]

@@ -131,7 +131,10 @@ def test_what_looks_like_a_diff_and_is_none_is_refused_with_its_line() -> None:
     check_malformed("--- x\n+++ x\n", 1)
     check_malformed("diff --git a/x b/x\n", 1)
     check_malformed("diff --git a/x b/y\n--- a/x\n+++ b/y\n" + HUNK, 1)
-    check_malformed("diff --cc x\n", 1)
+    for kind in ("cc", "combined"):
+        assert "a combined diff of a merge" in check_malformed(
+            f"diff --{kind} x\n@@@ -1,1 -1,1 +1,1 @@@\n", 1
+        )
     check_malformed("diff --git a/x b/x\nnew file mode 160000\n", 1)
     check_malformed("diff --git a/x b/x\nindex 1234..5678\nBinary files a/x and b/x differ\n", 3)
     check_malformed("diff --git a/x b/y\nrename from x\n", 2)

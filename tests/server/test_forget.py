@@ -208,6 +208,19 @@ def test_refusals_lost_and_found_and_the_log_lose_it_too(place: Workplace) -> No
     assert "ended" in place.log(), "the daemon goes on logging"
 
 
+def test_the_text_that_a_refused_edit_would_have_put_into_a_file_goes_too(place: Workplace) -> None:
+    secret = secrets.token_hex(20)
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+        refused(lambda: client.apply([replace("a", "two", secret)]))
+        refused(lambda: client.apply([replace("a", "two", "three")]))
+        assert secret in client.log_refusals().refusals[1].attempt
+        assert secret not in client.log_refusals().refusals[1].message
+        client.forget(text=secret)
+        left = client.log_refusals().refusals
+        assert [entry.number for entry in left] == [2]
+
+
 def test_a_text_in_a_message_or_a_name_is_named_because_it_stays(place: Workplace) -> None:
     secret = secrets.token_hex(20)
     with place.start() as client:

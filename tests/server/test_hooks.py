@@ -363,6 +363,15 @@ def test_a_hook_that_stops_the_process_it_runs_in_holds_up_its_edit_for_a_time_o
     assert not is_running("64.75")
 
 
+def test_a_hook_that_kills_the_process_it_runs_in_changes_nothing_and_leaves_no_file(hooks: Desk) -> None:
+    hooks.configure(hook("kills", "import os, time; os.kill(os.getppid(), 9); time.sleep(64.5)"))
+    assert "The process that runs the hooks died." in hooks.refused(write("kills.txt", "x\n")).message
+    assert hooks.scratch() == []
+    assert not is_running("64.5")
+    hooks.configure("")
+    hooks.client.apply([write("kills.txt", "x\n")])
+
+
 FORKS_AWAY = """
 import os, sys, time
 sys.stdout.write(sys.stdin.read())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
+from editd.errors import Broken
 from editd.server.engine_queue import EngineQueue
 from editd.server.maintenance import SYNC_SECONDS_MAX, Maintenance
 from editd.workspace.replaced_files import BATCH
-from support.harness import FakeClock, Harness, apply, done, write
+from support.harness import FakeClock, Harness, apply, done, refused, write
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 class StandingClock(FakeClock):
@@ -44,6 +45,31 @@ def test_files_are_synced_though_edits_come_without_a_pause(
             await maintenance.finish()
 
     asyncio.run(check())
+
+
+def spoil(place: Harness) -> None:
+    """Change a content in the journal, as a disk may."""
+    for segment in (place.state / "journal").glob("*.segment"):
+        segment.write_bytes(segment.read_bytes().replace(b"one\n", b"odd\n"))
+
+
+def test_a_journal_that_is_damaged_when_it_is_packed_takes_no_more_edits(tmp_path: Path) -> None:
+    place = Harness(tmp_path / "place")
+    place.baseline()
+
+    async def check() -> None:
+        with place.engine() as engine:
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None), cast("Any", None))
+            maintenance = Maintenance(engine, queue, str(place.state))
+            done(engine, apply(write("a", "one\n")))
+            spoil(place)
+            with pytest.raises(Broken, match="Packing failed"):
+                await maintenance.pack()
+            assert "Packing failed" in refused(engine, apply(write("a", "two\n"))).message
+            await maintenance.finish()
+
+    asyncio.run(check())
+    assert place.files() == {"a": "one\n"}
 
 
 def test_in_a_pause_all_files_of_the_next_edits_are_prepared_in_one_go(
