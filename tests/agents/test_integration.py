@@ -101,6 +101,32 @@ def test_in_an_empty_home_an_integration_leaves_nothing_behind(name: str, home: 
     assert contents(home) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "variable", "folder"),
+    [
+        ("claude", "CLAUDE_CONFIG_DIR", ".claude"),
+        ("codex", "CODEX_HOME", ".codex"),
+        ("crush", "XDG_CONFIG_HOME", ".config"),
+    ],
+)
+def test_a_variable_names_the_folder_of_an_agents_settings_by_its_whole_path_alone(
+    name: str, variable: str, folder: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current, other = tmp_path / "current", tmp_path / "other"
+    current.mkdir()
+    monkeypatch.chdir(current)
+    for value in ("other", "./other", ""):
+        monkeypatch.setenv(variable, value)
+        add(home, name)
+        assert contents(current) == {}
+        assert any(path.startswith(f"{folder}/") for path in contents(home))
+        remove(home, name)
+    monkeypatch.setenv(variable, str(other))
+    add(home, name)
+    assert [path for path in contents(home) if path.startswith(f"{folder}/")] == []
+    assert any(b"editd" in (text or b"") for text in contents(other).values())
+
+
 def test_the_hooks_of_others_keep_their_place_and_ours_come_last(home: Path) -> None:
     write(home, {GEMINI: THEIRS})
     add(home, "gemini")

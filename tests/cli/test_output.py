@@ -7,12 +7,16 @@ import contextlib
 import io
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from editd.wire import messages
 from editd_client.cli import output
 from editd_client.file_text import UNKNOWN
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ODD = b"caf\xe9 \x1b[31m".decode("utf-8", "surrogateescape")
 DIFF = f"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n--- old\n+{ODD}\r\n"
@@ -69,6 +73,19 @@ def test_a_terminal_gets_no_control_character_but_our_own_colours(monkeypatch: p
     with contextlib.redirect_stdout(io.StringIO()) as pipe:
         output.echo(attack)
     assert pipe.getvalue() == f"{attack}\n"
+
+
+def test_the_pager_of_editd_comes_before_the_pager_of_all_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EDITD_PAGER", "PAGER"):
+        monkeypatch.setenv(name, f"cat > {tmp_path / name}")
+    with contextlib.redirect_stdout(Terminal()):
+        output.page(["one"])
+        monkeypatch.delenv("EDITD_PAGER")
+        output.page(["two"])
+    assert (tmp_path / "EDITD_PAGER").read_text() == "one\n"
+    assert (tmp_path / "PAGER").read_text() == "two\n"
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

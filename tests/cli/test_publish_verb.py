@@ -109,5 +109,7 @@ def test_several_sessions_a_dry_run_and_the_lines_of_each_file(editctl: Run, pla
 def test_a_session_is_published_by_its_name_alone(editctl: Run, place: Workplace) -> None:
     for name in ("one", "two"):
         editctl("--session", name, "write", f"{name}.txt", "--", "app.txt")
+    both = editctl("publish", "one", "--session", "two", "-m", "Both", "--dry-run")
+    assert both.endswith(" A one.txt | +3 -0\n A two.txt | +3 -0\n 2 files changed, +6 -0\n")
     editctl("publish", "one", "-m", "First")
     assert place.git("show", "--format=", "--name-only", "HEAD").split() == ["one.txt"]

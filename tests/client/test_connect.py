@@ -215,6 +215,23 @@ def test_a_socket_names_the_workspace_where_nothing_else_does(
         assert client.status().root == str(place.root)
 
 
+def test_a_repository_that_git_ignores_is_its_own_workspace_for_a_client_of_a_variable(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write({".gitignore": "trees/\n", "trees/one/a": "1\n"})
+    inner = place.root / "trees" / "one"
+    place.git("init", "-q", ".")
+    place.git("init", "-q", str(inner))
+    for name, value in {**place.environment, "EDITD_WORKSPACE": str(inner)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("EDITD_SOCKET", raising=False)
+    monkeypatch.chdir(place.folder)
+    place.start().close()
+    with Client.connect() as client:
+        assert client.status().root == os.path.realpath(inner)
+        client.shutdown()
+
+
 def test_a_daemon_that_ends_before_it_is_ready_is_told_with_its_log(
     fake_daemon: Callable[[str], Workspace],
 ) -> None:
