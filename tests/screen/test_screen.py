@@ -307,6 +307,22 @@ def test_keywords_have_their_colour_in_a_line_that_is_not_changed(place: Workpla
     on_screen(place, (80, 24), steps)
 
 
+def test_words_of_a_removed_and_of_an_added_line_have_the_weight_of_their_own_text(
+    place: Workplace, author: Client
+) -> None:
+    author.apply([write("src/f3.py", "lambda_ = 1\nx = lambda: 1\n")])
+    propose(author, replace("src/f3.py", "x = lambda: 1\n", "y = 1\ny = 2 if y else 3\n"))
+
+    def bold(seen: Seen) -> set[str]:
+        return {part.text for strip in seen.picture for part in strip if part.style and part.style.bold}
+
+    async def steps(seen: Seen) -> None:
+        await seen.until(lambda: {"lambda", "if", "else"} <= bold(seen))
+        assert "lambda_" not in bold(seen)
+
+    on_screen(place, (80, 24), steps)
+
+
 def test_a_trial_has_its_result_on_the_screen(
     place: Workplace, author: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +400,12 @@ def test_the_three_texts_of_a_file(place: Workplace, author: Client) -> None:
         await seen.until("── base: src/f1.py")
         await seen.press("G")
         assert "40" in seen.lines[-2]
+        for up, down in (("g", "G"), ("home", "end")):
+            await seen.press(up)
+            await seen.until("── base: src/f1.py")
+            await seen.press(down)
+            await seen.gone("── base: src/f1.py")
+            assert "40" in seen.lines[-2]
         await seen.press("esc")
         await seen.until("[1 Proposals")
 

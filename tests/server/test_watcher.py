@@ -355,6 +355,7 @@ def test_while_git_has_the_index_locked_nothing_is_taken_in(here: Watched) -> No
     lock.unlink()
     here.until(lambda: here.head() > head)
     assert kinds(here.log(head)[0]) == {"a.txt": "modified", "sub/b.txt": "modified"}
+    here.until(lambda: here.client.status().watcher["state"] == "ready")
 
 
 def test_a_lock_in_a_linked_work_tree_holds_too_and_an_old_one_does_not(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -318,6 +319,25 @@ def test_hunks_of_a_file_that_is_undone_are_undone_already(client: Client) -> No
     client.undo(seq, paths=["a"])
     error = refused(lambda: client.undo(seq, hunks={"a": [1]}))
     assert "is already undone" in error.message
+
+
+def test_a_link_that_became_a_file_has_no_hunks_and_a_file_that_became_a_link_none_either(
+    place: Workplace, client: Client
+) -> None:
+    (place.root / "link").symlink_to("target")
+    client.settle()
+    (place.root / "link").unlink()
+    place.write({"link": "targets\n"})
+    client.settle()
+    to_file = client.log(limit=1).transactions[0].seq
+    (place.root / "link").unlink()
+    (place.root / "link").symlink_to("target")
+    client.settle()
+    for seq in (to_file, client.log(limit=1).transactions[0].seq):
+        assert [file.path for file in client.show(seq).transaction.files] == ["link"]
+        assert hunks(client.show(seq, hunks=True)) == []
+        attempt = partial(client.undo, seq, hunks={"link": [1]})
+        assert "has no hunks" in refused(attempt).message
 
 
 def test_hunks_of_a_binary_file_are_none(client: Client, place: Workplace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,7 @@ def test_a_session_is_shown_with_its_newest_work(team: Team) -> None:
         listed = team.page.get("/agents?q=oth")
         assert 'id="agent-other"' in listed.body
         assert 'id="agent-agent"' not in listed.body
+        assert 'href="/agents?session=other&q=oth"' in unescape(listed.body)
         assert "No session matches" in team.page.get("/agents?q=nobody").text
 
 
