@@ -91,6 +91,20 @@ def test_a_path_that_no_system_call_takes_is_left_out(path: str, tmp_path: Path)
     assert request_of(adapter, payload, str(tmp_path)) is None
 
 
+def test_the_other_paths_of_a_patch_count_behind_one_that_no_system_call_takes(tmp_path: Path) -> None:
+    adapter = adapter_of("codex")
+    assert isinstance(adapter, Adapter)
+    names = ("a\0b", "\ud800", "c.txt")
+    patch = "".join(f"*** Update File: {name}\n@@\n-1\n+2\n" for name in names)
+    payload = {
+        "session_id": "s", "cwd": str(tmp_path), "hook_event_name": "PreToolUse",
+        "tool_name": "apply_patch", "tool_use_id": "1",
+        "tool_input": {"command": f"*** Begin Patch\n{patch}*** End Patch\n"},
+    }  # fmt: skip
+    method, params = request_of(adapter, payload, str(tmp_path)) or ("", {})
+    assert (method, params.get("paths")) == ("exec.begin", ["c.txt"])
+
+
 @pytest.mark.parametrize("digits", ["", " ", "9" * 5000, "x"])
 def test_an_exit_code_that_is_no_number_counts_as_a_failure(digits: str) -> None:
     adapter = adapter_of("gemini")

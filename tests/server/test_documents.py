@@ -6,6 +6,7 @@ import re
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
@@ -145,6 +146,23 @@ def test_a_refused_rollback_names_each_file(place: Workplace, agent: Client, edi
     assert [file["path"] for file in error.data["files"]] == ["a.txt", "b.txt"]
     assert agent.rollback("agent", on_unsaved="ignore").transaction is not None
     assert (place.root / "b.txt").read_text() == TEXT
+
+
+def test_each_file_and_each_document_is_compared_also_behind_one_that_is_not(
+    place: Workplace, agent: Client, editor: Client
+) -> None:
+    with place.client() as other:
+        other.hello("emacs")
+        other.document_hold("b.txt", other.read("b.txt").version)  # its text is not known
+        held(editor, 13, path="b.txt")
+        for edits in (
+            [replace("b.txt", "line 13\n", "agent 13\n")],
+            [replace(path, "line 13\n", "agent 13\n") for path in ("a.txt", "b.txt")],
+        ):
+            error = refused(partial(agent.apply, edits))
+            assert (error.name, error.data["path"]) == ("unsaved", "b.txt")
+            assert [by["client"] for by in error.data["held_by"]] == ["vscode"]
+    assert place.files() == {path: text.encode() for path, text in FILES.items()}
 
 
 def test_reject_refuses_any_edit_and_ignore_none(agent: Client, editor: Client) -> None:

@@ -68,14 +68,17 @@ def settled(place: Workplace) -> Client:
     return client
 
 
-def hook(place: Workplace, event: str, folder: str, path: str, **more: Any) -> str:
+def hook(
+    place: Workplace, event: str, folder: str, path: str, *, is_strict: bool = False, **more: Any
+) -> str:
     """Run Claude's hook around an edit of a file, from a folder."""
     payload = {
         "session_id": "0123456789abcdef", "cwd": str(place.root / folder), "hook_event_name": event,
         "tool_name": "Edit", "tool_use_id": "call-1",
         "tool_input": {"file_path": path, "old_string": "1", "new_string": "7"},
     }  # fmt: skip
-    done = place.editctl("hook", "claude", folder=folder, stdin=json.dumps(payload | more))
+    words = ["hook", "claude", *(["--strict"] if is_strict else [])]
+    done = place.editctl(*words, folder=folder, stdin=json.dumps(payload | more))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -367,6 +370,40 @@ def test_an_edit_in_a_worktree_without_a_daemon_says_that_it_is_not_recorded(pla
         assert f"not recorded, because no daemon runs for {root}. " in done.stderr
         assert f"`editctl -C '{root}' start`" in done.stderr
         assert any("linked worktree" in line for line in client.status().uncovered)
+
+
+def test_a_patch_over_two_workspaces_is_the_agent_s_in_the_one_whose_daemon_runs(place: Workplace) -> None:
+    place.git("worktree", "add", "-q", "wt", "-b", "side")
+    names = (f"{place.root}/wt/a.txt", f"{place.root}/a.txt")
+    patch = "".join(f"*** Update File: {name}\n@@\n-1\n+7\n" for name in names)
+    payload = {
+        "session_id": "0123456789abcdef", "cwd": str(place.root), "tool_name": "apply_patch",
+        "tool_use_id": "1", "tool_input": {"command": f"*** Begin Patch\n{patch}*** End Patch\n"},
+    }  # fmt: skip
+    with settled(place) as client:
+        for event in ("PreToolUse", "PostToolUse"):
+            given = json.dumps({**payload, "hook_event_name": event})
+            assert place.editctl("hook", "codex", stdin=given).returncode == 0
+            place.write({"wt/a.txt": "7\n", "a.txt": "7\n"})
+        made = newest(client, "a.txt")
+        assert (made.kind, made.actor, made.session) == ("exec", "codex", "codex-89abcdef")
+
+
+def test_a_command_that_shows_a_file_of_another_workspace_has_read_it_there(place: Workplace) -> None:
+    place.git("worktree", "add", "-q", "wt", "-b", "side")
+    path = f"{place.root}/wt/a.txt"
+    shown = {"tool_name": "Bash", "tool_input": {"command": f"cat {path}"}, "tool_response": {}}
+    with settled(place):
+        assert place.editctl("start", folder="wt").returncode == 0
+        hook(place, "PostToolUse", "", path, **shown)
+        place.write({"wt/a.txt": "2\n"})
+        place.editctl("settle", folder="wt")
+        answer = hook(place, "PreToolUse", "", path, is_strict=True)
+        hook(place, "PostToolUse", "", path, **shown)
+        assert hook(place, "PreToolUse", "", path, is_strict=True) == ""
+    denied = json.loads(answer)["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+    assert "-1\n+2\n" in denied["permissionDecisionReason"]
 
 
 # ── A workspace inside another one ──

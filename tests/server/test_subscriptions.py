@@ -592,6 +592,17 @@ def test_a_transaction_that_a_subscriber_has_read_from_the_index_is_not_sent_aga
     assert [json.loads(line)["params"]["seq"] for line in reader.sent.splitlines()] == heard
 
 
+def test_behind_an_event_that_is_not_asked_for_the_others_of_its_round_are_sent() -> None:
+    reader = _Reader()
+    wanted = frozenset({"transaction"})
+    subscription = Subscription(
+        1, cast("Connected", reader), wanted, None, EventFormat(), 0, SubscriptionState.LIVE
+    )
+    round_ = [OutgoingEvent("lease", {}), OutgoingEvent("transaction", {"seq": 1}, seq=1)]
+    assert list(subscription.take(round_, 1)) == []
+    assert [json.loads(line)["params"]["seq"] for line in reader.sent.splitlines()] == [1]
+
+
 def test_paths_are_compared_with_globs_in_slices_and_literal_ones_at_once() -> None:
     """The attack: 60 globs of each of 32 subscriptions were compared in one turn of the loop."""
     reader = _Reader()

@@ -478,6 +478,21 @@ def test_claude_s_undo_edit_takes_one_file_out_of_a_larger_transaction(
     assert (line(place, "a", 3), line(place, "b", 3)) == ("#3", "X")
 
 
+@pytest.mark.parametrize("session", ["s", None])
+def test_claude_s_undo_edit_goes_back_over_its_own_undos_and_over_the_edits_of_others(
+    place: Workplace, client: Client, session: str | None
+) -> None:
+    mine = [change(client, swap("a", number, "X"), session=session) for number in (3, 5)]
+    change(client, swap("a", 7, "other"), session="another")
+    call = {"command": "undo_edit", "path": "a"}
+    tool = Tool(dialect="claude", tool="str_replace_based_edit_tool", args=call)
+    for seq in reversed(mine):
+        answer = client.apply([tool], session=session)
+        assert answer.transaction is not None
+        assert answer.transaction.undoes == [seq]
+    assert [line(place, "a", number) for number in (3, 5, 7)] == ["#3", "#5", "other"]
+
+
 def test_a_rename_is_taken_back_at_both_ends_by_its_old_name_too(place: Workplace, client: Client) -> None:
     seq = change(client, Move(path="a", to="z"), swap("b", 3, "B"))
     client.undo(seq, paths=["a"])
