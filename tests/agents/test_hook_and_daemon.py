@@ -331,6 +331,17 @@ def test_a_note_that_no_hook_has_written_is_ignored(place: Workplace) -> None:
         assert [agent.missed for agent in client.status().agents] == [1]
 
 
+def test_a_call_is_missed_behind_one_whose_bracket_is_still_open(place: Workplace) -> None:
+    before = begun("claude", place)
+    hook(place, "claude", before["payload"])
+    session, key = before["request"][1]["session"], before["request"][1]["key"]
+    notes = "".join(f"{json.dumps(['claude', *one])}\n" for one in ((session, key), ("another", "k")))
+    (place.runtime / "editd" / f"{place.id}.sock.missed").write_text(notes)
+    with place.client() as client:
+        missed = {agent.session: agent.missed for agent in client.status().agents}
+    assert missed == {session: 0, "another": 1}
+
+
 def codex_patch(place: Workplace, event: str, *sections: str, call: str = "moved") -> dict[str, Any]:
     """Return an event of Codex about a patch."""
     patch = "\n".join(("*** Begin Patch", *sections, "*** End Patch", ""))

@@ -17,7 +17,7 @@ from editd.wire.messages import CheckReport, Decider, ProposalListResult, Runnin
 from editd_client.errors import EditdError
 from editd_client.screen.detail import Lighting
 from editd_client.screen.lines import TextSpan, wrapped
-from editd_client.screen.patch_lines import DiffForm, ProposalDrawing, proposal_lines
+from editd_client.screen.patch_lines import LINES_MAX, DiffForm, ProposalDrawing, proposal_lines
 from editd_client.screen.programs import edited
 from editd_client.screen.proposal_work import ShownProposal
 from support.reviewers import PIN, reviewer_of
@@ -408,6 +408,31 @@ def test_the_three_texts_of_a_file(place: Workplace, author: Client) -> None:
             assert "40" in seen.lines[-2]
         await seen.press("esc")
         await seen.until("[1 Proposals")
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_the_texts_of_a_new_file_are_two_that_are_none_and_its_own(place: Workplace, author: Client) -> None:
+    propose(author, write("src/new.py", "a = 1\n"))
+
+    async def steps(seen: Seen) -> None:
+        await seen.press("o")
+        await seen.until("── proposed: src/new.py")
+        assert seen.text.count("no file") == 2
+        assert "1 a = 1" in seen.text
+
+    on_screen(place, (80, 24), steps)
+
+
+def test_each_file_of_a_long_diff_has_its_title_and_one_is_open(place: Workplace, author: Client) -> None:
+    text = "".join(f"line {number}\n" for number in range(LINES_MAX // 2))
+    propose(author, *(write(f"src/long{number}", text) for number in range(3)))
+
+    async def steps(seen: Seen) -> None:
+        await seen.until("file 1/3")
+        await seen.press("tab", "G")
+        await seen.until("file 3/3")
+        assert "} and { open a file" in seen.text
 
     on_screen(place, (80, 24), steps)
 

@@ -108,6 +108,17 @@ def test_a_nested_repository_has_its_own_rules(ground: Ground) -> None:
     assert walked(ground) == {".gitignore", "in/.gitignore", "in/a.outer", "d.inner"}
 
 
+@pytest.mark.parametrize("folder", ["inner", "plain/folders/inner"])
+def test_a_repository_around_the_workspace_has_its_rules_there(ground: Ground, folder: str) -> None:
+    ground.git("init", "-q")
+    ground.write({".gitignore": "*.log\n/inner/top\n", f"{folder}/a.log": "", f"{folder}/top": ""})
+    scope = WorkspaceScope(str(ground.root / folder))
+    assert not scope.is_in(WorkspacePath("a.log"))
+    assert not scope.is_in(WorkspacePath("sub/b.log"))
+    assert scope.is_in(WorkspacePath("a.py"))
+    assert scope.is_in(WorkspacePath("top")) == (folder != "inner")
+
+
 def test_a_broken_nested_repository_leaves_the_outer_ones_rules(ground: Ground) -> None:
     ground.git("init", "-q")
     ground.write({".gitignore": "*.o\n", "in/.git": "gitdir: /nowhere\n", "in/a.o": "", "in/b": ""})
