@@ -101,8 +101,9 @@ def test_the_other_paths_of_a_patch_count_behind_one_that_no_system_call_takes(t
         "tool_name": "apply_patch", "tool_use_id": "1",
         "tool_input": {"command": f"*** Begin Patch\n{patch}*** End Patch\n"},
     }  # fmt: skip
-    method, params = request_of(adapter, payload, str(tmp_path)) or ("", {})
-    assert (method, params.get("paths")) == ("exec.begin", ["c.txt"])
+    request = request_of(adapter, payload, str(tmp_path))
+    assert request is not None
+    assert (request[0], request[1]["paths"]) == ("exec.begin", ["c.txt"])
 
 
 @pytest.mark.parametrize("digits", ["", " ", "9" * 5000, "x"])

@@ -392,7 +392,7 @@ def test_a_patch_over_two_workspaces_is_the_agent_s_in_the_one_whose_daemon_runs
 def test_a_command_that_shows_a_file_of_another_workspace_has_read_it_there(place: Workplace) -> None:
     place.git("worktree", "add", "-q", "wt", "-b", "side")
     path = f"{place.root}/wt/a.txt"
-    shown = {"tool_name": "Bash", "tool_input": {"command": f"cat {path}"}, "tool_response": {}}
+    shown: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": f"cat {path}"}}
     with settled(place):
         assert place.editctl("start", folder="wt").returncode == 0
         hook(place, "PostToolUse", "", path, **shown)
