@@ -23,7 +23,9 @@ MIB = 1024 * 1024
 ref = click.option("--ref", metavar="REF", help="The ref of the log (default: the only one that there is).")
 
 host_option = click.option(
-    "--host", metavar="NAME", help="The name of this host in the log, of at most 100 bytes (default: the machine's)."
+    "--host",
+    metavar="NAME",
+    help="The name of this host in the log, of at most 100 bytes (default: the machine's).",
 )
 
 
