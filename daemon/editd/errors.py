@@ -40,10 +40,10 @@ from __future__ import annotations
 import errno
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 
 LISTED_MAX = 10
@@ -65,6 +65,23 @@ class Refused(Exception):
         self.message = message
         self.hint = hint
         self.data: dict[str, Any] = data if data is not None else {}
+
+    def revised(
+        self,
+        *,
+        message: str | None = None,
+        hint: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Self:
+        """Return a copy with another message or hint, with more data, or with other attributes."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__, data={**self.data, **(data or {})}, **more)
+        if message is not None:
+            other.message = message
+        if hint is not None:
+            other.hint = hint
+        return other.with_traceback(self.__traceback__)
 
     def text(self) -> str:
         """Return the message and the hint as one text."""

@@ -150,29 +150,32 @@ NAMES_COMPARED_MAX = 2_000  # of one folder, which takes about 20 ms
 SIMILAR_MAX = 3
 
 
-def explain(
+def explained(
     refusal: Refused,
     history: History,
     current: Callable[[WorkspacePath], FileState | None],
     decoder: Decoder,
-) -> None:
-    """Add details from the history to a refusal. Call this after the batch is recorded.
+) -> Refused:
+    """Return the refusal with details from the history. Call this after the batch is recorded.
 
     `current` returns the present state of a file, and `decoder` decodes what a diff shows of it.
     """
     if isinstance(refusal, UndoConflict):
-        refusal.explain(history, current)
-    elif isinstance(refusal, Stale):
-        _explain_stale(refusal, history, decoder)
-    elif isinstance(refusal, NoMatch) and refusal.applied is not None:
-        _explain_applied(refusal, *refusal.applied, history)
+        return refusal.explained(history, current)
+    if isinstance(refusal, Stale):
+        return _explained_stale(refusal, history, decoder)
+    if isinstance(refusal, NoMatch) and refusal.applied is not None:
+        return _explained_applied(refusal, *refusal.applied, history)
+    return refusal
 
 
-def _explain_stale(stale: Stale, history: History, decoder: Decoder) -> None:
+def _explained_stale(stale: Stale, history: History, decoder: Decoder) -> Stale:
     path = WorkspacePath(stale.data["path"])
     base, current = stale.data["base"], stale.data["current"]
-    stale.data["changed_by"] = _changes_since(history, path, base)
-    stale.data["diff"] = _diff(history, path, (base, current), decoder)
+    changed_by = _changes_since(history, path, base)
+    return stale.revised(
+        data={"changed_by": changed_by, "diff": _diff(history, path, (base, current), decoder)}
+    )
 
 
 def with_changes_since(outcome: Outcome, history: History, session: str | None) -> Outcome:
@@ -189,20 +192,21 @@ def with_changes_since(outcome: Outcome, history: History, session: str | None) 
     return replace(outcome, changed_by={path: made for path, made in changed_by.items() if made})
 
 
-def suggest(
+def with_similar(
     missing: FileMissing,
     names: Callable[[WorkspacePath | None], list[str] | None],
     may_read: Callable[[WorkspacePath], bool],
-) -> None:
-    """Add existing paths of similar spelling to the refusal of a missing file."""
+) -> FileMissing:
+    """Return the refusal of a missing file with existing paths of similar spelling."""
     path = missing.data.get("path")
     if not isinstance(path, str):
-        return
+        return missing
     candidates = _similar(path.split("/"), names)
     similar = [near for near in candidates if near != path and may_read(WorkspacePath(near))]
-    if similar:
-        missing.data["similar"] = similar
-        missing.hint = f"Did you mean {' or '.join(similar)}? {missing.hint}".strip()
+    if not similar:
+        return missing
+    question = f"Did you mean {' or '.join(similar)}?"
+    return missing.revised(hint=f"{question} {missing.hint}".strip(), data={"similar": similar})
 
 
 def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str] | None]) -> list[str]:
@@ -237,22 +241,25 @@ def _changes_since(history: History, path: WorkspacePath, base: str | None) -> l
     return [history.find(seq) for seq in since[-CHANGED_BY_MAX:]]
 
 
-def _explain_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], history: History) -> None:
-    """Add the transaction that wrote the new text, unless the search takes long or the file has changed."""
+def _explained_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], history: History) -> NoMatch:
+    """Return the refusal with the transaction that wrote the new text.
+
+    Without it if the search takes long or the file has changed.
+    """
     path = refusal.path
     entry = None if path is None else history.entry(path)
     content = None if entry is None else history.content(entry.version)
     if path is None or entry is None or content is None or len(content) > BLAME_BYTES_MAX:
-        return
+        return refusal
     numbers = range(first - 1, first - 1 + len(lines))
     recorded = [line.rstrip(b"\r") for line in content.split(b"\n")]
     if recorded[numbers.start : numbers.stop] != [line.encode("utf-8", "surrogateescape") for line in lines]:
-        return
+        return refusal
     blame = LineBlame(history, path, entry.version, numbers)
-    if blame.run_for(BLAME_SECONDS_MAX):
-        transaction = history.find(max(blame.seqs[number] for number in numbers))
-        refusal.data["applied_by"] = transaction
-        refusal.hint += f" {_origin(transaction)}"
+    if not blame.run_for(BLAME_SECONDS_MAX):
+        return refusal
+    transaction = history.find(max(blame.seqs[number] for number in numbers))
+    return refusal.revised(hint=f"{refusal.hint} {_origin(transaction)}", data={"applied_by": transaction})
 
 
 def _origin(transaction: Transaction) -> str:
@@ -282,23 +289,23 @@ def _diff(
 
 def folder_missing(root: str) -> Refused:
     cause = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    refusal = IoError(
+    gone = IoError(
         cause,
         "The workspace's folder was moved or removed",
         hint="Put it back, or stop the daemon. The history keeps all recorded transactions.",
     )
-    if os.path.isdir(root):
-        refusal.message = f"The workspace's folder was moved or removed, and {root} is another folder now."
-        refusal.hint = (
-            "Put the old folder back, or run `editctl stop` and `editctl start`: a new daemon records "
-            "this folder as one outside change, which you can undo."
-        )
-    return refusal
+    if not os.path.isdir(root):
+        return gone
+    return gone.revised(
+        message=f"The workspace's folder was moved or removed, and {root} is another folder now.",
+        hint="Put the old folder back, or run `editctl stop` and `editctl start`: a new daemon records "
+        "this folder as one outside change, which you can undo.",
+    )
 
 
 def kept_changing(request: Write) -> Refused:
     paths = sorted(getattr(edit, "path", "") for edit in getattr(request, "edits", ()))
-    refusal = Stale(paths[0] if paths else "", None, None)
-    refusal.message = f"{listed(paths) or 'A file'} kept changing while the edit was being made."
-    refusal.hint = "Try again when the program that writes to it has finished."
-    return refusal
+    return Stale(paths[0] if paths else "", None, None).revised(
+        message=f"{listed(paths) or 'A file'} kept changing while the edit was being made.",
+        hint="Try again when the program that writes to it has finished.",
+    )

@@ -20,12 +20,12 @@ from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import (
-    explain,
+    explained,
     first_answer,
     first_landing,
     kept_changing,
-    suggest,
     with_changes_since,
+    with_similar,
 )
 from editd.engine.commands import (
     Apply,
@@ -278,8 +278,8 @@ class Engine:
             with contextlib.suppress(Refused):  # without details if the index or the history fails
                 if isinstance(result, Refused):
                     view = DiskSnapshot(self.tree, self.history, quiet=False)
-                    explain(result, self.history, view.file_at, self.decoder)
-                    self.suggest(result, session)
+                    result = explained(result, self.history, view.file_at, self.decoder)
+                    result = self.with_similar(result, session)
                 elif isinstance(result, Outcome):
                     result = with_changes_since(result, self.history, session)
         except (
@@ -291,11 +291,14 @@ class Engine:
             refusal.forget_stack()
         return result
 
-    def suggest(self, refusal: Refused, session: str | None) -> None:
-        """Add the paths that the session probably meant to the refusal of a missing file."""
-        if isinstance(refusal, FileMissing):
-            guard = self.landing.guard
-            suggest(refusal, self.tree.names, lambda path: guard is None or guard.may_read(session, path))
+    def with_similar(self, refusal: Refused, session: str | None) -> Refused:
+        """Return the refusal of a missing file with the paths that the session probably meant."""
+        if not isinstance(refusal, FileMissing):
+            return refusal
+        guard = self.landing.guard
+        return with_similar(
+            refusal, self.tree.names, lambda path: guard is None or guard.may_read(session, path)
+        )
 
     def _as_undo(self, request: Write) -> Write:
         """Return an undo if the request is a tool's call that undoes an edit. Return others unchanged."""
@@ -544,7 +547,9 @@ class Engine:
         state = self.recorder.look(resolved)
         if state is None:
             raise FileMissing(
-                f"{path} does not exist.", hint="Use `write` to create it.", data={"path": path.text}
+                f"{path} does not exist.",
+                hint="Use `write` to create it.",
+                data={"path": path.text},
             )
         if check is not None:
             check(state)
@@ -585,9 +590,9 @@ class Engine:
             self.landing.permit(request, outcome, {})
         except Refused as refusal:
             with contextlib.suppress(Refused):
-                explain(refusal, self.history, view.file_at, self.decoder)
-                self.suggest(refusal, session)
-            raise
+                refusal = explained(refusal, self.history, view.file_at, self.decoder)
+                refusal = self.with_similar(refusal, session)
+            raise refusal from None
         self.files.check(outcome.changes)
         view.drafted.update((change.path, change.after) for change in outcome.changes)
         return outcome, view

@@ -37,7 +37,7 @@ COLLISION_COST = 10  # undos that take as long as the search for the causes of a
 
 
 class UndoConflict(Conflict):
-    """Later changes collide with the undo. The engine adds their transactions with `explain`."""
+    """Later changes collide with the undo. The engine makes it anew with their transactions: `explained`."""
 
     def __init__(self, places: Sequence[ConflictSite], targets: Sequence[UndoTarget], scope: Scope) -> None:
         super().__init__("The undo does not merge cleanly; nothing was changed.")
@@ -45,11 +45,17 @@ class UndoConflict(Conflict):
         self.targets = targets
         self.scope = scope
 
-    def explain(self, history: History, current: Current) -> None:
-        """Add the transactions in the way, once the turn is over and its changes are recorded."""
+    def explained(self, history: History, current: Current) -> UndoConflict:
+        """Return it with the transactions in the way, once the turn is over and its changes are recorded."""
         reports = undo_conflicts(self.places, self.targets, self.scope, HistoryWalker(history), current)
-        self.message = " ".join([*map(_sentence, reports[:SENTENCES_MAX]), "Nothing was changed."])
         needs = sorted({seq for report in reports for seq in report.needs}, reverse=True)
+        return self.revised(
+            message=" ".join([*map(_sentence, reports[:SENTENCES_MAX]), "Nothing was changed."]),
+            hint=self._next_step(needs),
+            data={"files": [report.as_data() for report in reports]},
+        )
+
+    def _next_step(self, needs: Sequence[int]) -> str:
         steps: list[str] = []
         if needs:
             order = ", in this order" if len(needs) > 1 else ""
@@ -63,8 +69,7 @@ class UndoConflict(Conflict):
         if touched - {place.origin for place in self.places}:
             steps.append("use on_conflict: skip to undo only what fits")
         hint = ", or ".join(steps) or "Look at what is there now"
-        self.hint = f"{hint[0].upper()}{hint[1:]}."
-        self.data["files"] = [report.as_data() for report in reports]
+        return f"{hint[0].upper()}{hint[1:]}."
 
 
 class NoRoom(Conflict):

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from editd.edits.tool_change import CallText, is_called_for, is_written
-from editd.engine.answers import explain
+from editd.engine.answers import explained
 from editd.engine.ended_keys import EndedKeys
 from editd.engine.exec_spans import (
     LOST,
@@ -308,8 +308,7 @@ class ExecMethods:
         try:
             self._guard.permit_tool(span.session, span.reader, states, whole, self._engine.landing.rules)
         except Stale as stale:
-            explain(stale, self._engine.history, view.file_at, self._engine.decoder)
-            raise
+            raise explained(stale, self._engine.history, view.file_at, self._engine.decoder) from None
 
     # ── the agent asks ──
 

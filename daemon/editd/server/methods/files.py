@@ -59,10 +59,10 @@ def read(services: Services, params: messages.Read, caller: ClientState) -> Answ
         try:
             path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines, check)
         except FileMissing as missing:
-            if params.at is None:
-                named = caller.session_of(params.session)
-                services.engine.suggest(missing, named)
-            raise
+            if params.at is not None:
+                raise
+            named = caller.session_of(params.session)
+            raise services.engine.with_similar(missing, named) from None
         found = convert.read_result(path, state, lines, fallback=services.fallback_encoding)
         return services.documents.told(found, path, caller) if params.at is None else found
     changeset = services.changesets.get(params.changeset, caller.number)
