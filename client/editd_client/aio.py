@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
+from editd.advice import Advice, command_term
 from editd.wire import messages
 from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
@@ -294,7 +295,9 @@ class _Link(asyncio.Protocol):
         except (Malformed, msgspec.ValidationError, UnicodeEncodeError) as error:
             raise Unreachable(
                 f"The daemon's answer to `{method}` is not understood: {error}.",
-                hint="Another version of the daemon may be running: `editctl stop` ends it.",
+                hint=Advice(
+                    "Another version of the daemon may be running: ", command_term("stop"), " ends it."
+                ),
             ) from error
 
     def end(self, why: Exception | None) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from editd.advice import Advice, command_term
 from editd.wire import messages
 from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
@@ -272,7 +273,9 @@ class Client(ClientBase):
             self._drop()
             raise Unreachable(
                 f"The daemon's answer to `{method}` is not understood: {error}.",
-                hint="Another version of the daemon may be running: `editctl stop` ends it.",
+                hint=Advice(
+                    "Another version of the daemon may be running: ", command_term("stop"), " ends it."
+                ),
             ) from error
         except BaseException as error:
             self._drop()  # half a request was sent, or the answer is still due, also after Ctrl-C

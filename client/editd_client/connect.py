@@ -21,6 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from editd.advice import Advice, command_term
 from editd.config.environment import kept_environment
 from editd.config.paths import review_socket_path
 from editd_client.errors import Unreachable
@@ -159,8 +160,11 @@ def check_not_elsewhere(workspace: Workspace) -> None:
         raise Unreachable(
             f"The daemon of {workspace.root} (pid {pid}) listens at {listening}, "
             f"and not at {workspace.socket_path}.",
-            hint=f"`EDITD_SOCKET={shlex.quote(listening)} editctl` reaches it. It was started with another "
-            "XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this shell has.",
+            hint=Advice(
+                command_term(setting=f"EDITD_SOCKET={shlex.quote(listening)}"),
+                " reaches it. It was started with another XDG_RUNTIME_DIR, TMPDIR or EDITD_SOCKET than this "
+                "shell has.",
+            ),
         )
 
 
@@ -297,7 +301,7 @@ class Endpoint(NamedTuple):
         if self.workspace is None:
             stream = self.connect_if_running()
             if stream is None:
-                hint = "Start one with `editctl start`."
+                hint = Advice("Start one with ", command_term("start"), ".")
                 raise Unreachable(f"No daemon answers at {self.path}.", hint=hint)
             return stream
         stream = connect_or_start(self.workspace, on_wait=self.on_wait)[0]

@@ -11,6 +11,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from editd.advice import Advice
+from editd.words import Face, on_the_wire, sentence
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -48,22 +51,51 @@ class EditdError(Exception):
         hint = self.data.get("hint", "")
         return hint if isinstance(hint, str) else ""
 
+    @property
+    def fact(self) -> str:
+        """The message without the next step."""
+        return self.message.removesuffix(self.hint).rstrip()
+
+    @property
+    def advice(self) -> Advice:
+        """The next step as data, which `editd.words` puts into the words of a face."""
+        return Advice.parse(self.data.get("advice") or self.hint)
+
+    def text(self, face: Face) -> str:
+        """Return the fact and the next step in the words of a face."""
+        return f"{self.fact} {sentence(self.advice, face)}".strip()
+
 
 class Unreachable(Exception):
     """No daemon answers. A request that was sent may or may not have been carried out."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str | Advice = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.advice = Advice.parse(hint)
+
+    @property
+    def hint(self) -> str:
+        """The next step, in the words of the protocol."""
+        return sentence(self.advice)
+
+    def text(self, face: Face) -> str:
+        """Return the message and the next step in the words of a face."""
+        return f"{self.message} {sentence(self.advice, face)}".strip()
 
 
-def refusal(name: str, message: str, *, hint: str = "", data: dict[str, Any] | None = None) -> EditdError:
+def refusal(
+    name: str, message: str, *, hint: str | Advice = "", data: dict[str, Any] | None = None
+) -> EditdError:
     """Return a refusal by the client itself, with a name of the protocol, before anything is sent."""
     from editd.wire.messages import ERROR_CODES  # late: `--help` does not need the messages
 
-    text = f"{message} {hint}".strip()
-    return EditdError.of(ERROR_CODES[name], name, text, {**(data or {}), **({"hint": hint} if hint else {})})
+    advice = Advice.parse(hint)
+    step: dict[str, Any] = {"hint": sentence(advice)} if advice else {}
+    if advice.has_terms:
+        step["advice"] = on_the_wire(advice)
+    text = f"{message} {sentence(advice)}".strip()
+    return EditdError.of(ERROR_CODES[name], name, text, {**(data or {}), **step})
 
 
 NAMES_MAX = 10

@@ -42,6 +42,9 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
+from editd.advice import Advice, option_term
+from editd.words import sentence
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -56,21 +59,35 @@ def listed(names: Collection[str], separator: str = ", ") -> str:
 
 
 class Refused(Exception):
-    """A refusal: nothing has changed. `message` states the fact, `hint` the next step."""
+    """A refusal: nothing has changed. `message` states the fact, `advice` the next step.
+
+    `hint` is the advice, or its text if it has no terms. To add to a refusal, make another one: `revised`.
+    """
 
     code = "internal_error"
 
-    def __init__(self, message: str, *, hint: str = "", data: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | list[Any] | Advice = "",
+        data: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.advice = Advice.parse(hint)
         self.data: dict[str, Any] = data if data is not None else {}
+
+    @property
+    def hint(self) -> str:
+        """The next step in the words of the socket."""
+        return sentence(self.advice)
 
     def revised(
         self,
         *,
         message: str | None = None,
-        hint: str | None = None,
+        hint: str | Advice | None = None,
         data: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Self:
@@ -80,7 +97,7 @@ class Refused(Exception):
         if message is not None:
             other.message = message
         if hint is not None:
-            other.hint = hint
+            other.advice = Advice.parse(hint)
         return other.with_traceback(self.__traceback__)
 
     def text(self) -> str:
@@ -109,7 +126,11 @@ class Stale(Refused):
         now = "missing" if current is None else current[:12]
         super().__init__(
             f"{path} was {was} when this edit was made and is {now} now.",
-            hint="Read the file again and make the edit for its new content, or use on_stale: merge.",
+            hint=Advice(
+                "Read the file again and make the edit for its new content",
+                option_term("on_stale", "merge", lead=", or use "),
+                ".",
+            ),
             data={"path": path, "base": base, "current": current},
         )
 
@@ -285,12 +306,19 @@ class IoError(Refused):
 
     code = "io_error"
 
-    def __init__(self, cause: OSError, what: str, *, hint: str = "") -> None:
+    def __init__(
+        self,
+        cause: OSError,
+        what: str,
+        *,
+        hint: str | Advice = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         number = cause.errno or 0
         super().__init__(
             f"{what}: {os.strerror(number) if number else cause}.",
             hint=hint or _HINTS.get(number, "Nothing was changed."),
-            data={"errno": number, "errno_name": errno.errorcode.get(number, "")},
+            data={"errno": number, "errno_name": errno.errorcode.get(number, ""), **(data or {})},
         )
 
 

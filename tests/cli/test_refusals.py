@@ -6,25 +6,22 @@ import json
 
 import pytest
 
+from editd.advice import Advice, argument_term, method_term, option_term
 from editd_client.cli.output import print_refusal
-from editd_client.errors import EditdError
+from editd_client.errors import EditdError, refusal
 
 
 def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    hint = "Read it again, or use on_stale: merge."
+    advice = Advice("Read it again", option_term("on_stale", "merge", lead=", or use "), ".")
     made_by = {
         "seq": 12, "id": "abcdef1" + "0" * 33, "kind": "edit", "actor": "alice", "session": None,
         "message": "Why\n\nand how", "time": "2026-01-02T03:04:05.000006Z", "files": [], "undoes": [],
         "undone_by": None, "request_id": None,
     }  # fmt: skip
-    error = EditdError(
-        1,
-        "stale",
-        f"a has changed. {hint}",
-        {"hint": hint, "changed_by": [made_by], "diff": "diff --git a/a b/a\n"},
-    )
+    data = {"changed_by": [made_by], "diff": "diff --git a/a b/a\n"}
+    error = refusal("stale", "a has changed.", hint=advice, data=data)
     print_refusal(error, as_json=False)
     told = capsys.readouterr().err.splitlines()
     assert told[:3] == [
@@ -36,20 +33,17 @@ def test_a_refusal_gives_the_fact_then_the_hint_in_the_words_of_the_command_line
 
 
 @pytest.mark.parametrize(
-    ("hint", "told"),
+    ("advice", "told"),
     [
-        ("Wait, or ask for a lease with `wait`.", "Wait, or ask for a lease with --wait."),
-        ("`lease.list` lists the leases.", "`editctl lease list` lists the leases."),
-        ("Give the token: `hello {session, token}`.", "Give the token: EDITD_TOKEN."),
-        ("Name a `branch`, new or old.", "Name a --branch, new or old."),
-        ("Use `show` with tx 7 to list its changes.", "Use `editctl show 7` to list its changes."),
-        ("Check the path; `write` makes a file.", "Check the path; `editctl write` makes a file."),
-        ("Such as `src/main.c`; `git fsck` may tell.", "Such as `src/main.c`; `git fsck` may tell."),
-        ("Give its version as base, or use force.", "Give its version as --base, or use --force."),
+        (Advice("Ask for a lease with ", argument_term("wait"), "."), "Ask for a lease with --wait."),
+        (Advice(method_term("lease.list"), " lists them."), "`editctl lease list` lists them."),
+        (Advice("Such as `src/main.c`; `git fsck` may tell."), "Such as `src/main.c`; `git fsck` may tell."),
     ],
 )
-def test_a_hint_names_what_can_be_typed(hint: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    print_refusal(EditdError(2, "conflict", f"No. {hint}", {"hint": hint}), as_json=False)
+def test_a_hint_names_what_can_be_typed(
+    advice: Advice, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_refusal(refusal("conflict", "No.", hint=advice), as_json=False)
     assert capsys.readouterr().err == f"editctl: No.\nhint: {told}\n"
 
 

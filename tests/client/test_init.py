@@ -39,7 +39,7 @@ def test_neither_the_daemon_nor_its_libraries_nor_asyncio_come_with_the_client()
         "*{name.split('.')[1] for name in sys.modules if name.startswith('editd.')})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["config", "wire"]  # the contract
+    assert sorted(done.stdout.split()) == ["advice", "config", "wire", "words"]  # the contract
 
 
 def test_importing_it_is_quick() -> None:

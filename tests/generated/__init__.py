@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from generated import architecture_page, editor_types, error_classes, protocol_page, requests_module
+from generated import (
+    architecture_page,
+    editor_types,
+    editor_words,
+    error_classes,
+    protocol_page,
+    requests_module,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GENERATORS = (requests_module, error_classes, protocol_page, architecture_page)
+GENERATORS = (requests_module, error_classes, protocol_page, architecture_page, editor_words)
 
 
 def stale_files() -> dict[Path, str]:

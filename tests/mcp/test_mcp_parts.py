@@ -11,9 +11,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-import editd
 import editd_client.mcp
 import refusals
+from editd.advice import Advice, option_term
 from editd.server import convert
 from editd.tools.api import DIALECTS
 from editd.wire.messages import (
@@ -26,7 +26,7 @@ from editd.wire.messages import (
     Transaction,
     UndoResult,
 )
-from editd_client.errors import EditdError
+from editd_client.errors import EditdError, refusal
 from editd_client.mcp import conversion
 from editd_client.mcp.client_sessions import choose_workspace
 from editd_client.mcp.tools import OWN, known_dialects, tools_of
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from support.workplace import Workplace
 
 PACKAGE = Path(editd_client.mcp.__path__[0])
-DAEMON = Path(editd.__path__[0])
-HINTING = (  # the modules whose refusals a tool of editd's own can meet
-    "edits/preconditions.py", "edits/plan.py", "edits/patch.py", "edits/replace.py", "engine/engine.py",
-    "engine/access.py", "engine/leases.py", "engine/undo_conflicts.py", "engine/undo_selection.py",
-    "server/methods/files.py", "server/methods/leases.py", "values/content.py", "values/path.py",
-)  # fmt: skip
 
 
 def entry(name: str, *tools: str) -> DialectEntry:
@@ -125,17 +119,6 @@ def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
         found = conversion.refused(EditdError(error["code"], name, error["message"], data))
         assert not strangers.search(found.texts[0].partition("\n")[0]), found.texts[0]
         assert not strangers.search(found.data["data"].get("hint", "")), found.data
-    for file in HINTING:
-        for text in hints_in(DAEMON / file):
-            assert not strangers.search(conversion.spoken_here(text)), f"{file}: {text}"
-
-
-def hints_in(file: Path) -> Iterator[str]:
-    """What is written as a hint in a module, without what is filled in."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.keyword) and node.arg == "hint":
-            parts = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
-            yield "".join(str(part) for part in parts)
 
 
 @pytest.fixture
@@ -193,8 +176,10 @@ def test_a_refusal_says_what_helps_and_what_is_long_is_cut() -> None:
     assert found.texts[0].startswith("Not there.\nNearest passage, line 7:\nxxx")
     assert len(found.texts[0]) < 5_000
     assert found.data["data"]["nearest"] == nearest
-    forced = conversion.refused(EditdError(2, "conflict", "No. Use on_conflict: force.", {"files": []}))
+    hint = Advice("Use ", option_term("on_conflict", "force"), ".")
+    forced = conversion.refused(refusal("conflict", "No.", hint=hint, data={"files": []}))
     assert forced.texts == ("No. Use force: true.",)
+    assert forced.data["data"] == {"files": [], "hint": "Use force: true."}
 
 
 def test_text_that_is_not_utf_8_can_be_sent() -> None:

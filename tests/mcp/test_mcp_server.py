@@ -133,7 +133,7 @@ def test_undo_of_others_work_needs_the_leave_of_whoever_started_the_server(
     for arguments in ({"tx": theirs}, {"tx": outside}, {"tx": mine, "force": True}):
         text, data = modern.is_refused("undo", **arguments)
         assert data["error"] == "permission_denied"
-        assert "editctl mcp --may-undo-others" in text
+        assert "--may-undo-others" in text
         assert "own_only" not in text
     assert "`session`" in modern.is_refused("rollback_session", session="agent-2")[0]
     with agent(shared, "--may-undo-others", name="free") as free:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from editd.wire.raw_text import has_bytes
+from editd.words import Face, sentence
 from editd_client.cli.binary_patch import without_binary_patches
 from editd_client.errors import NAMES_MAX, refusal
 from editd_client.file_text import UNKNOWN, readable
@@ -26,6 +27,7 @@ from editd_client.file_text import UNKNOWN, readable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from editd.advice import Advice
     from editd.wire.messages import ApplyResult, Change, FileResult, Message, RefusalEntry, Transaction
     from editd_client.errors import EditdError, Unreachable
 
@@ -421,40 +423,13 @@ _UNITS = (  # an age is given in the largest unit that fits twice or more
 # ── Refusals ──────────────────────────────────────────────────────────────────────────────────
 
 
-AT_THE_SHELL = (
-    # words of a hint for a program, and their replacement at the shell; in this order
-    (r"on_stale: merge", "--merge"),
-    (r"on_conflict: force", "--force"),
-    (r"on_conflict: skip", "--what-fits"),
-    (r"count: ", "--count "),
-    (r"as base, or use force", "as --base, or use --force"),
-    (r"use overwrite", "use --overwrite"),
-    (r"Use include_published", "Use --include-published"),
-    (r"Use include_by_time", "Use --include-by-time"),
-    (r"`(author|branch)`|(?<=with )`(wait)`", r"--\1\2"),
-    (r"Give `session` as well", "Give --session NAME, or set EDITD_SESSION"),
-    (r"`hello {session, token}`", "EDITD_TOKEN"),
-    (r"Attach to it with `hello` and its token", "Set EDITD_SESSION and EDITD_TOKEN to use it"),
-    (r"`session.open` opens one and .*", '`eval "$(editctl session open NAME)"` opens one for this shell.'),
-    (r"`read` and `stat` give it", "`editctl read --json` gives it"),
-    (r"`show` with tx (\d+) and `hunks`", r"`editctl show \1 --hunks`"),
-    (r"in `paths`", "with --path"),
-    (r"`show` with tx (\d+)", r"`editctl show \1`"),
-    (r" Paths are relative to the workspace's root\.", ""),
-    (r"`delete`", "`editctl rm`"),
-    (r"`(session|lease|proposal|review)[._](\w+)`", r"`editctl \1 \2`"),
-    (r"`(log|read|restore|status|write)`", r"`editctl \1`"),
-)
-
-
 def print_refusal(error: EditdError, *, as_json: bool) -> None:
     """Print the refusal and the next step on standard error, or as a JSON document."""
     if as_json:
         _say_json_error(error.code, error.name, error.message, error.data)
         return
-    message = error.message.removesuffix(error.hint).rstrip()
-    print_error(_title("editctl: ", "red") + plain(message, but="\n\t"))
-    _tell_hint(error.hint)
+    print_error(_title("editctl: ", "red") + plain(error.fact, but="\n\t"))
+    _print_advice(error.advice)
     for line in _particulars(error):
         print_error(line)
 
@@ -465,12 +440,11 @@ def print_unreachable(error: Unreachable, *, as_json: bool) -> None:
         _say_json_error(None, "unreachable", f"{error.message} {error.hint}".strip(), {})
         return
     print_error(_title("editctl: ", "red") + plain(error.message))
-    _tell_hint(error.hint)
+    _print_advice(error.advice)
 
 
-def _tell_hint(hint: str) -> None:
-    for spoken, at_the_shell in AT_THE_SHELL:
-        hint = re.sub(spoken, at_the_shell, hint)
+def _print_advice(advice: Advice) -> None:
+    hint = sentence(advice, Face.COMMAND_LINE)
     if hint:
         print_error(_title("hint: ", "yellow") + plain(hint, but="\n\t"))
 

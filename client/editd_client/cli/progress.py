@@ -72,7 +72,7 @@ class PatientClient(Client):
             raise refusal
         import getpass
 
-        print_error(refusal.message.removesuffix(refusal.hint).rstrip())
+        print_error(refusal.fact)
         if not (pin := getpass.getpass("PIN: ")):
             raise refusal
         self._ask_patiently(review_unlock(pin))

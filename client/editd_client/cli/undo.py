@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from editd.advice import Advice, method_term
 from editd_client.cli import output
 from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.contents import HunkSelection, check_terminal, choose, hunks_named
@@ -252,7 +253,9 @@ def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> 
     for made in found:
         if made.undone_by is None and _has_effect(client, made.seq, paths):
             return made.seq
-    raise refusal("nothing_to_undo", "Nothing to undo.", hint="Use `log` to see the history.")
+    raise refusal(
+        "nothing_to_undo", "Nothing to undo.", hint=Advice("Use ", method_term("log"), " to see the history.")
+    )
 
 
 def _has_effect(client: Client, seq: int, paths: list[str] | None) -> bool:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from editd.wire import messages
 from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
+from editd.words import Face, sentence
 from editd_client.cli.output import LETTERS, one_line
 from editd_client.errors import refusal, shortened
 from editd_client.file_text import readable, text_of
@@ -201,30 +202,6 @@ def unknown_name(what: str, name: str, known: Sequence[str]) -> EditdError:
 
 DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens; a larger diff has to be requested by path
 REFUSAL_CHARACTERS_MAX = 4_000  # of a diff or a passage that explains a refusal
-IN_OUR_TOOLS = (
-    # words of a refusal for a program, and their replacement for a model
-    (r"on_conflict: force", "force: true"),
-    (r", or use on_conflict: skip to undo only what fits", ""),
-    (r"on_stale: merge", 'on_stale: "merge"'),
-    (r"[Rr]ead it and give its version as base, or use force to overwrite any content",
-     "Read it with read_file first"),
-    (r"Read it and give its version as base, or edit it", "Read it with read_file, and edit it"),
-    (r"Choose another path, or use overwrite", "Choose another path, or delete that file in the same call"),
-    (r"Give its version as base to put the link in its place", "Delete it in the same call"),
-    (r"Leave own_only out to undo the work of others, too",
-     "Ask the user to run `editctl undo`, or to start the server with `editctl mcp --may-undo-others`"),
-    (r"It was opened with `unread: reject`", "It has to read a file before it edits it"),
-    (r"`lease\.list`", "`lease` with action: list"),
-    (r"`lease\.acquire` with `wait`", "`lease` with action: acquire and `wait`"),
-    (r"`show` with tx \d*", "`log`"),
-    (r"Use `write` to", "Use `apply_edits` with op: write to"),
-    (r"`write` makes a file", "`apply_edits` with op: write makes a file"),
-    (r"with `(write|delete)`", r"with op: \1"),
-    (r"as `read` and `stat` give it", "as read_file gives it"),
-    (r"`hello \{session, token\}`", "EDITD_SESSION and EDITD_TOKEN in the server's environment"),
-    (r"(Attach it with|Give) the token that `session\.open` returned: ", "Give the token of the session: "),
-    (r"Open it with `session\.open`.*|`session\.open` opens .*", "Start the server again."),
-)  # fmt: skip
 FILES_MAX = 10  # named in a question
 PLAIN = io.StringIO()  # a stream that is no terminal, so without colours
 
@@ -397,18 +374,13 @@ def leases(result: LeaseListResult) -> ToolResult:
 
 def refused(error: EditdError) -> ToolResult:
     """Return a refusal: its message, and the data that helps with the next try."""
-    message = spoken_here(error.message)
+    message = error.text(Face.MCP)
     text = "\n".join((message, *_particulars(error)))
-    details = {**error.data, "hint": spoken_here(error.hint)} if error.hint else error.data
+    details = {name: value for name, value in error.data.items() if name != "advice"}
+    if error.hint:
+        details["hint"] = sentence(error.advice, Face.MCP)
     data = answer(error=error.name, code=error.code, message=message, data=details).data
     return ToolResult((readable(text),), data, is_refusal=True)
-
-
-def spoken_here(text: str) -> str:
-    """Return a refusal's text with the tools and arguments of MCP in place of the protocol's."""
-    for spoken, here in IN_OUR_TOOLS:
-        text = re.sub(spoken, here, text)
-    return text
 
 
 def question(found: ToolResult) -> str | None:
@@ -426,7 +398,7 @@ def files_of(found: ToolResult) -> str:
 
 def unreachable(error: Unreachable) -> ToolResult:
     """Return the result if no daemon answers; the call may or may not have been carried out."""
-    text = f"{error.message} {error.hint}".strip()
+    text = error.text(Face.MCP)
     data = answer(error="unreachable", code=None, message=text, data={}).data
     return ToolResult((readable(text),), data, is_refusal=True)
 

@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 
 from editd import __version__
 from editd.wire.codec import Malformed, plain
+from editd.words import Face
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.file_text import readable
 from editd_client.mcp import conversion, resources
@@ -312,9 +313,9 @@ class ToolServer:
             return readable(await self._ask(ctx, name, question))
         except EditdError as error:
             code = RESOURCE_MISSING if error.name in MISSING else types.INVALID_PARAMS
-            raise MCPError(code, conversion.spoken_here(error.message), {"error": error.name}) from error
+            raise MCPError(code, error.text(Face.MCP), {"error": error.name}) from error
         except Unreachable as error:
-            raise MCPError(types.INTERNAL_ERROR, f"{error.message} {error.hint}".strip()) from error
+            raise MCPError(types.INTERNAL_ERROR, error.text(Face.MCP)) from error
 
     async def _ask(
         self,

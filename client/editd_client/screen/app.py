@@ -283,8 +283,7 @@ class ReviewApp(App[None]):
         except EditdError as error:
             if not error.data.get("needs_pin"):
                 raise
-            reason = error.message.removesuffix(error.hint).rstrip()
-            pin = await self.prompt(f"This needs your PIN. {reason}", is_hidden=True)
+            pin = await self.prompt(f"This needs your PIN. {error.fact}", is_hidden=True)
             if not pin:
                 raise
             await self.source.unlock(pin)

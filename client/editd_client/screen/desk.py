@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from editd.words import Face
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
@@ -66,4 +68,4 @@ class ReviewDesk(Protocol):
 
 def in_words(error: EditdError | Unreachable) -> str:
     """Return an error as one sentence or two."""
-    return f"{error.message.removesuffix(error.hint).rstrip()} {error.hint}".strip()
+    return error.text(Face.COMMAND_LINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from editd.words import Face
 from editd_client.conversations import grant, pause, session_end
 from editd_client.conversations.leases import END, end_leases
 from editd_client.conversations.publication import publish
@@ -167,7 +168,8 @@ async def _answered(
             fields.append(new_request())
         return FormAnswer(await page(question_detail(asked.question, action, fields, back)), "")
     except EditdError as error:
-        return FormAnswer(await page(pin_question(form, error, action)), error.message, status_of(error))
+        detail = pin_question(form, error, action)
+        return FormAnswer(await page(detail), error.text(Face.PAGE), status_of(error))
     if asker.is_refused:
         return FormAnswer(await page(None), asker.said, 400)
     return FormAnswer(await page(None), asker.said, is_elsewhere=True)

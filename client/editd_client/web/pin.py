@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.words import Face
 from editd_client.web.form_fields import first
 from editd_client.web.layout import detail, hidden
 from editd_client.web.markup import Html, element
@@ -30,7 +31,7 @@ def pin_question(form: Form, error: EditdError, action: str) -> Html | None:
     if not needs_pin(form, error):
         return None
     return detail(
-        element("p", error.message, class_="refusal", role="alert"),
+        element("p", error.text(Face.PAGE), class_="refusal", role="alert"),
         element(
             "form",
             hidden([(name, one) for name in form if name != "pin" for one in form[name]]),

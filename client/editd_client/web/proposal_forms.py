@@ -11,6 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from editd.wire.messages import ReviewedFile
+from editd.words import Face
 from editd_client.conversations import comment as conversation
 from editd_client.conversations import decision
 from editd_client.errors import EditdError, refusal
@@ -36,7 +37,7 @@ async def decide(number: int, form: Form, visitor: Visitor, workspace: str) -> F
         said = await _decided(number, form, visitor)
     except EditdError as error:
         visitor.cache.outdate()
-        return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
+        return FormAnswer(await _refused(desk, number, form, error), error.text(Face.PAGE), status_of(error))
     return FormAnswer(await desk.proposals(number), said, is_elsewhere=True)
 
 
@@ -47,7 +48,7 @@ async def comment(number: int, form: Form, visitor: Visitor, workspace: str) -> 
         await conversation.comment(asker, number, hunk=first(form, "hunk") or None)
     except EditdError as error:
         visitor.cache.outdate()
-        return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
+        return FormAnswer(await _refused(desk, number, form, error), error.text(Face.PAGE), status_of(error))
     visitor.cache.outdate()
     return FormAnswer(await desk.proposals(number), asker.said, is_elsewhere=True)
 
@@ -59,7 +60,7 @@ async def attempt(number: int, form: Form, visitor: Visitor, workspace: str) -> 
         said = await _attempted(number, form, visitor)
     except EditdError as error:
         visitor.cache.outdate()
-        return FormAnswer(await _refused(desk, number, form, error), error.message, status_of(error))
+        return FormAnswer(await _refused(desk, number, form, error), error.text(Face.PAGE), status_of(error))
     return FormAnswer(await desk.proposals(number), said, is_elsewhere=True)
 
 
@@ -144,6 +145,6 @@ async def _refused(desk: Desk, number: int, form: Form, error: EditdError) -> Pa
         return await desk.proposals(number, detail=pin_question(form, error, f"/proposals/{number}/decide"))
     detail = await desk.proposal(
         number, chosen=chosen, texts=_texts(form), comment=first(form, "comment"),
-        pin=error.message if needs_pin(form, error) else None, verdict=first(form, "do"),
+        pin=error.text(Face.PAGE) if needs_pin(form, error) else None, verdict=first(form, "do"),
     )  # fmt: skip
     return await desk.proposals(number, detail=detail)

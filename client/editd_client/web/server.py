@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from editd.words import Face
 from editd_client.aio import AsyncClient
 from editd_client.connect import Endpoint
 from editd_client.errors import EditdError, Unreachable
@@ -157,9 +158,9 @@ class ReviewServer:
         except NoSuchPage:
             return _message(404, "There is no such page.")
         except EditdError as error:
-            return _message(status_of(error), error.message)
+            return _message(status_of(error), error.text(Face.PAGE))
         except Unreachable as error:
-            return _message(503, f"{error.message} {error.hint}".strip())
+            return _message(503, error.text(Face.PAGE))
         return _parts(page) if _is_script(request) else HTMLResponse(whole(page), headers=dict(HEADERS))
 
     async def _static(self, request: Request) -> Response:
@@ -197,9 +198,9 @@ class ReviewServer:
             visitor = await self._visitor(request)
             outcome: FormAnswer = await handle(form, visitor)
         except EditdError as error:
-            return _message(status_of(error), error.message)
+            return _message(status_of(error), error.text(Face.PAGE))
         except Unreachable as error:
-            return _message(503, f"{error.message} {error.hint}".strip())
+            return _message(503, error.text(Face.PAGE))
         if _is_script(request):
             return _parts(outcome.page, outcome.said, outcome.status)
         if outcome.is_elsewhere:
@@ -215,7 +216,7 @@ class ReviewServer:
         try:
             visitor = await self._visitor(request)
         except Unreachable as error:
-            return _message(503, error.message)  # the browser comes again
+            return _message(503, error.text(Face.PAGE))  # the browser comes again
         asked = request.query_params.get("page", "/")
         shown = request.headers.get("last-event-id") or request.query_params.get("version", "")
 

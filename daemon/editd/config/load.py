@@ -25,6 +25,7 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.config.schema import (
     FORMS,
     AgentKeys,
@@ -137,7 +138,7 @@ class ConfigError(InvalidParams):
     def __init__(self, problems: list[ConfigProblem]) -> None:
         super().__init__(
             " ".join(map(str, problems)),
-            hint="Correct the file, and run `editctl config check`.",
+            hint=Advice("Correct the file, and run ", command_term("config check"), "."),
             data={"problems": [problem_facts(problem) for problem in problems]},
         )
         self.problems = problems

@@ -18,7 +18,7 @@ from msgspec import Struct
 from pygit2.enums import DiffOption
 
 from editd.edits.comparison import limited
-from editd.edits.replace import no_match, note_applied_hunk
+from editd.edits.replace import no_match, with_applied_hunk
 from editd.errors import NoMatch
 from editd.wire.raw_text import has_bytes
 
@@ -374,8 +374,7 @@ def _refusal(content: bytes, file: _File, hunk: PatchHunk, path: str) -> NoMatch
             hint="Leave the hunk out, or read the file again.",
             data=data,
         )
-        note_applied_hunk(refusal, [_shown(line) for line in file.bare], applied, "".join(signs))
-        return refusal
+        return with_applied_hunk(refusal, [_shown(line) for line in file.bare], applied, "".join(signs))
     return no_match(
         f"Hunk {hunk.number} (line {hunk.line} of the patch) does not apply to {path}.",
         _shown(content),

@@ -66,13 +66,14 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
     )
 
 
-def hint_at_path_of_url(refusal: InvalidParams, names: Names, root: str, home: str) -> None:
-    """Name the path that was probably meant in the refusal of a URL. Other refusals stay as they are."""
+def with_path_of_url(refusal: InvalidParams, names: Names, root: str, home: str) -> InvalidParams:
+    """Return the refusal of a URL with the path that was probably meant. Other refusals stay as they are."""
     text = refusal.data.get("path")
-    if isinstance(text, str) and is_url(text) and text.partition("://")[2].strip("/"):
-        meant = _meant(unquote(text), names, root, home)
-        refusal.hint = f"Did you mean {meant}? Paths are relative to the workspace's root."
-        refusal.data["similar"] = [meant]
+    if not isinstance(text, str) or not is_url(text) or not text.partition("://")[2].strip("/"):
+        return refusal
+    meant = _meant(unquote(text), names, root, home)
+    hint = f"Did you mean {meant}? Paths are relative to the workspace's root."
+    return refusal.revised(hint=hint, data={"similar": [meant]})
 
 
 _SUSPICIOUS = re.compile(r"[\\~$%:]")

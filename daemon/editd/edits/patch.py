@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from editd.advice import Advice, operation_term
 from editd.edits.diff import AppliedPatch, PatchHunk, apply_hunks
 from editd.errors import MalformedEdit, NoMatch, TooLarge
 from editd.values.content import SYMLINK, GitMode, mode_of, version_of
@@ -235,7 +236,7 @@ def apply_to(content: bytes, file: FilePatch, *, fuzz: int = 0) -> AppliedPatch:
     if file.target is None and applied.content:
         raise NoMatch(
             f"{path} has more lines than the patch deletes.",
-            hint="Read the file again, or remove all of it with `delete`.",
+            hint=Advice("Read the file again, or remove all of it with ", operation_term("delete"), "."),
             data={"path": path, "line": file.line},
         )
     return applied

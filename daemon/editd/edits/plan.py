@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import Struct, UnsetType
 
+from editd.advice import Advice, option_term, step_term
 from editd.edits.diff import AppliedPatch
-from editd.edits.new_names import hint_at_path_of_url, refuse_foreign, refuse_twin
+from editd.edits.new_names import refuse_foreign, refuse_twin, with_path_of_url
 from editd.edits.patch import FilePatch, apply_to, parse
 from editd.edits.preconditions import BaseChecker, Overlay, version_at
 from editd.edits.replace import edit_text, replace_exactly
@@ -100,11 +101,9 @@ def plan(
                 work.apply(edit)
                 work.answers.append(None)
     except NoMatch as refusal:
-        refusal.path = work.searched
-        raise
+        raise refusal.revised(path=work.searched) from None
     except InvalidParams as refusal:
-        hint_at_path_of_url(refusal, work.overlay.names, root, home)
-        raise
+        raise with_path_of_url(refusal, work.overlay.names, root, home) from None
     outcome = work.plan()
     for change in outcome.changes:
         if change.before is None and change.path in work.overlay.after:
@@ -279,11 +278,15 @@ class PlanBuilder:
         if edit.force and base is None:
             self.bases.forget_base(path)
         elif state is not None and base == Base(None):
-            raise _exists(path, "Read it and give its version as base, or edit it.")
+            raise _exists(path, Advice(step_term("read_first"), ", or edit it."))
         elif state is not None and base is None and not self.bases.is_known(path):
             raise BaseRequired(
                 f"{path} exists, and this session has not read it.",
-                hint="Read it and give its version as base, or use force to overwrite any content.",
+                hint=Advice(
+                    step_term("read_first"),
+                    option_term("force", lead=", or use ", purpose=" to overwrite any content"),
+                    ".",
+                ),
                 data={"path": path.text, "current": state.version},
             )
         else:
@@ -396,7 +399,7 @@ class PlanBuilder:
     def _arrive(self, to: WorkspacePath, moving: _Moving, *, overwrite: bool = False) -> None:
         if self.overlay.at(to) is not None:
             if not overwrite:
-                raise _exists(to, "Choose another path, or use overwrite.")
+                raise _exists(to, Advice("Choose another path, ", step_term("overwrite"), "."))
             self.bases.look(to, None, may_merge=False)
         self.bases.forget_base(to)
         self.overlay.put(to, moving.state)
@@ -423,7 +426,7 @@ class PlanBuilder:
             if base is None and state == link:
                 self.bases.note(path)
                 return
-            raise _exists(path, "Give its version as base to put the link in its place.")
+            raise _exists(path, Advice(step_term("give_base"), " to put the link in its place."))
         self.bases.look(path, base)
         self.overlay.put(path, link)
 
@@ -539,7 +542,7 @@ def _copies_first(file: FilePatch) -> bool:
     return not file.is_copy
 
 
-def _exists(path: WorkspacePath, hint: str) -> FileExists:
+def _exists(path: WorkspacePath, hint: str | Advice) -> FileExists:
     return FileExists(f"{path} exists already.", hint=hint, data={"path": path.text})
 
 

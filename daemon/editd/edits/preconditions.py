@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from editd.advice import Advice, operation_term
 from editd.edits.merge import merge, merge_lines, merge_states
 from editd.errors import LISTED_MAX, Conflict, FileMissing, NotAFile, PathOutside, Stale
 from editd.values.content import SYMLINK, FileState
@@ -226,7 +227,7 @@ def _present(path: WorkspacePath, state: FileState | None) -> FileState:
     if state is None:
         raise FileMissing(
             f"There is no file {path}.",
-            hint="Check the path; `write` makes a file.",
+            hint=Advice("Check the path; ", operation_term("write"), " makes a file."),
             data={"path": path.text},
         )
     return state

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from editd.advice import Advice, operation_term, option_term
 from editd.edits.search import (
     LINE_END,
     Nearest,
@@ -243,14 +244,19 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
     if count == 1:
         raise Ambiguous(
             f"The text to be replaced is in {path} {found} times, at lines {shown}.",
-            hint="Add lines around it until it names one place"
-            + ("; these overlap." if is_twin else f", or ask for count: {found}."),
+            hint="Add lines around it until it names one place; these overlap."
+            if is_twin
+            else Advice(
+                "Add lines around it until it names one place, or ask for ",
+                option_term("count", str(found)),
+                ".",
+            ),
             data={"found": found, "lines": lines},
         )
     raise CountMismatch(
         f"The text to be replaced is in {path} {found} {'time' if found == 1 else 'times'}, not {count}: "
         f"at line{'' if found == 1 else 's'} {shown}.",
-        hint=f"Ask for count: {found} to replace all of them.",
+        hint=Advice("Ask for ", option_term("count", str(found)), " to replace all of them."),
         data={"expected": count, "found": found, "lines": lines},
     )
 
@@ -270,17 +276,16 @@ def no_match(
     """
     near = nearest(text, needle) if text else None
     nearest_data = {"nearest": None, "differs": []} if near is None else near.to_data()
-    hint = nearest_hint(near) if text else EMPTY_FILE_HINT
-    refusal = NoMatch(message, hint=hint, data={**(data or {}), **nearest_data})
+    hint = Advice(nearest_hint(near)) if text else EMPTY_FILE_HINT
+    all_data = {**(data or {}), **nearest_data}
     place = _place_of_new(text, needle, new, count)
     if place is None:
-        return refusal
+        return NoMatch(message, hint=hint, data=all_data)
     first, last = place
     is_news = near is not None and (near.end_line < first or last < near.start_line)
-    others = f" {refusal.hint}" if is_news else ""
-    refusal.hint = f"Leave the edit out if it was made before: the new text is at {numbered(place)}.{others}"
-    note_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
-    return refusal
+    applied = f"Leave the edit out if it was made before: the new text is at {numbered(place)}."
+    refusal = NoMatch(message, hint=Advice(f"{applied} ", *hint.parts) if is_news else applied, data=all_data)
+    return with_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
 
 
 def nearest_hint(near: Nearest | None) -> str:
@@ -294,7 +299,7 @@ def nearest_hint(near: Nearest | None) -> str:
     return f"The nearest passage is at {numbered((near.start_line, near.end_line))}{what}: {copy}.{more}"
 
 
-EMPTY_FILE_HINT = "The file is empty: use `write` to fill it."
+EMPTY_FILE_HINT = Advice("The file is empty: use ", operation_term("write"), " to fill it.")
 _HINTS = {
     "escapes": 'Send line ends and quotes as they are, not as `\\n` or `\\"`, and each backslash once.',
     "entities": "Send `<`, `>` and `&` as the file has them, not as `&lt;` for `<` or the reverse.",
@@ -306,18 +311,20 @@ _HINTS = {
 }
 
 
-def note_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> None:
-    """Record in a refusal that the lines from `first` to `last` hold the new text already."""
-    refusal.data |= {"already_applied": True, "applied_at_line": first}
-    refusal.applied = (first, tuple(lines[first - 1 : last]))
+def with_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> NoMatch:
+    """Return the refusal with the fact that the lines from `first` to `last` hold the new text already."""
+    return refusal.revised(
+        data={"already_applied": True, "applied_at_line": first},
+        applied=(first, tuple(lines[first - 1 : last])),
+    )
 
 
-def note_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs: str) -> None:
-    """Record that `lines` hold the result of a hunk with these signs, from the index `start` on."""
+def with_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs: str) -> NoMatch:
+    """Return the refusal with the fact that `lines` hold the result of a hunk from the index `start` on."""
     new = signs.replace("-", "")
     first, last = (new.find("+"), new.rfind("+")) if "+" in new else (0, len(new) - 1)
-    note_applied(refusal, lines, start + first + 1, start + last + 1)
-    refusal.data["applied_at_line"] = start + 1
+    noted = with_applied(refusal, lines, start + first + 1, start + last + 1)
+    return noted.revised(data={"applied_at_line": start + 1})
 
 
 def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int, int] | None:

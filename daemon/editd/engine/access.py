@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from editd.advice import Advice, command_term, option_term, step_term
 from editd.engine.changes_by_time import spare_by_time
 from editd.engine.commands import Apply, Land
 from editd.engine.leases import leased
@@ -98,7 +99,7 @@ class EditPolicy(Struct, frozen=True):
                 if glob.matches(change.path) or (change.after is not None and glob.is_barred_by(change.path)):
                     raise PathProtected(
                         f"{change.path} is protected by the configuration ({glob.text}).",
-                        hint="Nothing was changed. `editctl config` shows `protect`.",
+                        hint=Advice("Nothing was changed. ", command_term("config"), " shows `protect`."),
                         data={"path": change.path.text, "protect": glob.text},
                     )
 
@@ -109,18 +110,18 @@ class EditPolicy(Struct, frozen=True):
         """
         if self.quota is None or stored.all + more < self.quota:
             return
-        refusal = IoError(
+        raise IoError(
             OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
             f"The history takes {stored.history} bytes, proposals {stored.proposals}, unsaved texts "
             f"{stored.unsaved}, the index {stored.index} and read marks {stored.marks}, "
             f"and `history.quota` is {self.quota}",
-            hint=(
-                "Nothing was changed. Remove old history and settled proposals with `editctl gc` (see "
-                "`history.keep` and `review.keep`), or raise `history.quota`. Undo and reading still work."
+            hint=Advice(
+                "Nothing was changed. Remove old history and settled proposals with ", command_term("gc"),
+                " (see `history.keep` and `review.keep`), or raise `history.quota`. Undo and reading still "
+                "work.",
             ),
-        )
-        refusal.data |= {"quota": self.quota, "bytes": stored.all}
-        raise refusal
+            data={"quota": self.quota, "bytes": stored.all},
+        )  # fmt: skip
 
 
 def policy_of(config: Config) -> EditPolicy:
@@ -141,7 +142,11 @@ def permit_move(source: WorkspacePath, path: WorkspacePath, rule: ExcludedPaths)
         raise PathProtected(
             f"{source} must not be moved to {path}: the configuration excludes only "
             f"{source if is_excluded else path} from the history, and the move {problem}.",
-            hint="Write the new file and delete the old one. `editctl config` shows `history.exclude`.",
+            hint=Advice(
+                "Write the new file and delete the old one. ",
+                command_term("config"),
+                " shows `history.exclude`.",
+            ),
             data={"path": path.text, "from": source.text},
         )
 
@@ -152,7 +157,7 @@ def permit_carried(source: WorkspacePath, path: WorkspacePath, rule: ExcludedPat
         raise PathProtected(
             f"{path} must not get the content of {source}: the configuration excludes {source} from the "
             "history, and the copy would bring its content into the history.",
-            hint="Write the new file. `editctl config` shows `history.exclude`.",
+            hint=Advice("Write the new file. ", command_term("config"), " shows `history.exclude`."),
             data={"path": path.text, "from": source.text},
         )
 
@@ -276,7 +281,11 @@ class AccessControl(Struct, frozen=True):
         if not left:
             raise NothingToUndo(
                 f"All that session {scope.session} did and that is in force was published: {listed}.",
-                hint="Use include_published to take it back in the files. The commit stays.",
+                hint=Advice(
+                    "Use ",
+                    option_term("include_published"),
+                    " to take it back in the files. The commit stays.",
+                ),
                 data={"published": sorted(map(int, published))},
             )
         return left, (f"Published work was left alone: {listed}.",)
@@ -382,9 +391,10 @@ class AccessControl(Struct, frozen=True):
                 path = glob.text
             if path is not None:
                 refusal = _outside(session, path, "write")
-                refusal.message = f"{refusal.message[:-1]}, which a lease of {glob.text} would cover."
-                refusal.data["glob"] = glob.text
-                raise refusal
+                raise refusal.revised(
+                    message=f"{refusal.message[:-1]}, which a lease of {glob.text} would cover.",
+                    data={"glob": glob.text},
+                )
 
     def _check_paused(self, request: Write, name: str | None) -> None:
         """Raise PermissionDenied if the session is paused, unless a reviewer lands its work."""
@@ -408,8 +418,7 @@ class AccessControl(Struct, frozen=True):
                     is_covered = lease.covers(change.path)
                     problem = "is leased" if is_covered else "would be a file, but paths below it are leased"
                     refusal = leased(lease, f"{change.path} {problem}")
-                    refusal.data["path"] = change.path.text
-                    raise refusal
+                    raise refusal.revised(data={"path": change.path.text})
 
     def _check_read(
         self,
@@ -470,7 +479,7 @@ def _not_own(transaction: Transaction, session: str | None, role: str) -> Permis
     author = f"session {authorship.session!r}" if authorship.session is not None else authorship.actor
     return PermissionDenied(
         f"Transaction {transaction.seq}, which is {role}, is by {author}, and this is session {session!r}.",
-        hint="Leave own_only out to undo the work of others, too.",
+        hint=Advice(step_term("undo_others"), "."),
         data={"seq": int(transaction.seq), "by": author, "session": session},
     )
 

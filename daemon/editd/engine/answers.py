@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term
 from editd.edits.diff import unified
 from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
@@ -206,7 +207,8 @@ def with_similar(
     if not similar:
         return missing
     question = f"Did you mean {' or '.join(similar)}?"
-    return missing.revised(hint=f"{question} {missing.hint}".strip(), data={"similar": similar})
+    hint = Advice(f"{question} ", *missing.advice.parts) if missing.advice else question
+    return missing.revised(hint=hint, data={"similar": similar})
 
 
 def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str] | None]) -> list[str]:
@@ -259,7 +261,8 @@ def _explained_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], his
     if not blame.run_for(BLAME_SECONDS_MAX):
         return refusal
     transaction = history.find(max(blame.seqs[number] for number in numbers))
-    return refusal.revised(hint=f"{refusal.hint} {_origin(transaction)}", data={"applied_by": transaction})
+    hint = refusal.advice.followed_by(f" {_origin(transaction)}")
+    return refusal.revised(hint=hint, data={"applied_by": transaction})
 
 
 def _origin(transaction: Transaction) -> str:
@@ -298,9 +301,11 @@ def folder_missing(root: str) -> Refused:
         return gone
     return gone.revised(
         message=f"The workspace's folder was moved or removed, and {root} is another folder now.",
-        hint="Put the old folder back, or run `editctl stop` and `editctl start`: a new daemon records "
-        "this folder as one outside change, which you can undo.",
-    )
+        hint=Advice(
+            "Put the old folder back, or run ", command_term("stop"), " and ", command_term("start"),
+            ": a new daemon records this folder as one outside change, which you can undo.",
+        ),
+    )  # fmt: skip
 
 
 def kept_changing(request: Write) -> Refused:

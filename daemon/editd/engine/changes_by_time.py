@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.advice import Advice, option_term
 from editd.engine.undo_selection import BySession, sessions_of
 from editd.errors import NothingToUndo, listed
 from editd.values.transaction import Part
@@ -69,7 +70,7 @@ def spare_by_time(
     if not warnings:
         return targets, ()
     if not left:
-        hint = "Use include_by_time to take these changes back as well."
+        hint = Advice("Use ", option_term("include_by_time"), " to take these changes back as well.")
         raise NothingToUndo(" ".join(warnings), hint=hint)
     return left, warnings
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from editd.advice import Advice, step_term
 from editd.engine.unsaved import MERGE, UnsavedRule
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
 from editd.values.transaction import Authorship, Outcome
@@ -222,7 +223,7 @@ class OpenItems(Generic[Item]):
 
     noun: str
     field: str  # in the data of a refusal
-    hint: str
+    hint: Advice
 
     def __init__(self) -> None:
         self.open: dict[str, Item] = {}
@@ -262,7 +263,7 @@ class Changesets(OpenItems[OpenChangeset]):
     """All open changesets, with limits for each connection and for all together."""
 
     noun = field = "changeset"
-    hint = "Open one with `begin`. It ends with `commit`, `abort` or the connection."
+    hint = Advice(step_term("open_changeset"))
 
     def begin(
         self,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from editd.advice import Advice, operation_term
 from editd.edits.comparison import NeedsComparison
 from editd.edits.diff import unified
 from editd.edits.search import NeedsSearch
@@ -548,7 +549,7 @@ class Engine:
         if state is None:
             raise FileMissing(
                 f"{path} does not exist.",
-                hint="Use `write` to create it.",
+                hint=Advice("Use ", operation_term("write"), " to create it."),
                 data={"path": path.text},
             )
         if check is not None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from editd.advice import Advice, argument_term, step_term
 from editd.engine.commands import OpenItem, OpenItems, Reader, reader_of
 from editd.engine.external_changes import OUTSIDE, AttributedChanges
 from editd.engine.shares import COMMANDS
@@ -120,7 +121,7 @@ class ExecSpans(OpenItems[ExecSpan]):
 
     noun = "bracket"
     field = "exec"
-    hint = "Open one with `exec.begin`. It ends with `exec.end` or the connection."
+    hint = Advice(step_term("open_span"))
 
     def __init__(self, store: ReadVersionStore | None = None) -> None:
         """Load the spans with a key that the previous daemon has left open."""
@@ -236,7 +237,9 @@ def new_span(
     """Return a span that `ExecSpans.add` can open. Raises InvalidParams."""
     _check_command(command)
     if key is not None and session is None:
-        raise InvalidParams("`key` needs a session.", hint="Give `session` as well.")
+        raise InvalidParams(
+            "`key` needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
+        )
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
         raise InvalidParams(f"`key` is 1 to {KEY_CHARACTERS_MAX} characters long.")
     owner = owner if key is None else NOBODY

@@ -23,6 +23,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, RepositoryState, SortMode
 
+from editd.advice import Advice, argument_term, command_term
 from editd.engine.queries import numbers_in
 from editd.errors import Conflict, InvalidParams, IoError, listed
 from editd.store.git_objects import EMPTY_TREE
@@ -93,7 +94,7 @@ def open_repository(root: str) -> pygit2.Repository:
         reason = str(error).rpartition(": ")[2]
         raise InvalidParams(
             f"editd cannot write to this kind of repository: {reason}.",
-            hint="Apply the work with `editctl diff A..B | git apply --index`.",
+            hint=Advice("Apply the work with ", command_term("diff A..B | git apply --index"), "."),
         ) from error
     if repository.workdir is None:
         raise InvalidParams("The repository is bare: it has no work tree.")
@@ -119,7 +120,7 @@ def find_branch(repository: pygit2.Repository, named: str | None) -> Branch:
         _check_no_operation(repository)
         raise InvalidParams(
             "HEAD is detached: no branch is checked out.",
-            hint="Name an existing or new `branch`, or check one out.",
+            hint=Advice("Name an existing or new ", argument_term("branch"), ", or check one out."),
         )
     reference = repository.references.get(full)
     is_current = full == head

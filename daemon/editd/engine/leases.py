@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term
 from editd.engine.leased_paths import LeasedPaths
 from editd.engine.shares import LEASE_REQUESTS, LEASES
 from editd.errors import InvalidParams, IoError, Leased, Overloaded
@@ -195,7 +196,7 @@ class Leases:
         if lease is None:
             raise InvalidParams(
                 f"There is no lease {name!r}.",
-                hint="It may have expired. `lease.list` lists the leases.",
+                hint=Advice("It may have expired. ", method_term("lease.list"), " lists the leases."),
                 data={"lease": name},
             )
         return lease
@@ -226,7 +227,9 @@ class Leases:
         for wait in earlier.excluding(session, paths, meter):
             raise Leased(
                 f"The session {wait.session!r} already waits for these paths.",
-                hint="Join the queue: `lease.acquire` with `wait`.",
+                hint=Advice(
+                    "Join the queue: ", method_term("lease.acquire"), " with ", argument_term("wait"), "."
+                ),
                 data={"waiting": wait.session, "paths": [glob.text for glob in wait.paths]},
             )
 
@@ -247,7 +250,7 @@ def leased(lease: Lease, problem: str) -> Leased:
     """Return the refusal that names the holder. `problem` is the beginning of its sentence."""
     return Leased(
         f"{problem} by the session {lease.session!r} until {rfc3339(lease.expires_us)}.",
-        hint="Wait until the lease ends, or request one with `wait`.",
+        hint=Advice("Wait until the lease ends, or request one with ", argument_term("wait"), "."),
         data={
             "holder": lease.session,
             "lease": lease.id,

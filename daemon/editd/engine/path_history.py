@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, method_term
 from editd.engine.external_changes import recorded_state
 from editd.engine.undo_selection import seq_at, times_warning
 from editd.errors import FileMissing, InvalidParams, NothingToUndo
@@ -319,7 +320,9 @@ def state_before(request: Restore, path: WorkspacePath, history: History) -> int
     newest = history.index.log(LogQuery(paths=(nearest,)), 1, files=False)
     if not newest or newest[0].kind == "baseline":
         raise NothingToUndo(
-            f"{nearest} has no change.", hint="Use `log` to see the history.", data={"path": nearest.text}
+            f"{nearest} has no change.",
+            hint=Advice("Use ", method_term("log"), " to see the history."),
+            data={"path": nearest.text},
         )
     return int(newest[0].seq) - 1
 
@@ -404,7 +407,9 @@ def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
     if not _is_recorded(path, history):
         raise FileMissing(
             f"{path} was never in the history.",
-            hint="Check the path with `log`. Paths are relative to the workspace's root.",
+            hint=Advice(
+                "Check the path with ", method_term("log"), ". Paths are relative to the workspace's root."
+            ),
             data={"path": path.text},
         )
     return []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term
 from editd.edits.rebase import (
     FittedFile,
     Present,
@@ -187,7 +188,7 @@ def check_is_whole(proposal: Proposal, chosen: Collection[HunkId], undecided: Co
     if proposal.is_decided_whole and set(chosen) != set(undecided):
         raise InvalidParams(
             f"Proposal {proposal.number} is {_ARTICLES[proposal.kind]}, which is decided as a whole.",
-            hint="Leave `hunks` out, or name all of them.",
+            hint=Advice("Leave ", argument_term("hunks"), " out, or name all of them."),
             data={"proposal": proposal.number, "kind": proposal.kind},
         )
 

@@ -25,6 +25,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import ObjectType, Option
 
+from editd.advice import Advice, argument_term, method_term
 from editd.edits.merge import merge_states
 from editd.engine.git_branch import (
     TRAILER,
@@ -113,8 +114,7 @@ def refused_by(answer: Frame) -> Refused | None:
     if "refused" not in answer:
         return None
     refusal = Refused(answer["message"], hint=answer["hint"], data=answer["data"])
-    refusal.code = answer["refused"]
-    return refusal
+    return refusal.revised(code=answer["refused"])
 
 
 def publish(root: str, folder: str, wanted: Publication) -> Frame:
@@ -398,7 +398,11 @@ def _nothing_new(
         return NoChange(
             f"Nothing to publish: a later change took {format_ranges(seqs)} out of {shown},"
             f" and {branch.name} already has all other changes.",
-            hint="Undo the later change, and publish again: `log` lists the transactions of a path.",
+            hint=Advice(
+                "Undo the later change, and publish again: ",
+                method_term("log"),
+                " lists the transactions of a path.",
+            ),
             data={"left_out": sorted(left_out), "taken_out": seqs},
         )
     paths = sorted(left_out)
@@ -479,7 +483,11 @@ def _people(repository: pygit2.Repository, author: str | None) -> tuple[pygit2.S
             ]
             raise InvalidParams(
                 f"git has no author for a commit: {' and '.join(faults)}.",
-                hint="Run `git config user.name NAME` and `git config user.email MAIL`, or name an `author`.",
+                hint=Advice(
+                    "Run `git config user.name NAME` and `git config user.email MAIL`, or name an ",
+                    argument_term("author"),
+                    ".",
+                ),
             )
         return user, user
     match = _PERSON.fullmatch(author)
@@ -603,8 +611,11 @@ def answer(root: str, folder: str, request: Frame) -> Frame:
 
 def _refused(refusal: Refused) -> dict[str, Any]:
     return {
-        "refused": refusal.code, "message": refusal.message, "hint": refusal.hint, "data": refusal.data,
-    }  # fmt: skip
+        "refused": refusal.code,
+        "message": refusal.message,
+        "hint": refusal.advice.to_plain(),
+        "data": refusal.data,
+    }
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def _refusal_frame(refusal: Refused) -> Frame:
     return {
         "refused": refusal.code,
         "message": refusal.message,
-        "hint": refusal.hint,
+        "hint": refusal.advice.to_plain(),
         "data": refusal.data,
     }
 

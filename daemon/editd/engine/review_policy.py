@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term
 from editd.edits.diff import line_counts
 from editd.errors import PermissionDenied
 from editd.values.glob import Glob, is_among
@@ -96,7 +97,7 @@ class ReviewPolicy(Struct, frozen=True):
             if isinstance(decider, ReviewRule) and decider.action == "refuse":
                 raise PermissionDenied(
                     f"The review rule {name!r} refuses changes of {change.path}.",
-                    hint="Nothing was changed. `editctl config` shows `review.rule`.",
+                    hint=Advice("Nothing was changed. ", command_term("config"), " shows `review.rule`."),
                     data={"path": change.path.text, "rule": name},
                 )
             parts.setdefault(name, (decider, []))[1].append(change)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from editd.advice import Advice, method_term, step_term
 from editd.engine.agents import AgentRegistry
 from editd.engine.commands import reader_of
 from editd.engine.shares import SESSIONS
@@ -266,7 +267,9 @@ class Sessions:
         if name in self._open:
             raise InvalidParams(
                 f"A session {name!r} is open already.",
-                hint="Attach to it with `hello` and its token, or end it with `session.close`.",
+                hint=Advice(
+                    step_term("attach_with_token"), ", or end it with ", method_term("session.close"), "."
+                ),
                 data={"session": name},
             )
         SESSIONS.check([opened.opener for opened in self._open.values()], connection)
@@ -323,7 +326,7 @@ class Sessions:
                 f"The session {name!r} was opened with a different token."
                 if token is not None
                 else f"The session {name!r} was opened with a token.",
-                hint="Give the token that `session.open` returned: `hello {session, token}`.",
+                hint=Advice(step_term("give_token"), "."),
                 data={"session": name},
             )
         opened.connections.add(connection)
@@ -375,7 +378,7 @@ class Sessions:
         if not self.is_attached(name, connection):
             raise UnknownSession(
                 f"The session {name!r} is open, and this connection is not attached to it.",
-                hint="Attach it with the token that `session.open` returned: `hello {session, token}`.",
+                hint=Advice(step_term("attach"), "."),
                 data={"session": name},
             )
         self.use(name, now_us)
@@ -455,7 +458,7 @@ class Sessions:
         if opened is None:
             raise UnknownSession(
                 f"There is no session {name!r}.",
-                hint="Open it with `session.open`. `session.list` lists the open sessions.",
+                hint=Advice(step_term("open_session")),
                 data={"session": name},
             )
         return opened

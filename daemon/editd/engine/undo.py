@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.external_changes import blocked_by
@@ -386,11 +387,11 @@ def _no_such_hunk(seq: Seq, path: WorkspacePath, number: int, count: int) -> Inv
     if not count:
         return InvalidParams(
             f"The change of {path} by transaction {seq} has no hunks.",
-            hint="Name the path in `paths` to undo the whole change.",
+            hint=Advice("Name the path in ", argument_term("paths"), " to undo the whole change."),
         )
     return InvalidParams(
         f"Transaction {seq} has {count} hunk{'s' * (count > 1)} in {path}, and no hunk {number}.",
-        hint=f"Use `show` with tx {seq} and `hunks` to list them.",
+        hint=Advice("Use ", method_term("show", argument=str(seq), option="hunks"), " to list them."),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from editd.advice import Advice, option_term
 from editd.edits.merge import merge_lines, merge_states
 from editd.engine.path_history import HistoryWalker
 from editd.engine.undo import ConflictSite, invert, undone_in_part
@@ -21,6 +22,7 @@ from editd.values.transaction import ConflictReport, Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from editd.advice import Part
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.errors import NotAFile
     from editd.store.history import History
@@ -51,25 +53,27 @@ class UndoConflict(Conflict):
         needs = sorted({seq for report in reports for seq in report.needs}, reverse=True)
         return self.revised(
             message=" ".join([*map(_sentence, reports[:SENTENCES_MAX]), "Nothing was changed."]),
-            hint=self._next_step(needs),
+            hint=self._advice(needs),
             data={"files": [report.as_data() for report in reports]},
         )
 
-    def _next_step(self, needs: Sequence[int]) -> str:
-        steps: list[str] = []
+    def _advice(self, needs: Sequence[int]) -> Advice:
+        parts: list[Part] = []
         if needs:
             order = ", in this order" if len(needs) > 1 else ""
-            steps.append(f"undo {', '.join(map(str, needs))} first{order}")
+            parts.append(f"Undo {', '.join(map(str, needs))} first{order}")
         no_room = [place.path.text for place in self.places if place.is_taken and place.path != place.origin]
         if no_room and not needs:
-            steps.append(f"move {no_room[0]} away")
+            parts.append(f"Move {no_room[0]} away")
         elif not no_room:
-            steps.append("use on_conflict: force to put the earlier lines back anyway")
+            use = ", or use " if parts else "Use "
+            parts += [use, option_term("on_conflict", "force"), " to put the earlier lines back anyway"]
         touched = {touch.path for target in self.targets for touch in target.touches}
         if touched - {place.origin for place in self.places}:
-            steps.append("use on_conflict: skip to undo only what fits")
-        hint = ", or ".join(steps) or "Look at what is there now"
-        return f"{hint[0].upper()}{hint[1:]}."
+            purpose = " to undo only what fits"
+            use = ", or use " if parts else "Use "
+            parts.append(option_term("on_conflict", "skip", lead=use, purpose=purpose))
+        return Advice(*parts or ["Look at what is there now"], ".")
 
 
 class NoRoom(Conflict):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, method_term
 from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction, listed
 from editd.store.index_tables import LogQuery, UndoQuery
 from editd.store.transaction_record import microseconds
@@ -387,7 +388,7 @@ def seq_at(reference: int | str, history: History) -> int:
     if seq is None:
         raise UnknownTransaction(
             f"The history does not go back to {reference}.",
-            hint="Use `log` to see the oldest transaction.",
+            hint=Advice("Use ", method_term("log"), " to see the oldest transaction."),
             data={"tx": reference, "head": int(history.head)},
         )
     return seq
@@ -429,7 +430,7 @@ def _check_in_force(transaction: Transaction, path: WorkspacePath, touches: Sequ
     if not touches:
         raise NothingToUndo(
             f"Transaction {transaction.seq} did not change {path}.",
-            hint=f"Use `show` with tx {transaction.seq} to list its changes.",
+            hint=Advice("Use ", method_term("show", argument=str(transaction.seq)), " to list its changes."),
             data={"path": path.text, "seq": int(transaction.seq)},
         )
     if all(touch.undone_by is not None for touch in touches):
@@ -446,7 +447,7 @@ def _filtered(scope: ByFilter, history: History) -> list[UndoTarget]:
     at_once = None if scope.last is None else QUERY_SIZE
     targets = list(islice(_matches(scope.paths, _chosen(scope, history), history, at_once), scope.last))
     if not targets:
-        raise NothingToUndo(NO_MATCH, hint="Use `log` to see the history.")
+        raise NothingToUndo(NO_MATCH, hint=Advice("Use ", method_term("log"), " to see the history."))
     return targets
 
 
@@ -553,7 +554,7 @@ def _last_of(scope: LastEditOf, history: History) -> UndoTarget:
         before = int(batch[-1].seq)
     raise NothingToUndo(
         f"Nothing to undo: this session has no edit of {path} in force.",
-        hint="Use `log` with this path to see its changes.",
+        hint=Advice("Use ", method_term("log"), " with this path to see its changes."),
         data={"path": path.text},
     )
 

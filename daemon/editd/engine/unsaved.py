@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.advice import Advice, argument_term, step_term
 from editd.edits.comparison import charge
 from editd.edits.line_changes import hunks_between
 from editd.edits.merge import Merged, merge_lines
@@ -83,7 +84,7 @@ class HeldDocuments:
         if self.bytes + more > BYTES_MAX:
             raise TooLarge(
                 f"The texts that are held unsaved have at most {BYTES_MAX} bytes together.",
-                hint="Hold this one without its `content`.",
+                hint=Advice("Hold this one without its ", argument_term("content"), "."),
                 data={"limit": BYTES_MAX},
             )
         self.bytes += more
@@ -211,7 +212,7 @@ def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Se
     where = f", in {numbered(*ranges[:10])}," if ranges else ""
     return Unsaved(
         f"{path} has unsaved changes in {who}{where} that this edit would run into.",
-        hint="Ask the user to save, edit other lines, or read it with `unsaved: true` and edit that.",
+        hint=Advice(step_term("edit_the_unsaved"), "."),
         data={
             "path": path.text,
             "held_by": [

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.errors import Refused
 from editd.remote.entries import (
     LogEntry,
@@ -195,7 +196,7 @@ class Exchange:
         if not self.objects.has(taken):
             raise CopyLost(
                 "This host's copy of the log was deleted, and the server lacks its last entry.",
-                hint="`editctl remote repair` goes on from the last entry that both have.",
+                hint=Advice(command_term("remote repair"), " goes on from the last entry that both have."),
             )
 
     def _staying_in(self, commit: Oid) -> Iterator[WorkspacePath]:
@@ -497,7 +498,7 @@ class Exchange:
         if head is None:
             raise Forked(
                 f"The log {self._place.ref} is not on the server any more.",
-                hint="If the URL is right, `editctl remote repair` makes it again.",
+                hint=Advice("If the URL is right, ", command_term("remote repair"), " makes it again."),
             )
         if head in self.chain and head != self._head.commit:
             self._transport.push(self._head.commit, self._place.ref, head)  # it was restored to an older one
@@ -540,7 +541,7 @@ class Exchange:
         if known != self._head.commit:
             raise Forked(
                 "The log on the server does not continue this host's log.",
-                hint="`editctl remote repair` lands what it lacks.",
+                hint=Advice(command_term("remote repair"), " lands what it lacks."),
             )
         for entry in read_entries(self.objects, commits, self._head, self.landed, self._checks):
             self._note(entry)

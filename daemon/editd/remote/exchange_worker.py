@@ -64,11 +64,11 @@ class Worker:
         try:
             return self._do(asked, place)
         except UnknownTransaction as refusal:
-            return {"unknown": refusal.message, "hint": refusal.hint, "tx": refusal.data["tx"]}
+            return {"unknown": refusal.message, "hint": refusal.advice.to_plain(), "tx": refusal.data["tx"]}
         except Refused as refusal:
             self._forget()
             is_forked = isinstance(refusal, CopyLost)
-            return {"failed": refusal.message, "hint": refusal.hint, "forked": is_forked}
+            return {"failed": refusal.message, "hint": refusal.advice.to_plain(), "forked": is_forked}
         except (OSError, KeyError, ValueError, pygit2.GitError) as error:
             if not os.path.isdir(store_of(self._folder)):
                 return self._gone()

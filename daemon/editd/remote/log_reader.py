@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from editd.advice import Advice, step_term
 from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import changes_of, differences
 from editd.remote.merged_tree import MergedTree
@@ -76,7 +77,7 @@ class LogReader:
         if number is None or number > taken:
             raise UnknownTransaction(
                 f"This host knows no entry {reference} of the log; the last one is @{taken}.",
-                hint="`remote now` takes in new entries.",
+                hint=Advice(step_term("take_in")),
                 data={"tx": reference},
             )
         return self._exchange.tree_at(number)

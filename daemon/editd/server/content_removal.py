@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term, method_term
 from editd.engine.removal import Places, Removal, came_back, known_paths, places_of, selected_versions
 from editd.errors import Broken, Conflict, FileMissing, IoError, Refused, ShuttingDown, listed
 from editd.server.child_process import PYTHON, RequestProcess
@@ -140,7 +141,7 @@ class ContentRemoval:
             named = [path.text for path in selection.paths] + [glob.text for glob in selection.globs]
             raise FileMissing(
                 f"The history has no file {named[0]}.",
-                hint="Run `log` to see its files.",
+                hint=Advice("Run ", method_term("log"), " to see its files."),
                 data={"path": named[0]},
             )
         return selected_versions(history, selection)
@@ -153,7 +154,9 @@ class ContentRemoval:
         if late:
             raise Conflict(
                 f"The log of all hosts does not have transaction {late[0]} yet, and needs its content.",
-                hint="Run `editctl remote now` first, or `editctl remote leave`.",
+                hint=Advice(
+                    "Run ", command_term("remote now"), " first, or ", command_term("remote leave"), "."
+                ),
                 data={"transactions": late},
             )
 
@@ -276,7 +279,8 @@ class ContentRemoval:
             raise Broken("The process that searches the state folder died.", hint="Run it again.")
         if "failed" in answer:
             raise Broken(
-                f"The state folder could not be searched: {answer['failed']}.", hint="Run `editctl check`."
+                f"The state folder could not be searched: {answer['failed']}.",
+                hint=Advice("Run ", command_term("check"), "."),
             )
         return answer
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term
 from editd.edits.comparison import charge_files
 from editd.edits.diff import unified
 from editd.engine.commands import Apply, Reader
@@ -29,6 +30,7 @@ from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
 from editd.wire import messages
 from editd.wire.raw_text import text_of
+from editd.words import on_the_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -182,7 +184,8 @@ def hunk_id(text: str) -> HunkId:
     """Return the id of a hunk. Raises InvalidParams."""
     if _HUNK_ID.fullmatch(text) is None:
         raise InvalidParams(
-            f"{text[:60]!r} is not the id of a hunk.", hint="`proposal.get` has the ids in `hunks`."
+            f"{text[:60]!r} is not the id of a hunk.",
+            hint=Advice(method_term("proposal.get"), " has the ids in ", argument_term("hunks"), "."),
         )
     return HunkId(text)
 
@@ -632,8 +635,10 @@ def stat_entry(given: WorkspacePath, state: FileState | None) -> messages.StatEn
 
 def error(refusal: Refused) -> messages.Error:
     data = {name: _error_value(value) for name, value in refusal.data.items()}
-    if refusal.hint:
+    if refusal.advice:
         data.setdefault("hint", refusal.hint)
+    if refusal.advice.has_terms:
+        data.setdefault("advice", on_the_wire(refusal.advice))
     return messages.Error(
         code=messages.ERROR_CODES[refusal.code], name=refusal.code, message=refusal.text(), data=data
     )

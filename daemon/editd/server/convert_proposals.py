@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
+from editd.advice import Advice, method_term
 from editd.edits.diff import line_counts, unified
 from editd.edits.line_changes import lines_of
 from editd.edits.rebase import hunk_texts
@@ -65,7 +66,8 @@ def landing(params: messages.ProposalApprove, authorship: Authorship, reader: Re
     """Return the command of an approval. Raises InvalidParams."""
     if params.hunks is None and params.view is None and not params.files:
         raise InvalidParams(
-            "`hunks` or `view` is required.", hint="`proposal.get` shows the hunks and the token of the view."
+            "`hunks` or `view` is required.",
+            hint=Advice(method_term("proposal.get"), " shows the hunks and the token of the view."),
         )
     if len(params.hunks or ()) > HUNKS_MAX or len(params.files) > TEXTS_MAX:
         raise InvalidParams(f"An approval names at most {HUNKS_MAX} hunks and {TEXTS_MAX} files.")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 import editd
+from editd.advice import Advice, step_term
 from editd.config.paths import review_socket_path
 from editd.edits.comparison import TURN, ComparisonTurn
 from editd.engine.access import RealClock, excluded_paths_of
@@ -612,7 +613,7 @@ class Daemon:
                 self._stop.set()
                 return messages.Empty()
             case _ if self._is_draining:
-                raise ShuttingDown("The daemon is ending.", hint="Connect again: editctl starts it anew.")
+                raise ShuttingDown("The daemon is ending.", hint=Advice(step_term("start_again")))
             case messages.Check(repair=True):
                 return self._repairing.repair(params, self._services)
             case _ if self._failed is not None:
@@ -660,7 +661,7 @@ class Daemon:
             self._services.sessions.hello(params.session, params.token, caller)
             restore_reads(params.seen, caller, self._services.guard, self._services.queue)
         elif params.token is not None:
-            raise UnknownSession("No session is open yet.", hint="`session.open` opens one.")
+            raise UnknownSession("No session is open yet.", hint=Advice(step_term("open_a_session")))
         else:
             caller.session = params.session
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, command_term, method_term, step_term
 from editd.config.pin import pin_path, read_pin
 from editd.engine import permissions
 from editd.engine.commands import Sender
@@ -175,7 +176,7 @@ class Gate:
         if not self._is_author(number, caller):
             raise PermissionDenied(
                 f"Proposal {number} is not of this session.",
-                hint="`proposal.reject` decides about the work of others.",
+                hint=Advice(method_term("proposal.reject"), " decides about the work of others."),
                 data={"proposal": number},
             )
 
@@ -221,7 +222,7 @@ class Gate:
         if caller.session is not None and caller.session == author:
             raise PermissionDenied(
                 f"Proposal {number} is of session {author}, which may not decide about it.",
-                hint="Ask a reviewer. `proposal.withdraw` takes it back.",
+                hint=Advice("Ask a reviewer. ", method_term("proposal.withdraw"), " takes it back."),
                 data=data,
             )
         if caller.number in self._authors:
@@ -259,9 +260,9 @@ class Gate:
         raise PermissionDenied(
             f"{program} has started both this program and the author's, "
             f"so it may {action} only with the PIN.",
-            hint="Give the PIN with `review.unlock`, or use a terminal of your own."
+            hint=Advice(step_term("give_pin"), ", or use a terminal of your own.")
             if has_pin
-            else "Set a PIN with `editctl review pin`, or use a terminal of your own.",
+            else Advice("Set a PIN with ", command_term("review pin"), ", or use a terminal of your own."),
             data={"needs_pin": has_pin, "program": program},
         )
 
@@ -354,14 +355,15 @@ def _denied(row: Permission, lack: str, *, needs_review_socket: bool = False) ->
     data: dict[str, Any] = {"needs": row.needs}
     if needs_review_socket:
         data["needs_review_socket"] = True
-        hint = "Use the reviewers' socket, as `editctl` does in a terminal of your own."
+        hint = Advice(step_term("reviewers_socket"))
     else:
         data["needs_pin"] = read_pin(pin_path()) is not None
-        hint = "Ask the user. Their own terminal, or the PIN (`review.unlock`), makes it the owner's."
+        hint = Advice("Ask the user. Their own terminal, or ", step_term("unlock"), ", makes it the owner's.")
     if row.needs == "plan":
-        hint = (
-            "Undo your own session's work, or propose this with `propose`. The user may allow it to agents: "
-            "`permissions.agents` in the configuration."
+        hint = Advice(
+            "Undo your own session's work",
+            argument_term("propose", lead=", or propose this with "),
+            ". The user may allow it to agents: `permissions.agents` in the configuration.",
         )
     action = row.action or "change anything"
     return PermissionDenied(f"Only the owner may {action}, and {lack}.", hint=hint, data=data)

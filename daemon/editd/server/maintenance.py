@@ -14,6 +14,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from editd.advice import Advice, command_term
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
@@ -286,7 +287,9 @@ class Maintenance:
             if self._deaths > 1:
                 raise Broken("The packing process keeps crashing.", hint="See the daemon's log.")
         elif "failed" in answer:
-            failure = Broken(f"Packing failed: {answer['failed']}", hint="Run `editctl check`.")
+            failure = Broken(
+                f"Packing failed: {answer['failed']}", hint=Advice("Run ", command_term("check"), ".")
+            )
             if answer["damaged"]:
                 self._engine.recorder.broken = failure
             raise failure  # unpacked transactions stay in the journal

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.config import paths
 from editd.errors import IoError, PermissionDenied
 from editd.system import inotify
@@ -119,8 +120,11 @@ class WorkspacePaths(Struct, frozen=True):
             )  # spares a client the next try
             raise PartOfOuter(
                 f"{self.root} is part of the workspace {outer}.",
-                hint=f"Use that workspace (`editctl -C {shlex.quote(outer)}`), or pass `--nested` for one "
-                "inside it.",
+                hint=Advice(
+                    "Use that workspace (",
+                    command_term(f"-C {shlex.quote(outer)}"),
+                    "), or pass `--nested` for one inside it.",
+                ),
             )
 
     def separate_inner(self) -> None:
@@ -191,7 +195,7 @@ def _locked(workspace: WorkspacePaths) -> PermissionDenied:
     holder = holder_of(root)
     by = f"Process {holder[0]} ({holder[1]})" if holder else "Another daemon or program"
     hint = (
-        f"Use that daemon: `editctl -C {shlex.quote(other)}`."
+        Advice("Use that daemon: ", command_term(f"-C {shlex.quote(other)}"), ".")
         if other
         else "Stop it first. A daemon may be another user's, or keep its state elsewhere. "
         "Another program should lock a file in the folder instead."

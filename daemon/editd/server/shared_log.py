@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from editd.advice import Advice, command_term
 from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, log_author, returned, unwritable
 from editd.engine.commands import ArrivalChain
@@ -389,7 +390,7 @@ class SharedLog:
             if loop.time() >= until or self._place is None:
                 raise Timeout(
                     f"Transaction {seq} is not in the log yet.",
-                    hint="`editctl remote status` shows the state of the exchange.",
+                    hint=Advice(command_term("remote status"), " shows the state of the exchange."),
                     data={"tx": seq},
                 )
             self._wake.set()
@@ -526,13 +527,14 @@ class SharedLog:
         if self._place is not None:
             raise InvalidParams(
                 f"This workspace has joined {without_credentials(self._place['url'])} already.",
-                hint="`editctl remote leave` ends that.",
+                hint=Advice(command_term("remote leave"), " ends that."),
             )
 
     def _check_joined(self) -> None:
         if self._place is None:
             raise InvalidParams(
-                "This workspace is on this host alone.", hint="`editctl remote join URL` joins a log."
+                "This workspace is on this host alone.",
+                hint=Advice(command_term("remote join URL"), " joins a log."),
             )
 
     # ── questions about the log ──
@@ -850,7 +852,10 @@ def _would_leave_behind(left: Sequence[Transaction]) -> Conflict:
     more = "" if len(left) == 1 else f" and {len(left) - 1} more" + " or more" * (len(left) == LEFT_MAX)
     return Conflict(
         f"The log lacks transaction {first}{more}, and no other host gets them.",
-        hint="Run `editctl remote now` first. To leave anyway, run `editctl remote leave --yes`.",
+        hint=Advice(
+            "Run ", command_term("remote now"), " first. To leave anyway, run ",
+            command_term("remote leave --yes"), ".",
+        ),
         data={
             "transactions": [
                 {"seq": int(one.seq), "actor": one.authorship.actor, "message": one.authorship.message,

@@ -13,6 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from editd.advice import Advice, command_term
 from editd.errors import Broken
 from editd.server.ownership import inode_of
 from editd.store.transaction_record import rfc3339
@@ -49,9 +50,11 @@ class StateFolder:
             return
         place = self._place_now()
         became = "was deleted" if place is None else f"was moved to {place}"
-        hint = "Restart the daemon with `editctl stop`: a new history begins."
+        hint = Advice("Restart the daemon with ", command_term("stop"), ": a new history begins.")
         if place is not None:
-            hint = f"Stop the daemon with `editctl stop`, and move the folder back from {place}."
+            hint = Advice(
+                "Stop the daemon with ", command_term("stop"), f", and move the folder back from {place}."
+            )
         broken = Broken(f"The history in {self._path} {became}: no edit can be kept.", hint=hint)
         engine.recorder.broken = broken
         log.critical("%s", broken.text())

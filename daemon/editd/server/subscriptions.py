@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from editd.advice import Advice, step_term
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
 from editd.server import convert
 from editd.wire import messages
@@ -270,7 +271,7 @@ class Subscriptions:
         if len(theirs) >= LIMITS.subscriptions_max:
             raise Overloaded(
                 f"A connection has at most {LIMITS.subscriptions_max} subscriptions.",
-                hint="`unsubscribe`, or leave out the filters: one subscription may get all events.",
+                hint=Advice(step_term("other_filters")),
             )
         texts = [glob.text for other in theirs.values() for glob in other.globs or ()]
         convert.globs([*texts, *(params.paths or ())], "The subscriptions of a connection together")
@@ -312,7 +313,7 @@ class Subscriptions:
         if subscription is None:
             raise InvalidParams(
                 f"This connection has no subscription {params.subscription}.",
-                hint="`subscribe` returns its number, which is good for the same connection.",
+                hint=Advice(step_term("subscription")),
             )
         subscription.is_over = True
         return messages.Empty()
@@ -393,7 +394,7 @@ def _form_of(notify: messages.Notify, *, is_brief: bool) -> EventFormat:
     if size > LIMITS.notify_bytes_max:
         raise TooLarge(
             f"A subscription's `notify` is at most {LIMITS.notify_bytes_max} bytes long, this one {size}.",
-            hint="It goes out with every event: give a short name in `prefix`, and keep the rest yourself.",
+            hint=Advice(step_term("short_prefix")),
             data={"size": size, "limit": LIMITS.notify_bytes_max},
         )
     return EventFormat(notify.method, tuple(notify.prefix), is_brief)

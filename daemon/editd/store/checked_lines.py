@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
 from editd.system.files import read_or_empty
 
@@ -51,7 +52,9 @@ def damaged(path: str, fault: str, at: int = 0) -> HistoryDamaged:
     """Return the refusal of a damaged record."""
     return HistoryDamaged(
         f"The history is damaged: {path}: {fault}, so a gap looks like damage.",
-        hint="No transaction is lost by this. `editctl check --repair` keeps its whole lines.",
+        hint=Advice(
+            "No transaction is lost by this. ", command_term("check --repair"), " keeps its whole lines."
+        ),
         data={"file": path, "offset": at},
     )
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged, Refused
 from editd.store.git_objects import EMPTY_TREE, CommitObject, Oid
 from editd.store.git_repository import (
@@ -177,7 +178,7 @@ class Compactor:
         except KeyError:
             raise HistoryDamaged(
                 f"The object {oid.hex()} is missing, so the history is not compacted.",
-                hint="Run `editctl check`.",
+                hint=Advice("Run ", command_term("check"), "."),
                 data={"file": self._store},
             ) from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
 from editd.store import transaction_record
 from editd.store.git_objects import CommitObject, Oid, commit_content, oid_of
@@ -51,7 +52,9 @@ def read_head(store: str) -> bytes | None:
     if len(content) != _LINE_BYTES or not set(line) <= set(b"0123456789abcdef"):
         raise HistoryDamaged(
             f"The history is damaged: {path} holds no commit's id.",
-            hint="No transaction is lost by this. `editctl check --repair` finds the newest one.",
+            hint=Advice(
+                "No transaction is lost by this. ", command_term("check --repair"), " finds the newest one."
+            ),
             data={"file": path},
         )
     return oid_of(line.decode("ascii"))
@@ -115,7 +118,7 @@ def read_history_start(store: str) -> HistoryStart:
     except ValueError:
         raise HistoryDamaged(
             f"The history is damaged: {path} names no commit, so the start of the history is unknown.",
-            hint="Nothing was changed. Keep the state folder, and run `editctl check`.",
+            hint=Advice("Nothing was changed. Keep the state folder, and run ", command_term("check"), "."),
             data={"file": path},
         ) from None
 
@@ -242,7 +245,7 @@ def read_manifest(store: str) -> Manifest | None:
     if hashlib.sha1(body).hexdigest().encode() + b"\n" != checksum or not body.startswith(_HEAD):
         raise HistoryDamaged(
             f"The history is damaged: {path} has a wrong checksum, so a pack may be missing.",
-            hint="No transaction is lost by this. `editctl check --repair` rebuilds it.",
+            hint=Advice("No transaction is lost by this. ", command_term("check --repair"), " rebuilds it."),
             data={"file": path},
         )
     lines = [line.split(" ") for line in body[len(_HEAD) :].decode().splitlines()]

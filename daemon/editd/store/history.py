@@ -19,6 +19,7 @@ import pygit2
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term, method_term, step_term
 from editd.errors import ContentExcluded, ContentForgotten, HistoryDamaged, IoError, UnknownTransaction
 from editd.store import transaction_record
 from editd.store.excluded import ExcludedContents, LeftOut
@@ -333,7 +334,11 @@ class History:
         if known is None:
             return HistoryDamaged(
                 f"The history no longer has the content {version[:12]}.",
-                hint="Run `editctl check`. If only your repository had it, restore its git objects there.",
+                hint=Advice(
+                    "Run ",
+                    command_term("check"),
+                    ". If only your repository had it, restore its git objects there.",
+                ),
                 data={"version": version},
             )
         time = transaction_record.rfc3339(known.time_us)
@@ -395,7 +400,7 @@ class History:
         if transaction is None:
             raise UnknownTransaction(
                 f"There is no transaction {reference}; the newest is {self._seq}.",
-                hint="`log` lists them.",
+                hint=Advice(method_term("log"), " lists them."),
                 data={"tx": reference, "head": self._seq},
             )
         return transaction
@@ -429,7 +434,9 @@ class History:
         problem = "is the beginning of several ids" if len(seqs) > 1 else "names no transaction"
         raise UnknownTransaction(
             f"{reference!r} {problem}.",
-            hint="Give the seq, or at least four digits of the id, as `log` shows them.",
+            hint=Advice(
+                "Give the seq, or at least four digits of the id, as ", method_term("log"), " shows them."
+            ),
             data={"tx": reference, "head": self._seq},
         )
 
@@ -440,7 +447,9 @@ class History:
         if entry is None:
             raise UnknownTransaction(
                 f"This host knows no entry {reference} of a log.",
-                hint="`log` lists the transactions, with the numbers of their entries.",
+                hint=Advice(
+                    method_term("log"), " lists the transactions, with the numbers of their entries."
+                ),
                 data={"tx": reference, "head": self._seq},
             )
         seq, outcome = entry
@@ -450,7 +459,7 @@ class History:
             }.get(outcome, "changed no file here")  # fmt: skip
             raise UnknownTransaction(
                 f"Entry {reference} {how}, so this host has no transaction of it.",
-                hint="`proposal list` has what was set aside.",
+                hint=Advice(step_term("set_aside")),
                 data={"tx": reference, "head": self._seq},
             )
         return seq
@@ -890,7 +899,7 @@ class History:
     def _damaged(self, problem: str) -> HistoryDamaged:
         return HistoryDamaged(
             f"The history is damaged: {problem}.",
-            hint="Nothing was changed. Keep the state folder, and run `editctl check`.",
+            hint=Advice("Nothing was changed. Keep the state folder, and run ", command_term("check"), "."),
             data={"file": self.store},
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
 from editd.store import sqlite
 from editd.values.content import Change, Entry, GitMode, Version
@@ -201,7 +202,11 @@ def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
         return sqlite.refusal(error, f"The index of the history cannot be {what}")
     return HistoryDamaged(
         f"The index of the history cannot be {what}: {error}.",
-        hint="No transaction is lost by this. `editctl check --repair` rebuilds the index from the history.",
+        hint=Advice(
+            "No transaction is lost by this. ",
+            command_term("check --repair"),
+            " rebuilds the index from the history.",
+        ),
     )
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
 from editd.store.state_files import (
     ACKNOWLEDGED,
@@ -575,7 +576,13 @@ def _next_magic(content: bytes, offset: int) -> int:
 def _damaged(path: str, problem: str, offset: int | None = None) -> HistoryDamaged:
     return HistoryDamaged(
         f"The journal is damaged: {path}: {problem}.",
-        hint="Nothing was changed. Run `editctl check` for details, then `editctl check --repair`.",
+        hint=Advice(
+            "Nothing was changed. Run ",
+            command_term("check"),
+            " for details, then ",
+            command_term("check --repair"),
+            ".",
+        ),
         data={"file": path} | ({} if offset is None else {"offset": offset}),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
 from editd.system.files import replace_file
 from editd.system.filesystem import folder_bytes, write_at
@@ -97,7 +98,7 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
             return mark
     raise HistoryDamaged(
         f"The journal is damaged: {path}: its checksum is wrong, so the end of the journal is unknown.",
-        hint="No transaction is lost by this. `editctl check --repair` rebuilds it.",
+        hint=Advice("No transaction is lost by this. ", command_term("check --repair"), " rebuilds it."),
         data={"file": path, "offset": 0},
     )
 

@@ -291,8 +291,7 @@ class ToolSet(Struct, frozen=True):
         try:
             return tool.run(edit.args, ToolApi(work, self, base_of(edit)))
         except Unread as refusal:
-            refusal.sights = tuple(work.sights)
-            raise
+            raise refusal.revised(sights=tuple(work.sights)) from None
 
     def _find(self, call: Tool) -> ToolDefinition | None:
         dialect = self.dialects.get(call.dialect)

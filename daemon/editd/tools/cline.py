@@ -525,12 +525,14 @@ def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> N
     refusal = no_match(message, text, _joined(block.search), data, new=block.replacement)
     above = next((place for way in _ways(file, block.search) if (place := way.first(0)) is not None), None)
     if above is not None:
-        refusal.hint = (
+        hint = (
             f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them "
             "exactly, put the blocks in the file's order, and let no two blocks name the same lines."
         )
-    elif refusal.data["nearest"] and not refusal.data["differs"]:
-        refusal.hint = f"It is only part of line {refusal.data['nearest']['start_line']}: give whole lines."
+        return refusal.revised(hint=hint)
+    if refusal.data["nearest"] and not refusal.data["differs"]:
+        line = refusal.data["nearest"]["start_line"]
+        return refusal.revised(hint=f"It is only part of line {line}: give whole lines.")
     return refusal
 
 

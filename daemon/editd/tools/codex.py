@@ -24,8 +24,8 @@ from editd.edits.replace import (
     Replacement,
     listed,
     no_match,
-    note_applied_hunk,
     offsets,
+    with_applied_hunk,
 )
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, NoMatch
 from editd.tools.api import Dialect, ToolDefinition, argument, text_of
@@ -253,8 +253,7 @@ def _refusal(file: _File, hunk: CodexHunk, cursor: int, path: str) -> NoMatch:
             data=data,
         )
         signs = "".join(sign for sign, _ in hunk.lines)
-        note_applied_hunk(refusal, file.text.split("\n"), applied[0], signs)
-        return refusal
+        return with_applied_hunk(refusal, file.text.split("\n"), applied[0], signs)
     return no_match(f"{subject} is not in {path}.", file.text, "\n".join(hunk.old), data)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, offsets
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 from editd.tools.fuzzy_match import (
@@ -276,9 +277,10 @@ def _missing(
         message += f" Applied one at a time, {_fits(alone, path)}"
     old, new = "\n".join(missing.block.search), "\n".join(missing.block.replacement)
     refusal = no_match(message, text, old, _data(missing.block), new=new)
-    if not isinstance(alone, BlockNotFound):
-        refusal.hint = f"Send the blocks in the order of the file, or fewer at once. {refusal.hint}"
-    return refusal
+    if isinstance(alone, BlockNotFound):
+        return refusal
+    order = "Send the blocks in the order of the file, or fewer at once. "
+    return refusal.revised(hint=Advice(order, *refusal.advice.parts))
 
 
 def _why(missing: BlockNotFound, path: str, *, is_alone: bool) -> str:

@@ -263,8 +263,7 @@ class Decoder(Struct, frozen=True, gc=False):
     def not_text(self, state: FileState, path: str) -> NotText:
         """Return the refusal for the reader of a file that is no text, with its size."""
         refusal = not_text(state.content, self.fallback, path=path)
-        refusal.data["size"] = len(state.content)
-        return refusal
+        return refusal.revised(data={"size": len(state.content)})
 
     def as_in(self, state: FileState | None, written: bytes) -> bytes:
         """Return a text in UTF-8 in the encoding of a file, whose text a person has read as UTF-8.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NewType
 
 from msgspec import Struct, field
 
+from editd.advice import Advice, step_term
 from editd.errors import InvalidParams
 from editd.values.content import FileState, Version
 
@@ -34,7 +35,7 @@ class Base(Struct, frozen=True, gc=False):
         if _VERSION.fullmatch(version) is None:
             raise InvalidParams(
                 f"{version[:60]!r} is not a version.",
-                hint="A version is 40 hex digits, as `read` and `stat` give it.",
+                hint=Advice("A version is 40 hex digits, ", step_term("versions"), "."),
             )
         return Base(Version(version))
 

@@ -15,6 +15,7 @@ import shlex
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from editd.advice import Advice, command_term
 from editd.config import paths
 from editd.errors import PermissionDenied
 from editd.values.path import ways_down
@@ -86,7 +87,11 @@ class InnerWorkspaces:
         folder = self._absolute(top)
         return PermissionDenied(
             f"{path} belongs to another workspace: {os.fsdecode(top)} is {self._kind(top)}.",
-            hint=f"Edit it through that workspace: `editctl -C {shlex.quote(folder)}`, or from inside it.",
+            hint=Advice(
+                "Edit it through that workspace: ",
+                command_term(f"-C {shlex.quote(folder)}"),
+                ", or from inside it.",
+            ),
             data={"path": path.text, "workspace": folder},
         )
 

@@ -30,7 +30,7 @@ def denial(disk: Disk, path: WorkspacePath, error: OSError, what: str) -> Refuse
         parent, _, name = path.raw.rpartition(b"/")
         with contextlib.suppress(OSError), disk.folder(parent) as folder:
             if (cause := cause_in(folder, name)) is not None:
-                refusal.message, refusal.hint = f"{path} {what}: {cause.fact}.", cause.hint
+                return refusal.revised(message=f"{path} {what}: {cause.fact}.", hint=cause.hint)
     return refusal
 
 

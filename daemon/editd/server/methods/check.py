@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError
 
+from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged, IoError, Refused
 from editd.server import convert
 from editd.server.connection import PendingAnswer
@@ -201,7 +202,9 @@ class Repairs:
 def _would_lose(repair: Repair) -> HistoryDamaged:
     return HistoryDamaged(
         f"A repair would lose {len(repair.lost)} things that cannot be brought back: {repair.lost[0]}",
-        hint="Nothing was changed. To accept this loss, run `editctl check --repair --yes`.",
+        hint=Advice(
+            "Nothing was changed. To accept this loss, run ", command_term("check --repair --yes"), "."
+        ),
         data={"lost": repair.lost[:LOST_NAMED_MAX], "repaired": repair.done[:LOST_NAMED_MAX]},
     )
 

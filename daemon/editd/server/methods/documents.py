@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term
 from editd.engine.unsaved import UnsavedRule, changed_lines
 from editd.errors import InvalidParams
 from editd.server import convert
@@ -60,7 +61,7 @@ class DocumentMethods:
         if not self.held.release(path, caller.number):
             raise InvalidParams(
                 f"This connection does not hold {path} unsaved.",
-                hint="`document.list` shows what is held.",
+                hint=Advice(method_term("document.list"), " shows what is held."),
                 data={"path": path.text},
             )
         return messages.Empty()
@@ -98,7 +99,15 @@ class DocumentMethods:
         if params.at is not None or params.changeset is not None or params.proposal is not UNSET:
             raise InvalidParams(
                 "`unsaved` reads what an editor holds now.",
-                hint="Leave out `at`, `changeset` and `proposal`.",
+                hint=Advice(
+                    "Leave out ",
+                    argument_term("at"),
+                    ", ",
+                    argument_term("changeset"),
+                    " and ",
+                    argument_term("proposal"),
+                    ".",
+                ),
             )
         here = self._engine.tree.resolve(path)
         held = [one for one in self.held.others(here, caller.number) if one.content is not None]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term
 from editd.edits.tool_change import CallText, is_called_for, is_written
 from editd.engine.answers import explained
 from editd.engine.ended_keys import EndedKeys
@@ -345,7 +346,9 @@ class ExecMethods:
         """Return the session whose brackets a request is about. Raises InvalidParams, PermissionDenied."""
         session = caller.session_of(params.session)
         if session is None:
-            raise InvalidParams("This needs a session.", hint="Give `session` as well.")
+            raise InvalidParams(
+                "This needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
+            )
         if caller.session not in (None, session):
             raise PermissionDenied(
                 f"The session {caller.session!r} may not end the brackets of {session!r}.",
@@ -662,7 +665,9 @@ class ExecMethods:
         """Attribute earlier unattributed changes to the session, which reports them only now."""
         session = caller.session_of(params.session)
         if session is None:
-            raise InvalidParams("`claim` needs a session.", hint="Give `session` as well.")
+            raise InvalidParams(
+                "`claim` needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
+            )
         since_us, now_us = convert.time_us(params.since), self._guard.clock.now_us()
         if now_us - since_us > CLAIM_SECONDS_MAX * 1_000_000:
             raise InvalidParams(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term, step_term
 from editd.edits.line_changes import count_lines
 from editd.engine.commands import Restore, Undo
 from editd.engine.path_history import in_recorded_form
@@ -113,7 +114,11 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
     state = services.engine.recorder.look(path)
     data = {"path": path.text}
     if state is None:
-        raise FileMissing(f"{path} does not exist.", hint="Run `log` to see its deletion.", data=data)
+        raise FileMissing(
+            f"{path} does not exist.",
+            hint=Advice("Run ", method_term("log"), " to see its deletion."),
+            data=data,
+        )
     entry = services.engine.history.entry(path)
     if entry is None:
         raise PathIgnored(
@@ -124,13 +129,21 @@ def _recorded(services: Services, path: WorkspacePath) -> Version:
     shown = services.engine.decoder.in_utf8(state) or state
     if b"\0" in shown.content:
         raise NotText(
-            f"{path} has a NUL in it, and no lines.", hint="Run `log` to see its authors.", data=data
+            f"{path} has a NUL in it, and no lines.",
+            hint=Advice("Run ", method_term("log"), " to see its authors."),
+            data=data,
         )
     lines = count_lines(shown.content)
     if lines > BLAME_LINES_MAX:
         raise TooLarge(
             f"{path} has {lines} lines, and `blame` answers for {BLAME_LINES_MAX} at most.",
-            hint="Run `log` with this path to list its transactions, and `show` to see their changes.",
+            hint=Advice(
+                "Run ",
+                method_term("log"),
+                " with this path to list its transactions, and ",
+                method_term("show"),
+                " to see their changes.",
+            ),
             data=data | {"lines": lines, "limit": BLAME_LINES_MAX},
         )
     if services.engine.history.is_dropped(entry.version):
@@ -146,7 +159,7 @@ async def _blamed(services: Services, path: WorkspacePath) -> messages.BlameResu
         if loop.time() > until:
             raise Timeout(
                 f"{path} has too many versions to go through within {BLAME_SECONDS_MAX:g} s.",
-                hint="Run `log` with this path to list its transactions.",
+                hint=Advice("Run ", method_term("log"), " with this path to list its transactions."),
                 data={"path": path.text},
             )
         await asyncio.sleep(0)  # requests that wait for a turn go first
@@ -256,7 +269,7 @@ def _take_back(
 ) -> Answer:
     authorship = _authorship(services, params, caller)
     if params.own_only and authorship.session is None:
-        raise InvalidParams("`own_only` needs a session.", hint="Name yours with `hello`.")
+        raise InvalidParams("`own_only` needs a session.", hint=Advice(step_term("name_session")))
     request = Undo(
         authorship, caller.reader(authorship.session), scope, kind,
         on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
@@ -286,15 +299,23 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
     if is_several or (params.session is not None and given and given != ["last"]):
         raise InvalidParams(
             f"`{given[0]}` already names what to undo.",
-            hint="Give `tx`, or `filter`, or `session`. `last` goes with the latter two or alone.",
+            hint=Advice(step_term("targets")),
         )
     if params.paths is not None and params.tx is None:
-        raise InvalidParams("`paths` goes with `tx`.", hint="`filter` has its own `paths`.")
+        raise InvalidParams(
+            "`paths` goes with `tx`.",
+            hint=Advice(argument_term("filter"), " has its own ", argument_term("paths"), "."),
+        )
     hunks = params.hunks or None
     if params.hunks == [] or (hunks and not all(given.hunks for given in hunks)):
         raise InvalidParams("`hunks` names no hunk.", hint="Leave it out to undo all of the transaction.")
     if hunks is not None and params.tx is None:
-        raise InvalidParams("`hunks` goes with `tx`.", hint="`show` with `hunks` lists the hunks of a `tx`.")
+        raise InvalidParams(
+            "`hunks` goes with `tx`.",
+            hint=Advice(
+                method_term("show", option="hunks"), " lists the hunks of a ", argument_term("tx"), "."
+            ),
+        )
     if params.tx is not None:
         if params.paths == []:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
@@ -317,7 +338,8 @@ def _numbers(given: Sequence[messages.HunksOf]) -> dict[WorkspacePath, tuple[int
 def _filter(given: messages.Filter, last: int | None) -> ByFilter:
     if all(value is None for value in structs.asdict(given).values()):
         raise InvalidParams(
-            "An empty `filter` would undo everything.", hint="`restore` puts the workspace back as a whole."
+            "An empty `filter` would undo everything.",
+            hint=Advice(method_term("restore"), " puts the workspace back as a whole."),
         )
     if given.paths == []:
         raise InvalidParams("`paths` names nothing.", hint="Leave it out for all paths.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from editd.advice import Advice, method_term
 from editd.errors import InvalidParams, Leased, Refused, Timeout, UnknownSession
 from editd.server import convert
 from editd.server.connection import PendingAnswer
@@ -149,7 +150,9 @@ class LeaseMethods:
         waiting.call.refuse(
             Timeout(
                 "The paths did not become free in time.",
-                hint="Use `lease.list` to see the holders and the end of each lease.",
+                hint=Advice(
+                    "Use ", method_term("lease.list"), " to see the holders and the end of each lease."
+                ),
                 data={"leases": [lease.id for lease in held]},
             )
         )

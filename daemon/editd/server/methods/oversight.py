@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from editd.advice import Advice, method_term
 from editd.engine.sessions import refused_by
 from editd.errors import InvalidParams, UnknownSession
 from editd.server import convert
@@ -58,7 +59,9 @@ def _check_known(services: Services, name: str) -> None:
     )
     if not is_known:
         raise UnknownSession(
-            f"There is no session {name!r}.", hint="`session.list` lists them.", data={"session": name}
+            f"There is no session {name!r}.",
+            hint=Advice(method_term("session.list"), " lists them."),
+            data={"session": name},
         )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from editd.advice import Advice, command_term
 from editd.config.paths import histories_folder
 from editd.config.pin import pin_path, read_pin
 from editd.edits.comparison import NeedsComparison, NeedsThread
@@ -452,7 +453,8 @@ class ProposalMethods:
         known = read_pin(pin_path())
         if known is None:
             raise PermissionDenied(
-                "No PIN is set.", hint="`editctl review pin` sets one, on a terminal of your own."
+                "No PIN is set.",
+                hint=Advice(command_term("review pin"), " sets one, on a terminal of your own."),
             )
         tree = await self._queue.run(lambda: self._tree_of(caller))
         await asyncio.to_thread(self._tries.begin, tree)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, method_term, step_term
 from editd.engine import queries
 from editd.engine.publish_worker import Life, Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
@@ -58,11 +59,14 @@ def publish(
     is_range = params.from_ is not None or params.to is not None
     chosen = _range(services, params) if is_range else None
     if chosen is not None and named is not None:
-        raise InvalidParams("`session` already names what to publish.", hint="Leave out `from` and `to`.")
+        raise InvalidParams(
+            "`session` already names what to publish.",
+            hint=Advice("Leave out ", argument_term("from"), " and ", argument_term("to"), "."),
+        )
     if chosen is None and not sessions:
         raise InvalidParams(
             "Nothing to publish is named.",
-            hint="Name a `session`, or give `from` and `to`, both included.",
+            hint=Advice(step_term("session_or_range")),
         )
     if chosen is None:
         chosen = _of_sessions(services, sessions)
@@ -82,8 +86,7 @@ async def _published(
         answer = await _ask(services, request_of(publication))
         refusal = refused_by(answer)
         if refusal is not None:
-            await _explain(services, refusal, publication, chosen)
-            raise refusal
+            raise await _explained(services, refusal, publication, chosen)
     result = msgspec.convert(answer, messages.PublishResult)
     await services.queue.run(partial(_record, services, result))
     return result
@@ -119,18 +122,17 @@ def _is_moved_on(services: Services, run: queries.PathChanges, seq: Seq, touch: 
     )
 
 
-async def _explain(
+async def _explained(
     services: Services, refusal: Refused, asked: Publication, chosen: list[Transaction]
-) -> None:
-    """Name the other sessions' transactions that make a conflict disappear, if there are any."""
+) -> Refused:
+    """Return the refusal with the other sessions' transactions that make a conflict disappear, if any do."""
     files = refusal.data.get("files") if refusal.code == Conflict.code else None
     if not files:
-        return
+        return refusal
     path = convert.known_path(files[0]["path"])
     others = await services.queue.run(partial(_others, services, path, {tx.seq for tx in chosen}))
     needed = await _needed(services, asked, chosen, others, path) if others else []
-    if needed:
-        _blame(refusal, path, needed)
+    return _with_needed(refusal, path, needed) if needed else refusal
 
 
 async def _needed(
@@ -197,7 +199,7 @@ def _range(services: Services, params: messages.Publish) -> list[Transaction]:
     if not found:
         raise NoChange(
             f"Nothing was changed in transactions {first} to {last}.",
-            hint="Run `log` to list all transactions.",
+            hint=Advice("Run ", method_term("log"), " to list all transactions."),
         )
     return found
 
@@ -209,7 +211,7 @@ def _of_sessions(services: Services, sessions: Sequence[str]) -> list[Transactio
         if all(transaction.authorship.session != session for transaction in found):
             raise NoChange(
                 f"No edit of the session {session!r} is in force.",
-                hint="Run `log` with this session to list its transactions.",
+                hint=Advice("Run ", method_term("log"), " with this session to list its transactions."),
             )
     return found
 
@@ -252,25 +254,30 @@ async def _ask(services: Services, request: Frame) -> Frame:
     return said
 
 
-def _blame(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> None:
-    """Add to a refusal the transactions that the branch lacks, and what to publish with the rest."""
+def _with_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> Refused:
+    """Return the refusal with the transactions that the branch lacks, and what to publish with the rest."""
     sessions = list(dict.fromkeys(tx.authorship.session for tx in needed))
     seqs = queries.format_ranges(tx.seq for tx in needed)
     by = " and ".join(
         f"the session {session!r}" if session is not None else "no session" for session in sessions
     )
-    refusal.message = (
-        f"{refusal.message} {path} builds on transaction{'s' * (len(needed) > 1)} {seqs} by {by},"
-        " which the branch does not have."
-    )
     names = [session for session in sessions if session is not None]
-    if None in sessions:
-        refusal.hint = f"Publish a range that includes {seqs}, or commit {path} first."
-    else:
-        refusal.hint = f"Publish {' and '.join(map(repr, names))} with it, or first."
-    refusal.data["needs"] = [
+    hint = (
+        f"Publish a range that includes {seqs}, or commit {path} first."
+        if None in sessions
+        else f"Publish {' and '.join(map(repr, names))} with it, or first."
+    )
+    needs = [
         {"seq": int(tx.seq), "session": tx.authorship.session, "actor": tx.authorship.actor} for tx in needed
     ]
+    return refusal.revised(
+        message=(
+            f"{refusal.message} {path} builds on transaction{'s' * (len(needed) > 1)} {seqs} by {by},"
+            " which the branch does not have."
+        ),
+        hint=hint,
+        data={"needs": needs},
+    )
 
 
 def _excluded(services: Services, chosen: list[Transaction]) -> tuple[str, ...]:

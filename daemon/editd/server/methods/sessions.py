@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term, step_term
 from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
 from editd.engine.permissions import PERMISSIONS
@@ -81,7 +82,9 @@ class SessionMethods:
             session = self._sessions.attach(name, token, caller.number, self._now_us())
             caller.name = session.actor or caller.name
         elif token is not None:
-            raise InvalidParams("`token` belongs to a session.", hint="Give `session` as well.")
+            raise InvalidParams(
+                "`token` belongs to a session.", hint=Advice("Give ", argument_term("session"), " as well.")
+            )
         caller.session = name
 
     def admit(self, params: messages.Params, caller: ClientState) -> None:
@@ -114,7 +117,7 @@ class SessionMethods:
             what = "none was named" if found is None else f"no session {found!r} is open"
             raise UnknownSession(
                 f"This needs a session, and {what}.",
-                hint="`session.open` opens one and attaches this connection to it.",
+                hint=Advice(step_term("open_and_attach")),
                 data={} if found is None else {"session": found},
             )
         self.admit_as(found, caller)

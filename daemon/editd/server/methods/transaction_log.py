@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from editd.advice import Advice, argument_term
 from editd.edits.diff import line_counts
 from editd.engine.external_changes import recorded_state
 from editd.engine.path_history import in_recorded_form
@@ -57,7 +58,7 @@ def log(services: Services, params: messages.Log, _caller: ClientState) -> Answe
     if params.stat and params.limit > STAT_TRANSACTIONS_MAX:
         raise InvalidParams(
             f"With `stat`, `limit` is at most {STAT_TRANSACTIONS_MAX}.",
-            hint="`before` continues the list.",
+            hint=Advice(argument_term("before"), " continues the list."),
         )
     wanted = _wanted(services, params)
     if params.stat or params.limit > AT_ONCE:

@@ -1,16 +1,9 @@
 --- Messages to the user.
+local words = require('editd.words')
+
 local M = {}
 
 local said = {}
-
---- The commands of this plugin for the parts of a hint that are for programs.
-local HERE = {
-  ['use on_conflict: force'] = 'use :Editd! with the same command',
-  ['use on_stale: merge'] = 'merge it',
-  ['Ask the user to save, edit other lines, or read it with `unsaved: true` and edit that'] = 'Save it there first',
-  ['Use include_by_time'] = 'Run `editctl rollback --include-by-time`',
-  ['Use include_published'] = 'Run `editctl rollback --include-published`',
-}
 
 --- Show `text`; `level` is one of vim.log.levels (default: INFO).
 function M.say(text, level)
@@ -30,17 +23,37 @@ function M.again(key)
   said[key] = nil
 end
 
---- Show the daemon's refusal with its hint. The message ends with the hint.
+--- Return the words of this plugin for a term of an advice; those of the protocol for an unknown term.
+local function in_words(term)
+  local name = term.kind == 'option' and term.option or term.method or term.argument or ''
+  local exact = words[('%s %s %s'):format(term.kind, name, term.argument or '')]
+  local own = exact or words[('%s %s'):format(term.kind, name)]
+  if own and not exact and term.argument and (term.kind == 'method' or term.kind == 'option') then
+    own = term.kind == 'method' and own:gsub('`$', ' ' .. term.argument .. '`') or own .. ' ' .. term.argument
+  end
+  return (term.lead or '') .. (own or term.words or '') .. (term.purpose or '')
+end
+
+--- Return the next step after a refusal in the words of this plugin, or nil if it has none.
+local function next_step(data)
+  if type(data.advice) ~= 'table' then
+    return type(data.hint) == 'string' and data.hint or nil
+  end
+  local parts = vim.tbl_map(function(part)
+    return type(part) == 'table' and in_words(part) or part
+  end, data.advice)
+  return table.concat(parts)
+end
+
+--- Show the daemon's refusal with its next step. The message ends with that step in the protocol's words.
 function M.refusal(err)
-  local hint = type(err.data) == 'table' and err.data.hint
-  local text = err.message
-  if type(hint) == 'string' and not text:find(hint, 1, true) then
-    text = text .. ' ' .. hint
+  local data = type(err.data) == 'table' and err.data or {}
+  local fact = err.message
+  if type(data.hint) == 'string' and vim.endswith(fact, data.hint) then
+    fact = vim.trim(fact:sub(1, #fact - #data.hint))
   end
-  for spoken, here in pairs(HERE) do
-    text = text:gsub(vim.pesc(spoken), here)
-  end
-  M.say(text, vim.log.levels.ERROR)
+  local step = next_step(data)
+  M.say(step and fact .. ' ' .. step or fact, vim.log.levels.ERROR)
 end
 
 --- Return the author and the number of a transaction, in a few words.
