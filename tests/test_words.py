@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import click
@@ -18,10 +19,10 @@ from editd.advice import (
     step_term,
 )
 from editd.wire.messages import ANSWERS
-from editd.words import OWN, Face, on_the_wire, sentence
+from editd.words import OWN, Face, in_the_way, on_the_wire, sentence
 from editd_client.cli import editctl
 from editd_client.mcp.conversion import EDITS
-from support.advice_source import Written, written, written_in
+from support.advice_source import TOP, Written, written, written_in
 
 METHODS = {kind.method for kind in ANSWERS}
 DOTTED = "|".join(re.escape(name) for name in sorted(METHODS) if "." in name)
@@ -199,3 +200,20 @@ def test_on_the_wire_a_term_has_the_words_of_the_socket_beside_it() -> None:
         },
         ".",
     ]  # fmt: skip
+
+
+def test_the_transactions_in_the_way_have_one_wording() -> None:
+    assert in_the_way([7, 9]) == "in the way: 7, 9"
+    assert in_the_way([7, 9], {7: "alice"}) == "in the way: 7 by alice, 9"
+    assert in_the_way([]) == "in the way"
+
+
+def test_no_client_words_the_transactions_in_the_way_by_itself() -> None:
+    found = [
+        f"{file.name}:{node.lineno}"
+        for file in sorted((TOP / "client").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.JoinedStr)
+        and re.search("[Ii]n the way: |changed since by", ast.unparse(node))
+    ]
+    assert found == []

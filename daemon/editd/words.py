@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from editd.advice import KINDS, Advice, with_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from editd.advice import Term
+
+NO_AUTHORS: Mapping[int, str] = {}
 
 
 class Face(StrEnum):
@@ -52,6 +54,12 @@ def words_of(term: Term, face: Face) -> str:
     if words is None:
         words = _by_rule(term, face)
     return f"{term.lead}{words}{term.purpose}" if words else ""
+
+
+def in_the_way(blocking: Iterable[int], authors: Mapping[int, str] = NO_AUTHORS) -> str:
+    """Return the transactions in the way of an undo or a proposal, with the known authors, for each face."""
+    by = ", ".join(f"{seq} by {authors[seq]}" if seq in authors else str(seq) for seq in blocking)
+    return f"in the way: {by}" if by else "in the way"
 
 
 def on_the_wire(advice: Advice) -> list[str | dict[str, str]]:

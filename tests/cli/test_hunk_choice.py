@@ -249,7 +249,7 @@ def test_a_hunk_that_does_not_merge_is_marked(choose: Choose, client: Client, pl
     seq = six_hunks(client)
     later = change(client, replace("a", "new 15\n", "later\n"))
     printed = choose(str(seq), "-i", keys="yyndd", code=1)
-    assert f"+new 15\n #16\n #17\n #18\ndoes not merge: changed since by {later}\n(2/6)" in printed
+    assert f"+new 15\n #16\n #17\n #18\ndoes not merge, in the way: {later}\n(2/6)" in printed
     assert "hint: Undo" in printed
     choose(str(seq), "-i", "--what-fits", keys="yynd", code=1)
     assert new(place) == ["a:25", "src/b:5", "src/b:15", "src/b:25"]

@@ -52,11 +52,11 @@ def test_a_conflict_names_the_transactions_in_the_way(capsys: pytest.CaptureFixt
     data = {"files": [{"path": "a", "blocking": [7, 9], "hunks": [hunk]}, {"path": "b", "blocking": [9]}]}
     print_refusal(EditdError(2, "conflict", "No.", data), as_json=False)
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "  a: changed since by 7, 9",
+        "  a, in the way: 7, 9",
         "@@ -3,1 +3,1 @@",
         "-made",
         "+there now",
-        "  b: changed since by 9",
+        "  b, in the way: 9",
     ]
 
 
@@ -73,5 +73,5 @@ def test_a_conflict_of_many_files_names_ten_and_a_count(capsys: pytest.CaptureFi
     files = [{"path": f"file{number}", "blocking": [7]} for number in range(30)]
     print_refusal(EditdError(2, "conflict", "They do not merge.", {"files": files}), as_json=False)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "  file0: changed since by 7"
-    assert lines[10:] == ["  file9: changed since by 7", "  and 20 more (--json has all)"]
+    assert lines[1] == "  file0, in the way: 7"
+    assert lines[10:] == ["  file9, in the way: 7", "  and 20 more (--json has all)"]

@@ -90,7 +90,7 @@ def test_a_preview_says_who_is_in_the_way_and_what_to_undo_first(
     shown = editctl("undo", str(first), "--dry-run", code=1).stdout.splitlines()
     assert shown == [
         "dry run: nothing was changed",
-        f" ! a does not merge: changed since by {far}, {near.seq}",
+        f" ! a does not merge, in the way: {far}, {near.seq}",
         "@@ -3,1 +3,1 @@",
         "-X",
         "+XX",
@@ -205,7 +205,7 @@ def test_a_refused_undo_says_what_to_undo_first_and_shows_the_lines(editctl: Run
     assert done.stderr.splitlines() == [
         f"editctl: Transaction {later.seq} changed the same lines of a. Nothing was changed.",
         f"hint: Undo {later.seq} first, or use --force to put the earlier lines back anyway.",
-        f"  a: changed since by {later.seq}",
+        f"  a, in the way: {later.seq}",
         "@@ -3,1 +3,1 @@",
         "-mine",
         "+theirs",
@@ -221,7 +221,7 @@ def test_a_rollback_of_what_fits_takes_back_the_rest_later(
     human = client.apply([replace("a", "agent 3\n", "human\n")]).transaction
     assert human is not None
     done = editctl("rollback", "agent", "--what-fits", code=1)
-    assert f" ! a keeps the parts that do not merge: changed since by {human.seq}" in done.stdout
+    assert f" ! a keeps the parts that do not merge, in the way: {human.seq}" in done.stdout
     assert f"to take back the rest: undo {human.seq} first" in done.stdout
     assert (line(place, "a", 3), line(place, "a", 9), line(place, "src/b", 3)) == ("human", "#9", "#3")
     editctl("rollback", "agent", "--what-fits", code=1)

@@ -226,7 +226,7 @@ def test_an_undo_that_does_not_merge_names_what_is_in_the_way(editctl: Run, plac
     refused = editctl("undo", "1", code=1).stderr
     assert "Transaction 2 changed the same lines of app.txt. Nothing was changed." in refused
     assert "hint: Undo 2 first, or use --force" in refused
-    assert refused.endswith("  app.txt: changed since by 2\n@@ -2,1 +2,1 @@\n-2\n+zwei\n")
+    assert refused.endswith("  app.txt, in the way: 2\n@@ -2,1 +2,1 @@\n-2\n+zwei\n")
     assert (place.root / "app.txt").read_text() == APP.replace("two", "zwei")
     editctl("undo", "1", "--force")
     assert (place.root / "app.txt").read_text() == APP

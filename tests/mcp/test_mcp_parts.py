@@ -199,7 +199,7 @@ def test_the_sdk_is_imported_in_one_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needs", "said"), [([2, 3], "In the way in b: 3; undo 2, 3 first."), ([], "In the way in b: 3.")]
+    ("needs", "said"), [([2, 3], "b, in the way: 3; undo 2, 3 first."), ([], "b, in the way: 3.")]
 )
 def test_a_conflict_says_what_to_undo_first_only_if_that_is_known(needs: list[int], said: str) -> None:
     conflict = InTheWay(path="b", blocking=[3], needs=needs, reason="lines")

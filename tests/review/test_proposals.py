@@ -60,7 +60,7 @@ def test_the_words_of_a_proposal(author: Client, reviewer: Client, shared: Workp
     assert proposals.fit(after) == "1 of 3 in conflict"
     moved, conflict = after.files[0].hunks
     assert proposals.hunk_title(moved, before.files[0].hunks[0]) == "fits, moved by +1"
-    assert proposals.hunk_title(conflict) == f"conflict: {seq} changed the same lines"
+    assert proposals.hunk_title(conflict) == f"conflict, in the way: {seq}"
     shown = shown_files(after)[0].hunks[1]
     assert shown.blocking == (seq,)
     assert shown.present_lines == ("#XX",)

@@ -273,7 +273,7 @@ def test_a_conflict_names_the_transaction_in_the_way(page: WebPage, author: Clie
     number = propose(author)
     seq = change(author, replace("a", "#20\n", "#XX\n"))
     shown = page.get(f"/proposals/{number}")
-    assert f"conflict: {seq} changed the same lines" in shown.text
+    assert f"conflict, in the way: {seq}" in shown.text
     assert f'href="/transactions/{seq}"' in shown.body
     assert "1 of 2 in conflict" in page.get("/").text
     assert decide(page, number, "approve").status == 303

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from editd.words import in_the_way
 from editd_client.cli import output
 from editd_client.cli.binary_patch import binary_change, delta_target
 from editd_client.cli.options import as_json, transaction_named
@@ -375,10 +376,7 @@ def _in_the_way(client: Client, seq: int, piece: Piece) -> list[str] | None:
             return None
         raise
     return [
-        output.paint(
-            f"does not merge: changed since by {', '.join(map(str, one.blocking)) or 'others'}", "red"
-        )
-        for one in result.conflicts or ()
+        output.paint(f"does not merge, {in_the_way(one.blocking)}", "red") for one in result.conflicts or ()
     ]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from editd.wire.raw_text import has_bytes
-from editd.words import Face, sentence
+from editd.words import Face, in_the_way, sentence
 from editd_client.cli.binary_patch import without_binary_patches
 from editd_client.errors import NAMES_MAX, refusal
 from editd_client.file_text import UNKNOWN, readable
@@ -468,8 +468,8 @@ def _particulars(error: EditdError) -> Iterator[str]:
 
 def _collisions(file: dict[str, Any]) -> Iterator[str]:
     """Yield the blocking transactions of a file, and the lines in conflict."""
-    blocking = ", ".join(str(seq) for seq in file.get("blocking", ()))
-    yield f"  {plain(str(file.get('path')))}" + (f": changed since by {blocking}" if blocking else "")
+    blocking = file.get("blocking", ())
+    yield f"  {plain(str(file.get('path')))}" + (f", {in_the_way(blocking)}" if blocking else "")
     for hunk in file.get("hunks", ()):
         yield from diff_lines(hunk, sys.stderr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from editd.words import in_the_way
 from editd_client.cli import output
 from editd_client.review.patch import parts_of, rows_of
 from editd_client.review.proposals import MARKS, check_text, running_text, subject
@@ -69,7 +70,7 @@ def hunk_lines(hunk: ProposalHunk) -> Iterator[str]:
     if hunk.state == "conflict":
         by = hunk.blocking if isinstance(hunk.blocking, list) else []
         if by:
-            yield output.paint(f"changed since by {', '.join(map(str, by))}; there is now:", "red")
+            yield output.paint(f"{in_the_way(by)}; there is now:", "red")
         now = hunk.now_text if isinstance(hunk.now_text, str) else ""
         yield from ("  " + output.plain(line, but="\t") for line in now.splitlines())
 

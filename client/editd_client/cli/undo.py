@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editd.advice import Advice, method_term
+from editd.words import in_the_way
 from editd_client.cli import output
 from editd_client.cli.asker import OptionAsker, converse
 from editd_client.cli.contents import HunkSelection, check_terminal, choose, hunks_named
@@ -421,7 +422,7 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
 
 def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
     for one in conflicts:
-        later = f": changed since by {_listed(one.blocking)}" if one.blocking else ""
+        later = f", {in_the_way(one.blocking)}" if one.blocking else ""
         what = "keeps the parts that do not merge" if is_left else "does not merge"
         yield f" {output.paint('!', 'red')} {output.plain(one.path)} {what}{later}"
         for hunk in one.hunks if isinstance(one.hunks, list) else ():

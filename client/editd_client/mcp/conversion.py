@@ -24,7 +24,7 @@ from msgspec import Struct
 from editd.wire import messages
 from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
-from editd.words import Face, sentence
+from editd.words import Face, in_the_way, sentence
 from editd_client.cli.output import LETTERS, one_line
 from editd_client.errors import refusal, shortened
 from editd_client.file_text import readable, text_of
@@ -275,12 +275,12 @@ def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
         found = answer("\n".join((*found.texts, *by_time)), **found.data, by_time=result.by_time)
     if not conflicts:
         return found
-    in_the_way = [
-        f"In the way in {one.path}: {_numbers(one.blocking)}"
+    lines = [
+        f"{one.path}, {in_the_way(one.blocking)}"
         + (f"; undo {_numbers(one.needs)} first." if one.needs else ".")
         for one in conflicts
     ]
-    return answer("\n".join((*found.texts, *in_the_way)), **found.data, conflicts=conflicts)
+    return answer("\n".join((*found.texts, *lines)), **found.data, conflicts=conflicts)
 
 
 def content(result: ReadResult, start_line: int | None, end_line: int | None) -> ToolResult:
@@ -412,7 +412,7 @@ def _particulars(error: EditdError) -> Iterator[str]:
     if error.name == "conflict":
         for file in data.get("files", ()):
             blocking = file.get("blocking", ())
-            yield f"{file.get('path')}" + (f": in the way are {_numbers(blocking)}" if blocking else "")
+            yield f"{file.get('path')}" + (f", {in_the_way(blocking)}" if blocking else "")
     nearest = data.get("nearest")
     if isinstance(nearest, dict):
         yield f"Nearest passage, line {nearest.get('start_line')}:"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from editd.wire.messages import ReviewedFile, UndoResult
+from editd.words import in_the_way
 from editd_client import requests
 from editd_client.errors import refusal
 
@@ -192,11 +193,11 @@ def effects(preview: ApplyResult, authors: Mapping[int, str] = NO_AUTHORS) -> It
     An undo, a redo and a rollback keep what others did later, and a restore does not.
     """
     conflicts = _conflicts(preview)
-    in_the_way = {one.path for one in conflicts}
+    paths = {one.path for one in conflicts}
     modified = "merges" if isinstance(preview, UndoResult) else "becomes as it was"
     words = {"added": "comes back", "deleted": "goes", "renamed": "is moved back"}
     for file in preview.files:
-        if file.change is not None and file.path not in in_the_way:
+        if file.change is not None and file.path not in paths:
             yield FileEffect(file.path, True, words.get(file.change, modified))
     for one in conflicts:
         yield FileEffect(one.path, False, _in_the_way(one, authors))
@@ -208,8 +209,7 @@ def _conflicts(preview: ApplyResult) -> Sequence[InTheWay]:
 
 
 def _in_the_way(one: InTheWay, authors: Mapping[int, str]) -> str:
-    by = ", ".join(f"{seq} by {authors[seq]}" if seq in authors else str(seq) for seq in one.blocking)
-    text = f"in the way: {by}" if by else "in the way"
+    text = in_the_way(one.blocking, authors)
     lines = one.lines if isinstance(one.lines, list) else []
     places = ", ".join(
         str(part.start_line) if part.start_line == part.end_line else f"{part.start_line}-{part.end_line}"

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from editd.wire.codec import convert
 from editd.wire.messages import ProposalEntry
+from editd.words import in_the_way
 from editd_client.review.patch import rows_of
 from editd_client.review.query import is_named
 
@@ -130,7 +131,7 @@ def hunk_title(hunk: ProposalHunk, before: ProposalHunk | None = None) -> str:
     kind = {"file": "whole file", "mode": "change of mode", "move": "move"}.get(hunk.kind, "")
     if hunk.state == "conflict":
         by = hunk.blocking if isinstance(hunk.blocking, list) else []
-        state = f"conflict: {', '.join(map(str, by))} changed the same lines" if by else "conflict"
+        state = f"conflict, {in_the_way(by)}" if by else "conflict"
     elif hunk.state == "there":
         state = "is in the file already"
     else:

@@ -238,14 +238,8 @@ def _present(one: ShownHunk) -> Iterator[Html]:
     """Yield the present lines of the file that conflict."""
     if one.hunk.state != "conflict":
         return
-    by = joined(
-        "There is now",
-        [
-            joined(", changed by " if not at else ", ", _transaction(seq))
-            for at, seq in enumerate(one.blocking)
-        ],
-        ":",
-    )
+    links = [joined(", " if at else "In the way: ", _transaction(seq)) for at, seq in enumerate(one.blocking)]
+    by = joined(links, "; there is now:" if links else "There is now:")
     yield element("tr", element("td", by, colspan="4"), class_="note")
     for line in one.present_lines:
         yield element(
