@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 from editd.advice import Advice, Term, command_term, method_term, option_term
 from editd.errors import NoMatch, Refused, Stale
 from editd.words import Face
 from editd_client.errors import EditdError, Unreachable, refusal
+from support.advice_source import TOP
 
 ADVICE = Advice("Run ", method_term("log"), ", or use ", option_term("on_stale", "merge"), ".")
 
@@ -70,3 +74,30 @@ def test_a_client_without_a_daemon_has_an_advice_too() -> None:
     error = Unreachable("No daemon answers.", hint=Advice("Start one with ", command_term("start"), "."))
     assert error.hint == "Start one with `editctl start`."
     assert error.text(Face.PAGE) == "No daemon answers. Start one with editd's command `start`."
+
+
+def test_no_refusal_is_edited_after_it_was_raised() -> None:
+    found = [
+        f"{file.relative_to(TOP)}:{node.lineno}"
+        for folder in ("daemon", "client")
+        for file in sorted((TOP / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if is_edit(ast.unparse(target))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code", ["refusal.hint", "stale.data['diff']", "missing.message", "refusal.sights", "error.data"]
+)
+def test_an_edit_of_a_refusal_is_found(code: str) -> None:
+    assert is_edit(code)
+
+
+def is_edit(target: str) -> bool:
+    """Return whether the target of an assignment is a member of a refusal that somebody else made."""
+    names = "refusal|refused|error|stale|missing|conflict|unread|damage|failure|problem"
+    members = "hint|message|advice|code|data|applied|path|sights"
+    return re.match(rf"({names})\.({members})\b", target) is not None

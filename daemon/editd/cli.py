@@ -24,6 +24,7 @@ from editd.server.daemon import Daemon
 from editd.server.ownership import AlreadyRunning, PartOfOuter, WorkspacePaths
 from editd.server.systemd import SystemdNotifier
 from editd.system.native import SYSTEMS, VARIABLE
+from editd.words import Face, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +93,8 @@ def main(
         sys.exit(3)
     except Refused as refusal:
         say.say(f"{'part' if isinstance(refusal, PartOfOuter) else 'error'} {refusal.text()}")
-        click.echo(f"editd: {refusal.message}\nhint: {refusal.hint}", err=True)
+        hint = sentence(refusal.advice, Face.COMMAND_LINE)
+        click.echo(f"editd: {refusal.message}\nhint: {hint}", err=True)
         sys.exit(1)
     except OSError as error:
         say.say(f"error {error}")

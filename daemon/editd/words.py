@@ -282,7 +282,7 @@ _MCP = {
     ("step", "short_prefix"): "It goes out with every event: give a short name, and keep the rest yourself.",
 }
 
-_EDITOR = {
+_EDITOR = {  # Neovim's. The plugins of VS Code and Emacs show the message as it comes.
     ("option", "on_stale merge"): ":Editd merge",
     ("option", "on_conflict force"): ":Editd! with the same command",
     ("option", "on_conflict skip"): "`editctl undo --what-fits`",

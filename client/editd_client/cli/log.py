@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from editd.words import Face
 from editd_client.cli import output
 from editd_client.cli.contents import hunk_lines, stat_lines
 from editd_client.cli.options import as_json, parse_time, range_named, transaction_named
@@ -202,7 +203,7 @@ def _changes(client: Client, transaction: Transaction, text: str) -> bool:
     try:
         diff = client.show(transaction.seq, decoded=True).diff or ""
     except EditdError as error:
-        output.print_error(f"{transaction.seq} was not searched: {error.message}")
+        output.print_error(f"{transaction.seq} was not searched: {error.text(Face.COMMAND_LINE)}")
         return False
     counts = {"-": 0, "+": 0}
     for hunk in re.split(r"(?m)^@@ .*\n", diff)[1:]:
