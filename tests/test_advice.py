@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from editd.advice import Advice, Term, command_term, method_term, option_term
+from editd.advice import Advice, Term, command_term, leave_out, method_term, option_term
 from editd.errors import NoMatch, Refused, Stale
-from editd.words import Face
+from editd.words import Face, sentence
 from editd_client.errors import EditdError, Unreachable, refusal
 from support.advice_source import TOP
 
@@ -40,6 +40,11 @@ def test_the_hint_of_a_refusal_is_its_advice_in_the_words_of_the_socket() -> Non
     assert (
         Refused("No.", hint=ADVICE.to_plain() if isinstance(ADVICE.to_plain(), list) else "").advice == ADVICE
     )
+
+
+def test_arguments_to_leave_out_are_listed() -> None:
+    assert sentence(leave_out("from", "to")) == "Leave out `from` and `to`."
+    assert sentence(leave_out("at", "from", "to"), Face.COMMAND_LINE) == "Leave out --at, --from and --to."
 
 
 def test_a_refusal_is_not_edited_but_made_anew() -> None:

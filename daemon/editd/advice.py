@@ -120,6 +120,18 @@ def step_term(name: str) -> Term:
     return Term("step", method=name)
 
 
+def leave_out(*names: str) -> Advice:
+    """Return the advice to send the request without these arguments."""
+    *others, last = map(argument_term, names)
+    parts: list[Part] = ["Leave out "]
+    for place, name in enumerate(others):
+        parts += [", ", name] if place else [name]
+    return Advice(*parts, " and ", last, ".")
+
+
+GIVE_SESSION = Advice("Give ", argument_term("session"), " as well.")
+
+
 def _parts(values: list[Any] | tuple[Any, ...]) -> Iterator[Part]:
     names = Term.__dataclass_fields__
     for value in values:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editd import advice as terms
-from editd.advice import Advice
+from editd.advice import Advice, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,8 @@ def written_in(name: str, source: str) -> Iterator[Written]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in MAKERS:
             yield Written(f"{name}:{node.lineno}", Advice(_value(node)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "leave_out":
+            yield Written(f"{name}:{node.lineno}", leave_out(*map(_value, node.args)))
         for value in _hints(node):
             if isinstance(value, ast.Call) and ast.unparse(value.func) == "Advice":
                 yield Written(f"{name}:{value.lineno}", Advice(*map(_value, value.args)))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from editd.advice import Advice, argument_term, step_term
+from editd.advice import GIVE_SESSION, Advice, step_term
 from editd.engine.commands import OpenItem, OpenItems, Reader, reader_of
 from editd.engine.external_changes import OUTSIDE, AttributedChanges
 from editd.engine.shares import COMMANDS
@@ -237,9 +237,7 @@ def new_span(
     """Return a span that `ExecSpans.add` can open. Raises InvalidParams."""
     _check_command(command)
     if key is not None and session is None:
-        raise InvalidParams(
-            "`key` needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
-        )
+        raise InvalidParams("`key` needs a session.", hint=GIVE_SESSION)
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
         raise InvalidParams(f"`key` is 1 to {KEY_CHARACTERS_MAX} characters long.")
     owner = owner if key is None else NOBODY

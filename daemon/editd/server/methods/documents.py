@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term, method_term
+from editd.advice import Advice, leave_out, method_term
 from editd.engine.unsaved import UnsavedRule, changed_lines
 from editd.errors import InvalidParams
 from editd.server import convert
@@ -99,15 +99,7 @@ class DocumentMethods:
         if params.at is not None or params.changeset is not None or params.proposal is not UNSET:
             raise InvalidParams(
                 "`unsaved` reads what an editor holds now.",
-                hint=Advice(
-                    "Leave out ",
-                    argument_term("at"),
-                    ", ",
-                    argument_term("changeset"),
-                    " and ",
-                    argument_term("proposal"),
-                    ".",
-                ),
+                hint=leave_out("at", "changeset", "proposal"),
             )
         here = self._engine.tree.resolve(path)
         held = [one for one in self.held.others(here, caller.number) if one.content is not None]

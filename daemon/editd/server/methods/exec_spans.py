@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term
+from editd.advice import GIVE_SESSION
 from editd.edits.tool_change import CallText, is_called_for, is_written
 from editd.engine.answers import explained
 from editd.engine.ended_keys import EndedKeys
@@ -346,9 +346,7 @@ class ExecMethods:
         """Return the session whose brackets a request is about. Raises InvalidParams, PermissionDenied."""
         session = caller.session_of(params.session)
         if session is None:
-            raise InvalidParams(
-                "This needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
-            )
+            raise InvalidParams("This needs a session.", hint=GIVE_SESSION)
         if caller.session not in (None, session):
             raise PermissionDenied(
                 f"The session {caller.session!r} may not end the brackets of {session!r}.",
@@ -665,9 +663,7 @@ class ExecMethods:
         """Attribute earlier unattributed changes to the session, which reports them only now."""
         session = caller.session_of(params.session)
         if session is None:
-            raise InvalidParams(
-                "`claim` needs a session.", hint=Advice("Give ", argument_term("session"), " as well.")
-            )
+            raise InvalidParams("`claim` needs a session.", hint=GIVE_SESSION)
         since_us, now_us = convert.time_us(params.since), self._guard.clock.now_us()
         if now_us - since_us > CLAIM_SECONDS_MAX * 1_000_000:
             raise InvalidParams(

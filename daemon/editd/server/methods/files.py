@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term
+from editd.advice import leave_out
 from editd.edits.comparison import charge_bytes
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
@@ -113,7 +113,7 @@ def _read_proposed(
     if params.at is not None or params.changeset is not None:
         raise InvalidParams(
             "`proposal` is read as it would be now.",
-            hint=Advice("Leave out ", argument_term("at"), " and ", argument_term("changeset"), "."),
+            hint=leave_out("at", "changeset"),
         )
     here = services.engine.tree.resolve(path)
     proposed = {change.path: change.after for change in services.proposals.changes_of(proposal)}
@@ -168,15 +168,7 @@ def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answ
         if params.changeset is not None or params.from_ is not None or params.to is not None:
             raise InvalidParams(
                 "`proposal` is compared with the current files.",
-                hint=Advice(
-                    "Leave out ",
-                    argument_term("from"),
-                    ", ",
-                    argument_term("to"),
-                    " and ",
-                    argument_term("changeset"),
-                    ".",
-                ),
+                hint=leave_out("from", "to", "changeset"),
             )
         changes = services.proposals.changes_of(params.proposal)
         wanted = None if paths is None else frozenset(paths)
@@ -232,7 +224,7 @@ def _diff_staged(
     if params.from_ is not None or params.to is not None:
         raise InvalidParams(
             "`changeset` compares the staged files with the current ones.",
-            hint=Advice("Leave out ", argument_term("from"), " and ", argument_term("to"), "."),
+            hint=leave_out("from", "to"),
         )
     changeset = services.changesets.get(params.changeset or "", caller.number)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term, method_term, step_term
+from editd.advice import Advice, leave_out, method_term, step_term
 from editd.engine import queries
 from editd.engine.publish_worker import Life, Publication, refused_by, request_of
 from editd.errors import Broken, Conflict, HistoryDamaged, InvalidParams, IoError, NoChange, Timeout
@@ -61,7 +61,7 @@ def publish(
     if chosen is not None and named is not None:
         raise InvalidParams(
             "`session` already names what to publish.",
-            hint=Advice("Leave out ", argument_term("from"), " and ", argument_term("to"), "."),
+            hint=leave_out("from", "to"),
         )
     if chosen is None and not sessions:
         raise InvalidParams(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term, step_term
+from editd.advice import GIVE_SESSION, Advice, step_term
 from editd.engine.access import AccessControl
 from editd.engine.leases import Leases
 from editd.engine.permissions import PERMISSIONS
@@ -82,9 +82,7 @@ class SessionMethods:
             session = self._sessions.attach(name, token, caller.number, self._now_us())
             caller.name = session.actor or caller.name
         elif token is not None:
-            raise InvalidParams(
-                "`token` belongs to a session.", hint=Advice("Give ", argument_term("session"), " as well.")
-            )
+            raise InvalidParams("`token` belongs to a session.", hint=GIVE_SESSION)
         caller.session = name
 
     def admit(self, params: messages.Params, caller: ClientState) -> None:
