@@ -19,7 +19,7 @@ from editd.advice import (
     step_term,
 )
 from editd.wire.messages import ANSWERS
-from editd.words import OWN, Face, in_the_way, on_the_wire, sentence
+from editd.words import OWN, SHELLS, Face, in_the_way, on_the_wire, sentence
 from editd_client.cli import editctl
 from editd_client.mcp.conversion import EDITS
 from support.advice_source import TOP, Written, written, written_in
@@ -41,6 +41,7 @@ FOREIGN: dict[Face, tuple[re.Pattern[str], ...]] = {
     Face.COMMAND_LINE: (PROTOCOL,),
     Face.MCP: (SHELL, NO_TOOL),
     Face.EDITOR: (PROTOCOL,),
+    Face.NEOVIM: (PROTOCOL,),
     Face.PAGE: (SHELL, PROTOCOL),
 }
 FACES_OF = {  # of a refusal that one face alone shows, by the folder of its module
@@ -84,8 +85,8 @@ def test_a_plain_hint_with_a_word_of_one_face_is_found(hint: str) -> None:
 
 
 def test_each_command_of_an_advice_exists() -> None:
-    texts = [sentence(one.advice, face) for one in WRITTEN for face in (Face.COMMAND_LINE, Face.EDITOR)]
-    texts += [*OWN[Face.COMMAND_LINE].values(), *OWN[Face.EDITOR].values()]
+    texts = [sentence(one.advice, face) for one in WRITTEN for face in SHELLS]
+    texts += [words for face in SHELLS for words in OWN[face].values()]
     commands = {found for text in texts for found in re.findall(r"`editctl ([^`]+)`", text)}
     assert len(commands) > 20
     assert [text for text in sorted(commands) if not exists(text)] == []
@@ -166,6 +167,9 @@ def test_a_face_without_an_option_leaves_it_out_with_its_purpose() -> None:
             Face.COMMAND_LINE: "Use --force, or use --what-fits to undo only what fits.",
             Face.MCP: "Use force: true.",
             Face.EDITOR: (
+                "Use `editctl undo --force`, or use `editctl undo --what-fits` to undo only what fits."
+            ),
+            Face.NEOVIM: (
                 "Use :Editd! with the same command, or use `editctl undo --what-fits` to undo only what fits."
             ),
         },

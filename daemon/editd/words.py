@@ -30,10 +30,11 @@ class Face(StrEnum):
     COMMAND_LINE = "command line"
     MCP = "mcp"
     EDITOR = "editor"
+    NEOVIM = "neovim"
     PAGE = "page"
 
 
-SHELLS = (Face.COMMAND_LINE, Face.EDITOR)  # whose reader has a shell
+SHELLS = (Face.COMMAND_LINE, Face.EDITOR, Face.NEOVIM)  # whose reader has a shell
 
 
 def sentence(advice: Advice, face: Face = Face.SOCKET) -> str:
@@ -80,7 +81,7 @@ def _own(term: Term, face: Face) -> str | None:
     for key in ((term.kind, f"{name} {term.argument}"), (term.kind, name)):
         if key in table:
             return table[key]
-    return _own(term, Face.COMMAND_LINE) if face is Face.EDITOR else None
+    return _own(term, _NEXT[face]) if face in _NEXT else None
 
 
 def _by_rule(term: Term, face: Face) -> str:
@@ -282,13 +283,19 @@ _MCP = {
     ("step", "short_prefix"): "It goes out with every event: give a short name, and keep the rest yourself.",
 }
 
-_EDITOR = {  # Neovim's. The plugins of VS Code and Emacs show the message as it comes.
-    ("option", "on_stale merge"): ":Editd merge",
-    ("option", "on_conflict force"): ":Editd! with the same command",
+_EDITOR = {
+    ("option", "force"): "",
+    ("option", "on_conflict force"): "`editctl undo --force`",
     ("option", "on_conflict skip"): "`editctl undo --what-fits`",
+    ("option", "on_stale merge"): "",
     ("option", "include_by_time"): "`editctl rollback --include-by-time`",
     ("option", "include_published"): "`editctl rollback --include-published`",
     ("step", "edit_the_unsaved"): "Save it there first",
+}
+
+_NEOVIM = {
+    ("option", "on_conflict force"): ":Editd! with the same command",
+    ("option", "on_stale merge"): ":Editd merge",
 }
 
 _PAGE = {
@@ -338,9 +345,12 @@ OWN: Mapping[Face, Mapping[tuple[str, str], str]] = {
     Face.COMMAND_LINE: _COMMAND_LINE,
     Face.MCP: _MCP,
     Face.EDITOR: _EDITOR,
+    Face.NEOVIM: _NEOVIM,
     Face.PAGE: _PAGE,
 }
 """The words of a face for a term, by its kind and its name, or its name and its value.
 
 An empty text leaves the term out, with its lead and its purpose.
 """
+
+_NEXT = {Face.NEOVIM: Face.EDITOR, Face.EDITOR: Face.COMMAND_LINE}  # whose words a face has beside its own

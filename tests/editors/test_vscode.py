@@ -106,6 +106,13 @@ def test_lines_merge_and_places_are_found(tmp_path: Path) -> None:
 
 
 @needs_node
+def test_the_next_step_of_a_refusal_has_the_words_of_an_editor(tmp_path: Path) -> None:
+    tests = bundle("test/advice.ts", tmp_path / "advice.js")
+    done = subprocess.run(["node", "--test", str(tests)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@needs_node
 def test_a_connection_starts_daemons_and_repeats_safe_requests(tmp_path: Path) -> None:
     tests = bundle("test/connection.ts", tmp_path / "connection.js")
     with workplace(tmp_path / "place", {"README": "read me\n"}) as place:

@@ -16,10 +16,10 @@ from generated import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-GENERATORS = (requests_module, error_classes, protocol_page, architecture_page, editor_words)
+GENERATORS = (requests_module, error_classes, protocol_page, architecture_page)
 
 
 def stale_files() -> dict[Path, str]:
     """Return the files that are not as the code makes them, with the text that each should have."""
-    made = {one.FILE: one.text() for one in GENERATORS} | editor_types.files()
+    made = {one.FILE: one.text() for one in GENERATORS} | editor_types.files() | editor_words.files()
     return {path: text for path, text in made.items() if not path.exists() or path.read_text() != text}

@@ -20,6 +20,7 @@ import {
   SocketMessageWriter,
   type MessageConnection,
 } from 'vscode-jsonrpc/node'
+import { inWords } from './advice'
 import { isElsewhere, isOurs, reviewSocketOf, socketOf } from './place'
 import { Refusal, Unreachable, type DaemonEvent } from './protocol'
 
@@ -253,6 +254,7 @@ async function call<Result>(link: MessageConnection, method: string, params: obj
   } catch (error) {
     const refusal = error instanceof ResponseError ? (error.data as { name?: string; data?: object } | undefined) : undefined
     if (refusal?.name === undefined) throw new Unreachable((error as Error).message)
-    throw new Refusal(refusal.name, (error as Error).message, (refusal.data ?? {}) as Record<string, unknown>)
+    const data = (refusal.data ?? {}) as Record<string, unknown>
+    throw new Refusal(refusal.name, inWords((error as Error).message, data), data)
   }
 }

@@ -28,6 +28,9 @@ local function in_words(term)
   local name = term.kind == 'option' and term.option or term.method or term.argument or ''
   local exact = words[('%s %s %s'):format(term.kind, name, term.argument or '')]
   local own = exact or words[('%s %s'):format(term.kind, name)]
+  if own == '' then
+    return ''
+  end
   if own and not exact and term.argument and (term.kind == 'method' or term.kind == 'option') then
     own = term.kind == 'method' and own:gsub('`$', ' ' .. term.argument .. '`') or own .. ' ' .. term.argument
   end

@@ -31,7 +31,7 @@ return {
   ['operation delete'] = '`editctl rm`',
   ['operation write'] = '`editctl write`',
   ['option count'] = '--count',
-  ['option force'] = '--force',
+  ['option force'] = '',
   ['option include_by_time'] = '`editctl rollback --include-by-time`',
   ['option include_published'] = '`editctl rollback --include-published`',
   ['option on_conflict force'] = ':Editd! with the same command',
