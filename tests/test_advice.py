@@ -57,6 +57,15 @@ def test_a_refusal_is_not_edited_but_made_anew() -> None:
         first.hint = "Run."  # type: ignore[misc]
 
 
+def test_a_refusal_that_is_replaced_keeps_no_frames_alive() -> None:
+    try:
+        raise NoMatch("No.")
+    except NoMatch as raised:
+        first = raised
+    second = first.revised(hint="Wait.")
+    assert (first.__traceback__, second.__traceback__ is None) == (None, False)
+
+
 def test_a_refusal_with_a_constructor_can_be_revised() -> None:
     again = Stale("a", None, None).revised(hint="Wait.")
     assert (again.code, again.data["path"], again.hint) == ("stale", "a", "Wait.")

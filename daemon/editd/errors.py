@@ -91,14 +91,19 @@ class Refused(Exception):
         data: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Self:
-        """Return a copy with another message or hint, with more data, or with other attributes."""
+        """Return a copy with another message or hint, with more data, or with other attributes.
+
+        The copy takes the traceback over, so that this refusal, which it replaces, keeps no frames alive.
+        """
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__, data={**self.data, **(data or {})}, **more)
         if message is not None:
             other.message = message
         if hint is not None:
             other.advice = Advice.parse(hint)
-        return other.with_traceback(self.__traceback__)
+        other.__traceback__ = self.__traceback__
+        self.forget_stack()
+        return other
 
     def text(self) -> str:
         """Return the message and the hint as one text."""
