@@ -166,6 +166,31 @@ def test_an_event_of_a_proposal_is_in_the_list_and_outdates_its_texts(
     watch(place, steps)
 
 
+def test_an_event_during_a_fetch_is_in_its_result(place: Workplace, author: Client) -> None:
+    async def steps(watched: Watched) -> None:
+        author.proposal_withdraw(1)
+        watched.cache.outdate()
+        fetched = asyncio.gather(watched.cache.entries(), watched.cache.proposal(2))
+        await watched.take("proposal")
+        await fetched
+        assert await watched.shown(2) == ([2], "open", (1, 1, 0))
+        assert watched.sent() == ["proposal.list", "proposal.get", "status"]
+
+    watch(place, steps)
+
+
+def test_a_cache_without_proposals_takes_their_events_for_the_count(place: Workplace, author: Client) -> None:
+    async def steps(watched: Watched) -> None:
+        watched.cache.outdate()
+        assert tuple(await watched.cache.counts()) == (2, 1, 0)
+        author.proposal_withdraw(1)
+        await watched.take("proposal")
+        assert tuple(await watched.cache.counts()) == (1, 1, 0)
+        assert watched.sent() == ["status", "status"]
+
+    watch(place, steps)
+
+
 def test_a_session_outdates_the_counts_alone(place: Workplace, author: Client) -> None:
     async def steps(watched: Watched) -> None:
         with place.client() as other:

@@ -41,9 +41,9 @@ class ReviewCache:
         self._listing = asyncio.Lock()  # one task fetches, and the others wait for its result
         self._showing = asyncio.Lock()
         self._rows: ProposalRows | None = None
-        self._meanwhile: list[ProposalEntry] = []  # the events since the list was asked for
+        self._meanwhile: list[ProposalEntry] | None = None  # the events since the list was asked for
         self._shown: dict[int, ProposalGetResult] = {}
-        self._news: dict[int, ProposalEntry] = {}  # the events since a proposal was asked for
+        self._news: dict[int, ProposalEntry] | None = None  # the events since a proposal was asked for
         self._counts: ReviewCounts | None = None
         self._is_count_known = False  # of proposals
         self._head = 0  # the newest transaction of an event or a decision
@@ -55,9 +55,14 @@ class ReviewCache:
         async with self._listing:
             rows = self._rows if self._is_told() else None
             if rows is None:
-                changes, self._meanwhile = self._changes, []
-                rows = ProposalRows(await self._fetched())
-                for entry in self._meanwhile:  # the answer may be older
+                changes = self._changes
+                meanwhile: list[ProposalEntry] = []
+                self._meanwhile = meanwhile
+                try:
+                    rows = ProposalRows(await self._fetched())
+                finally:
+                    self._meanwhile = None
+                for entry in meanwhile:  # the answer may be older
                     rows.put(entry)
                 self._rows = rows if changes == self._changes else None
             return rows.entries
@@ -75,9 +80,14 @@ class ReviewCache:
         async with self._showing:
             shown = self._shown.get(number) if self._is_told() else None
             if shown is None:
-                changes, self._news = self._changes, {}
-                shown = await self._reviewer.proposal_get(number, content=True)
-                if changes == self._changes and _is_same(shown, self._news.get(number)):
+                changes = self._changes
+                news: dict[int, ProposalEntry] = {}
+                self._news = news
+                try:
+                    shown = await self._reviewer.proposal_get(number, content=True)
+                finally:
+                    self._news = None
+                if changes == self._changes and _is_same(shown, news.get(number)):
                     self._shown[number] = shown
                 while len(self._shown) > SHOWN_MAX:
                     del self._shown[next(iter(self._shown))]
@@ -102,13 +112,20 @@ class ReviewCache:
         match happening.event:
             case "transaction" if happening.transaction is not None:
                 self._landed(happening.transaction.seq)
+            case "proposal" if self._is_empty:
+                self._is_count_known = False
             case "proposal":
                 self._decided(convert(happening.data["proposal"], ProposalEntry))
             case "session":
                 self._session_changes += 1
                 self._counts = None
             case "resync" | "shutdown":
-                self.outdate()
+                self.lose()
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether no proposal is kept or fetched, as for a browser that is closed."""
+        return self._rows is None and not self._shown and self._meanwhile is None and self._news is None
 
     def decided(self, entry: ProposalEntry, seq: int | None) -> None:
         """Take the result of the browser's own decision, and the transaction that it has made."""
@@ -123,6 +140,11 @@ class ReviewCache:
         self._rows = self._counts = None
         self._shown.clear()
 
+    def lose(self) -> None:
+        """Fetch everything again, and know no transaction: the next daemon may have another history."""
+        self.outdate()
+        self._head = 0
+
     def _landed(self, seq: int) -> None:
         """Outdate the views of all proposals, unless the transaction is known already."""
         if seq > self._head:
@@ -133,8 +155,10 @@ class ReviewCache:
 
     def _decided(self, entry: ProposalEntry) -> None:
         """Put a proposal into the list, and outdate its texts if they differ from it."""
-        self._meanwhile.append(entry)
-        self._news[entry.proposal] = entry
+        if self._meanwhile is not None:
+            self._meanwhile.append(entry)
+        if self._news is not None:
+            self._news[entry.proposal] = entry
         self._is_count_known = False
         if self._rows is not None:
             self._rows.put(entry)

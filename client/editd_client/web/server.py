@@ -138,13 +138,14 @@ class ReviewServer:
         """Take an event of the daemon; None: events may be missing."""
         for visitor in self._visitors.values():
             if happening is None:
-                visitor.cache.outdate()
+                visitor.cache.lose()
             else:
                 visitor.cache.take(happening)
 
     def _trial_changed(self) -> None:
         """Show the beginning or the end of a trial, whose result the daemon has."""
-        self._take(None)
+        for visitor in self._visitors.values():
+            visitor.cache.outdate()
         self._changes.tell()
 
     # ── Pages ─────────────────────────────────────────────────────────────────────────────────
