@@ -191,6 +191,21 @@ def test_a_cache_without_proposals_takes_their_events_for_the_count(place: Workp
     watch(place, steps)
 
 
+def test_an_event_during_the_fetch_of_the_counts_outdates_them(place: Workplace, author: Client) -> None:
+    async def steps(watched: Watched) -> None:
+        watched.cache.outdate()
+        fetched = asyncio.create_task(watched.cache.counts())
+        await asyncio.sleep(0)  # the request is sent, and its answer has not come
+        author.proposal_withdraw(1)
+        happening = Happening("proposal", None, {"proposal": {}})  # of which an empty cache reads nothing
+        watched.cache.take(happening)
+        assert (await fetched).proposals in {1, 2}
+        assert (await watched.cache.counts()).proposals == 1
+        assert watched.sent() == ["status", "status"]
+
+    watch(place, steps)
+
+
 def test_a_session_outdates_the_counts_alone(place: Workplace, author: Client) -> None:
     async def steps(watched: Watched) -> None:
         with place.client() as other:

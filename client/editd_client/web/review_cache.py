@@ -48,6 +48,7 @@ class ReviewCache:
         self._is_count_known = False  # of proposals
         self._head = 0  # the newest transaction of an event or a decision
         self._changes = 0  # of all proposals
+        self._count_changes = 0
         self._session_changes = 0
 
     async def entries(self) -> Sequence[ProposalEntry]:
@@ -97,10 +98,11 @@ class ReviewCache:
         """Return the counts. Call it after `entries`, which has the number of proposals."""
         counts = self._counts if self._is_told() else None
         if counts is None or (self._rows is None and not self._is_count_known):
-            changes, sessions = self._changes, self._session_changes
+            changes = self._changes, self._count_changes
+            sessions = self._session_changes
             status = await self._reviewer.status()
             counts = ReviewCounts(status.proposals, status.sessions, status.head)
-            self._is_count_known = changes == self._changes
+            self._is_count_known = changes == (self._changes, self._count_changes)
             self._counts = counts if sessions == self._session_changes else None
         proposals = counts.proposals if self._rows is None else len(self._rows)
         return ReviewCounts(proposals, counts.sessions, max(counts.head, self._head))
@@ -113,7 +115,7 @@ class ReviewCache:
             case "transaction" if happening.transaction is not None:
                 self._landed(happening.transaction.seq)
             case "proposal" if self._is_empty:
-                self._is_count_known = False
+                self._outdate_count()
             case "proposal":
                 self._decided(convert(happening.data["proposal"], ProposalEntry))
             case "session":
@@ -153,13 +155,17 @@ class ReviewCache:
             self._rows = None
             self._shown.clear()
 
+    def _outdate_count(self) -> None:
+        self._count_changes += 1
+        self._is_count_known = False
+
     def _decided(self, entry: ProposalEntry) -> None:
         """Put a proposal into the list, and outdate its texts if they differ from it."""
         if self._meanwhile is not None:
             self._meanwhile.append(entry)
         if self._news is not None:
             self._news[entry.proposal] = entry
-        self._is_count_known = False
+        self._outdate_count()
         if self._rows is not None:
             self._rows.put(entry)
         shown = self._shown.get(entry.proposal)
