@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,16 +129,10 @@ def test_checkpoints_fill_the_disk(place: Workplace) -> None:
         grown = kept_bytes(place) - before
     assert grown < 200 * 4096, f"{grown} bytes for 200 edits of a file of {len(LINES)} bytes"
     for folder in ("/", str(Path.home())):
-        done = subprocess.run(
-            [sys.executable, "-m", "editd", "-C", folder],
-            env=place.environment | {"HOME": str(Path.home())}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editd("-C", folder, HOME=str(Path.home()))
         assert "too much to own" in done.stderr
     for nested in (place.folder, place.state.parent):
-        done = subprocess.run(
-            [sys.executable, "-m", "editd", "-C", str(nested)],
-            env=place.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = place.editd("-C", str(nested))
         assert "overlap" in done.stderr
 
 

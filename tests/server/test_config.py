@@ -6,8 +6,6 @@ import errno
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -43,8 +41,7 @@ def refused(call: object) -> EditdError:
 
 def test_a_wrong_file_keeps_the_daemon_from_starting_and_who_started_it_is_told(place: Workplace) -> None:
     configure(place, "# mine\npublsh = 'rename'\n", here=True)
-    argv = [sys.executable, "-P", "-m", "editd", "-C", str(place.root)]
-    done = subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
+    done = place.editd("-C", str(place.root))
     assert done.returncode == 1
     assert (
         f"workspaces/{place.id}.toml:2: publsh: there is no such key. Did you mean `publish`?" in done.stderr
@@ -258,8 +255,7 @@ def test_what_is_wrong_beyond_all_measure_is_wrong_like_anything_else(place: Wor
         assert "config.toml:1: " in refusal.message
         assert client.status().config["problem"]
     place.stop()
-    argv = [sys.executable, "-P", "-m", "editd", "-C", str(place.root)]
-    done = subprocess.run(argv, env=place.environment, capture_output=True, text=True, check=False)
+    done = place.editd("-C", str(place.root))
     assert done.returncode == 1
     assert "config.toml:1: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_another(place: Workplace, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "editd", "--foreground", *argv],
-        env=place.environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    return place.editd("--foreground", *argv, **variables)
 
 
 def test_a_second_daemon_of_the_same_folder_through_a_bind_mount_is_refused(place: Workplace) -> None:

@@ -24,7 +24,7 @@ from support.fork_server import Forked, run_forked, server
 from support.without import feature_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 TOP = Path(__file__).resolve().parents[2]
 START_SECONDS = 30
@@ -151,8 +151,17 @@ class Workplace:
         self, *words: str, folder: str = "", stdin: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `editctl` in a folder of the workspace to its end; its daemon may outlive it."""
+        return self._run("editd_client", words, folder, stdin, variables)
+
+    def editd(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a daemon that is to end by itself, such as one that is refused."""
+        return self._run("editd", words, "", "", variables)
+
+    def _run(
+        self, module: str, words: Sequence[str], folder: str, stdin: str, variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         done = run_forked(
-            ["-P", "-m", "editd_client", *words], environment={**self.environment, **variables},
+            ["-P", "-m", module, *words], environment={**self.environment, **variables},
             folder=self.root / folder, stdin=stdin.encode("utf-8", "surrogateescape"),
         )  # fmt: skip
         out, err = (stream.decode("utf-8", "surrogateescape") for stream in (done.stdout, done.stderr))
