@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from support.workplace import Workplace
@@ -48,10 +47,7 @@ def test_a_repository_inside_a_served_workspace_is_part_of_it_unless_nested(
     root = os.path.realpath(place.root)
     assert root_of(editctl("start", "--json")) == root
     assert root_of(place.editctl("start", "--json", folder="inner")) == root
-    refused = subprocess.run(
-        [sys.executable, "-P", "-m", "editd", "-C", f"{root}/inner", "--exact", "--foreground"],
-        env=place.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    refused = place.editd("-C", f"{root}/inner", "--exact", "--foreground")
     assert refused.returncode == 1
     assert f"{root}/inner is part of the workspace {root}." in refused.stderr
     assert "--nested" in refused.stderr

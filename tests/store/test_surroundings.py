@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -107,10 +105,7 @@ def test_a_lock_that_is_a_folder_is_named(prepared: Prepared) -> None:
         lock = place.state / "lock"
         lock.unlink()
         lock.mkdir()
-        argv = [sys.executable, "-m", "editd", "-C", str(place.root)]
-        ended = subprocess.run(
-            argv, env=place.environment, capture_output=True, text=True, timeout=30, check=False
-        )
+        ended = place.editd("-C", str(place.root))
         assert ended.returncode != 0
         assert str(lock) in ended.stderr, ended.stderr
         assert "Traceback" not in ended.stderr
