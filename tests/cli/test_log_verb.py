@@ -260,3 +260,7 @@ def test_a_binary_change_is_told_by_its_sizes(editctl: Run, client: Client, plac
             client.settle()
         shown = editctl("show", "--stat").stdout
         assert f"picture | binary, {len(old):,} → {len(old) + 2:,} bytes" in shown
+    place.write({"picture": b"\0last", "text": "1\n"})
+    client.settle()
+    lines = editctl("show", "--stat").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["picture", "text", "2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,25 @@ def test_a_command_that_comes_before_the_first_call_opens_the_session(workspace:
     agent.close()
     with workspace.client() as client:
         assert not client.session_list().sessions
+
+
+def test_notes_that_no_server_of_this_system_has_left_hide_no_session(workspace: Workplace) -> None:
+    foreign = {
+        "namespace": "pid:[1]", "server": {"pid": 1, "start": 1}, "hosts": [], "session": "s", "actor": "s",
+        "is_exact": False, "token": "", "is_shared": False,
+    }  # fmt: skip
+
+    def leave(number: int) -> None:
+        for name, text in ((number, "no record"), (number + 1, json.dumps(foreign))):
+            Path(f"{workspace.socket}.mcp-{name}").write_text(text)
+
+    leave(0)
+    agent = ShellAgent(workspace)
+    agent.edit("b.txt", "b\n")
+    leave(8_000_000)  # on each side of the agent's, in whatever order the folder has them
+    agent.run(*SED)
+    assert newest(workspace) == ("exec", "coder", "coder")
+    agent.close()
 
 
 def test_a_server_behind_a_shell_is_the_agents_all_the_same(workspace: Workplace) -> None:

@@ -297,6 +297,23 @@ def test_a_formatter_that_cannot_do_its_work_refuses_or_is_left_out(hooks: Desk,
     assert "no syntax" not in failure  # Only the sender gets the output.
 
 
+FAILS_OF_ONE = "import sys; text = sys.stdin.read(); print(end=text.upper()); sys.exit('bad' in text)"
+ON_FILES = ["/bin/sh", "-c", 'tr a-z A-Z <"$0" >new && cat new >"$0"', "{file}"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "bad"), [({}, "0.txt"), ({"command": ON_FILES}, "+0.txt")], ids=["its command", "its name"]
+)
+def test_a_hook_that_is_left_out_of_one_file_formats_the_others(
+    hooks: Desk, keys: dict[str, Any], bad: str
+) -> None:
+    hooks.configure(hook("upper", FAILS_OF_ONE, **keys, on_error="skip"))
+    answer = hooks.client.apply([write(bad, "bad\n"), write("1.txt", "good\n")])
+    assert "It was left out." in answer.warnings[0]
+    assert (hooks.holds(bad), hooks.holds("1.txt")) == ("bad\n", "GOOD\n")
+    hooks.client.undo()
+
+
 @pytest.mark.parametrize("on_error", ["skip", "refuse"])
 def test_a_path_too_long_for_the_scratch_folder_is_that_hooks_failure(hooks: Desk, on_error: str) -> None:
     room = os.pathconf("/", "PC_PATH_MAX") - 1 - len(f"{hooks.place.root}/")  # less than its tree leaves
