@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from editd.system.native import NATIVE
+from support.fork_server import WorkerPopen
 from support.hosts import hosts
 from support.reviewers import author_of, reviewer_of, set_pin
 from support.seeds import SEED, seed
@@ -124,6 +126,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="editd-test-", dir=DISK) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers of editd that a test starts without a daemon."""
+    monkeypatch.setattr(subprocess, "Popen", WorkerPopen)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from support.crash_checks import in_company, own_time
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 LIMIT = 0.3  # s
 STARTS_MAX = 5
 SLACK = in_company(0.1)  # s; what a call may take beyond its limit

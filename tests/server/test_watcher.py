@@ -448,6 +448,7 @@ def test_settle_is_refused_while_nothing_can_be_recorded_and_misses_nothing_afte
     assert client.check().ok
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_file_that_is_as_before_when_it_is_settled_is_not_recorded_by_a_scan_as_it_was_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -503,6 +504,7 @@ class ContestedLock(asyncio.Lock):
         return await super().acquire()
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_file_that_is_as_before_when_a_scan_begins_is_not_recorded_afterwards_as_it_was_meanwhile(
     tmp_path: Path,
 ) -> None:

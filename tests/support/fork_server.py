@@ -24,11 +24,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from support.forked_process import ARGUMENT_BYTES, MESSAGE_BYTES_MAX
+from support.forked_process import ARGUMENT_BYTES, MESSAGE_BYTES_MAX, ForkingPopen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from support.forked_process import Request
 
 LOOK_SECONDS = 0.05  # another thread may have read the message that a process has ended
 MAKE_SECONDS = 60.0
@@ -41,7 +43,7 @@ import _signal, _socket, marshal, posix, sys
 stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 stream.connect({address!r})
 argv = ["-P", "-m", "editd_client", *sys.argv[1:]]
-request = marshal.dumps((argv, dict(posix.environ), posix.getcwdb(), (0, 1, 2), False))
+request = marshal.dumps((argv, dict(posix.environ), posix.getcwdb(), (0, 1, 2), False, False))
 numbers = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
 stream.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
 for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
@@ -128,14 +130,21 @@ class Server:
 
         `descriptors` has each of its own, and the one of this process that it is a copy of.
         """
-        request = list(argv), dict(environment), os.fspath(folder), tuple(descriptors), False
+        request = list(argv), dict(environment), os.fspath(folder), tuple(descriptors), False, False
+        return Forked(self, self._forked(request, list(descriptors.values())), list(argv))
+
+    def start_child(self, request: Request, descriptors: list[int]) -> int:
+        """Fork a child of this process, and return its number."""
+        return self._forked((*request[:5], True), descriptors)
+
+    def _forked(self, request: Request, descriptors: list[int]) -> int:
         with self._lock:
-            socket.send_fds(self._stream, [marshal.dumps(request)], list(descriptors.values()))
+            socket.send_fds(self._stream, [marshal.dumps(request)], descriptors)
             self._stream.settimeout(MAKE_SECONDS)
             while (answer := self._receive())[1] is not None:
                 self._ended[answer[0]] = answer[1]
             self._ended.pop(answer[0], None)  # of an earlier process with this id
-        return Forked(self, answer[0], list(argv))
+        return answer[0]
 
     def status_of(self, pid: int) -> int | None:
         """Return the exit status of a process that has ended."""
@@ -166,6 +175,13 @@ class Server:
 def server() -> Server:
     """Return the fork server of this process."""
     return Server()
+
+
+class WorkerPopen(ForkingPopen):
+    """A Popen of the test's process: processes of editd come from the fork server, as its own children."""
+
+    def _forked(self, request: Request, descriptors: list[int]) -> int:
+        return server().start_child(request, descriptors)
 
 
 def run_forked(

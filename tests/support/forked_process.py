@@ -1,9 +1,10 @@
 """The fork server and its processes; `fork_server` is the tests' end of it.
 
 `python forked_process.py STREAM LISTENER` serves on these two sockets. A request is marshalled, `(argv,
-environment, folder, numbers, is_in_new_session)`, and comes with a descriptor for each of `numbers`. The
-answer is `(pid, None)`. When the process has ended, `(pid, status)` follows. A connection through LISTENER
-has one process: it may send numbers of signals, and its end is that of the process.
+environment, folder, numbers, is_in_new_session, is_child)`, and comes with a descriptor for each of
+`numbers`. The answer is `(pid, None)`. When the process has ended, `(pid, status)` follows, unless it is a
+child of the test's process. A connection through LISTENER has one process: it may send numbers of signals,
+and its end is that of the process.
 
 `--without FEATURE` as the first two words takes features of Linux away from the process: see `without`.
 
@@ -54,7 +55,7 @@ PIN_SALT = bytes(16)  # of the PIN that tests set
 CLONE_PARENT = 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 
-Request = tuple[list[str], dict[Any, Any], Any, tuple[int, ...], bool]
+Request = tuple[list[str], dict[Any, Any], Any, tuple[int, ...], bool, bool]
 
 _copy: socket.socket | None = None  # of the daemon that this process is, from before its first thread
 
@@ -130,7 +131,7 @@ class _Server:
             _import_mcp()
         if "web" in request[0]:
             _import_web()
-        pid = os.fork()
+        pid = _fork_for_the_parent() if request[5] else os.fork()
         if not pid:
             _become(request, descriptors)
         for descriptor in descriptors:
@@ -211,7 +212,7 @@ def _import_web() -> None:
 
 def _become(request: Request, descriptors: Sequence[int]) -> NoReturn:
     """Be the process that was asked for, until its end."""
-    argv, environment, folder, numbers, is_in_new_session = request
+    argv, environment, folder, numbers, is_in_new_session, _ = request
     status = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -320,7 +321,7 @@ def _show(argv: Sequence[str]) -> None:
 # ── the processes that a process starts ──
 
 
-class _Popen(subprocess.Popen[Any]):
+class ForkingPopen(subprocess.Popen[Any]):
     """A Popen that forks if it would exec a program of editd."""
 
     def _execute_child(self, args: Any, *given: Any) -> None:
@@ -335,22 +336,21 @@ class _Popen(subprocess.Popen[Any]):
         of_ours |= {number: number for number in pass_fds}
         request: Request = (
             list(args[1:]), dict(os.environ if environment is None else environment),
-            os.getcwd() if folder is None else os.fspath(folder), tuple(of_ours), bool(given[20]),
+            os.getcwd() if folder is None else os.fspath(folder), tuple(of_ours), bool(given[20]), False,
         )  # fmt: skip
-        self.pid = _forked(request, list(of_ours.values()))
+        self.pid = self._forked(request, list(of_ours.values()))
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-
-def _forked(request: Request, descriptors: list[int]) -> int:
-    """Fork a child of this process, with copies of these descriptors; return its number."""
-    if _copy is not None:
-        socket.send_fds(_copy, [marshal.dumps(request)], descriptors)
-        return int.from_bytes(_copy.recv(8), "little")
-    pid = os.fork()
-    if not pid:
-        _become(request, descriptors)
-    return pid
+    def _forked(self, request: Request, descriptors: list[int]) -> int:
+        """Fork a child of this process, with copies of these descriptors; return its number."""
+        if _copy is not None:
+            socket.send_fds(_copy, [marshal.dumps(request)], descriptors)
+            return int.from_bytes(_copy.recv(8), "little")
+        pid = os.fork()
+        if not pid:
+            _become(request, descriptors)
+        return pid
 
 
 def _copied(numbers: Iterable[int]) -> socket.socket | None:
@@ -399,7 +399,7 @@ def _fork_for_the_parent() -> int:
 
 if __name__ == "__main__":
     _import_everything()
-    subprocess.Popen = _Popen  # type: ignore[misc]
+    subprocess.Popen = ForkingPopen  # type: ignore[misc]
     gc.collect()
     gc.freeze()
     gc.unfreeze = lambda: None  # a collection would copy each page of what is shared
