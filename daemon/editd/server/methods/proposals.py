@@ -698,7 +698,7 @@ class ProposalMethods:
         if number in self._moved or self._is_closing or not len(self._subscriptions):
             return
         self._moved.add(number)
-        self._loop.call_later(MOVED_SECONDS, self._queue.when_idle, partial(self._note_moved, number))
+        self._loop.call_later(MOVED_SECONDS, self._queue.when_idle, partial(self._tell_moved, number))
 
     def _tell_moved(self, number: int) -> None:
         self._moved.discard(number)
