@@ -127,6 +127,15 @@ def test_a_variable_names_the_folder_of_an_agents_settings_by_its_whole_path_alo
     assert any(b"editd" in (text or b"") for text in contents(other).values())
 
 
+def test_the_file_with_the_servers_of_claude_moves_with_its_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "other"))
+    add(home, "claude")
+    assert contents(home) == {}
+    assert "editd" in json.loads((tmp_path / "other/.claude.json").read_text())["mcpServers"]
+
+
 def test_the_hooks_of_others_keep_their_place_and_ours_come_last(home: Path) -> None:
     write(home, {GEMINI: THEIRS})
     add(home, "gemini")

@@ -95,6 +95,7 @@ class Settings:
         user: str,
         project: str,
         variable: tuple[str, str] | None = None,
+        moves: str = "",
         mcp: tuple[str, str] | None = None,
         mcp_key: tuple[str, ...] = ("mcpServers",),
         mcp_entry: Json | None = None,
@@ -110,6 +111,7 @@ class Settings:
         self.user = user
         self.project = project
         self.variable = variable  # an environment variable, and the folder that it replaces
+        self.moves = moves  # a file of the home folder that is in that folder instead, if it is set
         self.mcp = mcp  # the files of the user and of a project with the MCP servers
         self.mcp_key = mcp_key
         self.mcp_entry = mcp_entry or {}

@@ -49,6 +49,7 @@ ADAPTER = Adapter(
         user=".claude/settings.json",
         project=".claude/settings.json",
         variable=("CLAUDE_CONFIG_DIR", ".claude"),
+        moves=".claude.json",
         mcp=(".claude.json", ".mcp.json"),
         mcp_entry={"type": "stdio"},
         hint="Start Claude Code anew: it reads its hooks at the start.",

@@ -156,7 +156,7 @@ class Integrator:
         if agent.settings.variable is not None:
             name, folder = agent.settings.variable
             value = os.environ.get(name, "")
-            if os.path.isabs(value) and user.startswith(f"{folder}/"):
+            if os.path.isabs(value) and (user.startswith(f"{folder}/") or user == agent.settings.moves):
                 return os.path.join(value, user.removeprefix(f"{folder}/"))
         return os.path.join(self._home, user)
 
