@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -51,7 +50,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin of Hypothesis takes its seed
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # until all modules are imported: see `pytest_runtestloop`
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `pytest &` in a script: children would have it so
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("sample", max_examples=10, deadline=None)
@@ -86,14 +84,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("needs"):
             if not NEEDED[mark.args[0]]:
                 item.add_marker(pytest.mark.skip(reason=f"the {NATIVE.system} system has no {mark.args[0]}"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
-    """Leave the modules and the tests out of the collections of garbage: they stay to the end."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
