@@ -72,7 +72,6 @@ class EditLanding(LandingRequest):
     kind = "edit"
     transaction_kind = "edit"
     request: Apply
-    wish: Apply
 
     def __init__(self, pipeline: LandingPipeline, batch: Batch, request: Apply) -> None:
         super().__init__(pipeline, batch, request)
@@ -97,7 +96,6 @@ class CollectedLanding(LandingRequest):
 
     kind = "collected edit"
     request: Apply
-    wish: Apply
 
     def __init__(self, pipeline: LandingPipeline, batch: Batch, request: Apply) -> None:
         super().__init__(pipeline, batch, request)
@@ -207,7 +205,6 @@ class UndoLanding(LandingRequest):
     kind = "undo"
     is_recorded_without_changes = True
     request: Undo
-    wish: Undo
 
     def __init__(self, pipeline: LandingPipeline, batch: Batch, request: Undo) -> None:
         super().__init__(pipeline, batch, request)
@@ -320,7 +317,6 @@ class RestoreLanding(LandingRequest):
     kind = "restore"
     transaction_kind = "restore"
     request: Restore
-    wish: Restore
 
     def __init__(self, pipeline: LandingPipeline, batch: Batch, request: Restore) -> None:
         super().__init__(pipeline, batch, request)
