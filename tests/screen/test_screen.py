@@ -179,7 +179,7 @@ def test_a_reader_whose_ground_moves_keeps_its_choices_and_loses_that_of_an_alte
         assert "[-] 2" in seen.text
         author.apply([replace("src/f1.py", "\n5\n", "\n5!\n")], message="in the way")
         await seen.until("[!] 1")
-        await seen.until("conflict:")
+        await seen.until("conflict, in the way")
         assert "choose again" in seen.text
         assert "[-] 2" in seen.text
 
