@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from editd.wire import messages
+from editd_client.mcp.conversion import EDITS
 from editd_client.mcp.tools import OWN
 
 if TYPE_CHECKING:
@@ -25,14 +26,6 @@ REQUESTS: Mapping[str, tuple[type[messages.Message], ...]] = {
     "lease": (messages.LeaseAcquire, messages.LeaseRenew, messages.LeaseRelease),
     "proposal_status": (messages.ProposalWait,),
     "withdraw_proposal": (messages.ProposalWithdraw,),
-}
-EDITS: Mapping[str, type[messages.Message]] = {
-    "replace": messages.Replace,
-    "write": messages.Write,
-    "patch": messages.Patch,
-    "delete": messages.Delete,
-    "move": messages.Move,
-    "chmod": messages.Chmod,
 }
 OF_TOOLS = {  # arguments that no message has in this form
     ("undo", "force"): "`on_conflict`",

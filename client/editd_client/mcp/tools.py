@@ -150,7 +150,7 @@ _UNDONE = answered(**CHANGES, conflicts=_ITEMS, by_time=_ITEMS)
 _EDIT = {
     "type": "object",
     "properties": {
-        "op": _of("string", enum=["replace", "write", "patch", "delete", "move", "chmod"]),
+        "op": _of("string", enum=list(conversion.EDITS)),
         "path": _of("string", "The file; for all but patch"),
         "old": _of("string", "replace: exact text in the file"),
         "new": _of("string", "replace: the new text"),
