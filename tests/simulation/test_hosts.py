@@ -17,7 +17,7 @@ from simulation.network import STEPS, Network, networks, play, steps_of
 from support.seeds import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from simulation.network import Networks
 
@@ -45,13 +45,14 @@ def test_all_hosts_agree_and_each_transaction_is_once_in_the_log(made: Networks,
 
 
 def test_a_seed_gives_the_same_history_of_all_hosts_each_time(
-    made: Networks, monkeypatch: pytest.MonkeyPatch
+    made: Networks, monkeypatch: pytest.MonkeyPatch, collecting: Callable[[], object]
 ) -> None:
     ends: list[object] = []
     end = Network.end
 
     def keep(self: Network) -> None:
         end(self)
+        collecting()
         ends.append((list(self.story), self.server.refs(), [host.world.count for host in self.hosts]))
 
     monkeypatch.setattr(Network, "end", keep)

@@ -15,7 +15,7 @@ from simulation.world import SCRATCH, World, worlds
 from support.seeds import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from simulation.world import Worlds
 
@@ -42,11 +42,14 @@ def test_each_history_keeps_what_was_acknowledged_once_and_whole(made: Worlds, i
         assert failure is None, told(failure)
 
 
-def test_a_seed_gives_the_same_history_each_time(made: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_gives_the_same_history_each_time(
+    made: Worlds, monkeypatch: pytest.MonkeyPatch, collecting: Callable[[], object]
+) -> None:
     stories: list[object] = []
 
     def keep(self: History) -> None:
         stories.append((list(self.story), self.world.count, self.world.files()))
+        collecting()
 
     monkeypatch.setattr(History, "end", keep)
     for _ in range(2):
