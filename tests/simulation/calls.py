@@ -22,9 +22,12 @@ import os
 import stat
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.system import filesystem, proc
+from editd.system.mounts import MountEvents
+from editd.workspace import scope
 from simulation.disk import FakeDisk, failure
 
 if TYPE_CHECKING:
@@ -675,6 +678,8 @@ def in_force(calls: Calls | Current) -> Iterator[None]:
         filesystem._may_rename.cache_clear()
         put(filesystem, "_may_rename", lambda _flags: True)
         put(filesystem, "_may_syncfs", lambda: True)
+        put(scope, "MountEvents", partial(MountEvents, os.devnull))  # nothing is mounted in this world
+        put(scope, "mounts", list)
         put(proc, "boot_name", lambda: f"00000000-0000-0000-0000-{calls.boot:012x}")
         yield
     finally:

@@ -6,25 +6,21 @@ L6 of docs/hosts.md).
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from simulation.__main__ import told
-from simulation.network import STEPS, networks, play, steps_of
+from simulation.network import STEPS, Network, networks, play, steps_of
 from support.seeds import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from simulation.network import Networks
 
-TESTS = Path(__file__).resolve().parent.parent
 HISTORIES, HISTORIES_LONG = 5, 2000
 FIRST = 1  # of the long form; the short form plays some of these
 
@@ -48,13 +44,21 @@ def test_all_hosts_agree_and_each_transaction_is_once_in_the_log(made: Networks,
         assert failure is None, told(failure, "--hosts ")
 
 
-@pytest.mark.long
-def test_a_seed_gives_the_same_history_of_all_hosts_each_time() -> None:
-    """In a process of its own, and on a quiet machine: beside much load, a start may take five calls more."""
-    program = [sys.executable, "-m", "simulation.twice", str(FIRST), str(FIRST + 1)]
-    played = subprocess.run(program, cwd=TESTS, capture_output=True, text=True, check=True)
-    ends = json.loads(played.stdout)
-    assert len(ends) == 4
+def test_a_seed_gives_the_same_history_of_all_hosts_each_time(
+    made: Networks, monkeypatch: pytest.MonkeyPatch, collecting: Callable[[], object]
+) -> None:
+    ends: list[object] = []
+    end = Network.end
+
+    def keep(self: Network) -> None:
+        end(self)
+        collecting()
+        ends.append((list(self.story), self.server.refs(), [host.world.count for host in self.hosts]))
+
+    monkeypatch.setattr(Network, "end", keep)
+    for _ in range(2):
+        for seed in (FIRST, FIRST + 1):
+            assert play(made, seed, steps_of(seed), range(STEPS)) is None
     assert ends[:2] == ends[2:]
 
 
