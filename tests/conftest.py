@@ -15,6 +15,7 @@ from hypothesis import settings
 from editd.system.native import NATIVE
 from support.fork_server import WorkerPopen
 from support.hosts import hosts
+from support.report_text import pytest_report_to_serializable  # noqa: F401
 from support.reviewers import author_of, reviewer_of, set_pin
 from support.seeds import SEED, seed
 from support.workplace import Workplace, workplace
