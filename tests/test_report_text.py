@@ -30,7 +30,7 @@ def test_lone_surrogates_are_escaped_in_each_part() -> None:
 def test_a_report_with_lone_surrogates_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from support.report_text import pytest_report_to_serializable\n")
     (tmp_path / "test_it.py").write_text(FAILING)
-    options = ["-p", "no:cacheprovider", "-n", "1", "--rootdir", tmp_path]
+    options = ["-p", "no:cacheprovider", "-n", "1", "--rootdir", str(tmp_path)]
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TOP / "tests")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, tmp_path],

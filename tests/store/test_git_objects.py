@@ -23,10 +23,13 @@ from editd.store.git_objects import (
     tree_changes,
     usable_tree,
 )
-from editd.values.content import FILE, SYMLINK, Entry, Version
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Entry, Version
+from support.seeds import seed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from editd.values.content import GitMode
 
 # Names that sort differently as files and as folders, and one that looks like a tree's own bytes.
 NAMES = ["a", "b", "a.b", "a-b", "a0", "d", "e x", "100644 a", "z", "\u00e9"]
@@ -114,6 +117,38 @@ def test_a_file_may_take_the_place_of_an_emptied_folder_and_back() -> None:
     stored.update(trees.update([(b"a/b", entry), (b"a", None)]).trees)
     assert trees.entry(b"a") is None
     assert trees.entry(b"a/b") == entry
+
+
+MODES: dict[bytes, GitMode] = {b"100644": FILE, b"100755": EXECUTABLE}
+
+
+def any_entry(draw: random.Random) -> tuple[bytes, bytes]:
+    """Return the mode and the id of a file; now and then the id has bytes that look like entries."""
+    oids = draw.randbytes(20), bytes(20), b"100644 a\0" + draw.randbytes(11), b"\0aa 100755 b\0" + bytes(7)
+    return draw.choice(sorted(MODES)), draw.choice(oids)
+
+
+def test_two_trees_differ_in_the_files_that_only_one_has(is_long: bool) -> None:
+    draw = random.Random(seed())
+    for _ in range(20_000 if is_long else 2_000):
+        old = {b"%c%d" % (draw.randrange(97, 99), draw.randrange(12)): any_entry(draw) for _ in range(15)}
+        new = dict(old)
+        for name in draw.choices(sorted(old), k=draw.randrange(1, 4)):
+            change = draw.random()
+            if change < 0.6:
+                new[name] = any_entry(draw)
+            elif (kept := new.pop(name, None)) is not None and change < 0.8:
+                new[name[:-1] + b"z"] = kept
+        trees = [
+            b"".join(b"%b %b\0%b" % (mode, name, oid) for name, (mode, oid) in sorted(files.items()))
+            for files in (old, new)
+        ]
+        stored: dict[Oid, bytes] = {b"1": trees[0], b"2": trees[1]}
+        assert list(tree_changes(stored.__getitem__, b"1", b"2")) == [
+            (name, *(side and Entry(MODES[side[0]], Version(side[1].hex())) for side in (before, after)))
+            for name in sorted(old.keys() | new.keys())
+            if (before := old.get(name)) != (after := new.get(name))
+        ]
 
 
 def test_a_tree_of_no_files_is_the_empty_tree() -> None:

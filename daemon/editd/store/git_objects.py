@@ -7,6 +7,7 @@ Formats: git's Documentation/gitformat-index, `tree` and `commit` as git-hash-ob
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import stat
@@ -31,6 +32,7 @@ KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their n
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
+_ID_END = 21  # bytes after the start of the zero byte that ends the name
 _FOLDER_MODE = 0o040000
 _MODULE_MODE = b"160000"  # of a submodule, which is neither a file nor a folder here
 _MODULE_KEY_END = b"\0"  # no name has it, and git sorts a submodule like a file
@@ -423,12 +425,37 @@ def _parse_entries(raw: bytes) -> list[_ParsedEntry]:
 
 def _differing(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> tuple[GitTree, GitTree]:
     """Return two folders without the entries that both have: most of them in successive trees."""
-    old, new = (_parse_entries(b"" if oid == EMPTY_TREE else read(oid)) for oid in (before, after))
+    old, new = _parsed_difference(*(b"" if oid == EMPTY_TREE else read(oid) for oid in (before, after)))
     shared = {entry for entry, _, _ in old} & {entry for entry, _, _ in new}
     return (
         GitTree.of(parsed for parsed in old if parsed[0] not in shared),
         GitTree.of(parsed for parsed in new if parsed[0] not in shared),
     )
+
+
+def _parsed_difference(old: bytes, new: bytes) -> tuple[list[_ParsedEntry], list[_ParsedEntry]]:
+    """Parse the entries of two trees, without most of those at the same bytes in both."""
+    if len(old) == len(new) and old != new:
+        with contextlib.suppress(ValueError):  # an entry of one ends within an entry of the other
+            start, end = _differing_entries(old, new)
+            return _parse_entries(old[start:end]), _parse_entries(new[start:end])
+    return _parse_entries(old), _parse_entries(new)
+
+
+def _differing_entries(old: bytes, new: bytes) -> tuple[int, int]:
+    """Return where the entries of `old` begin and end that have all bytes in which `new` differs.
+
+    The trees have the same length, and differ. Raises ValueError if `old` is no tree.
+    """
+    bits = int.from_bytes(old, "big") ^ int.from_bytes(new, "big")
+    first = len(old) - (bits.bit_length() + 7) // 8
+    last = len(old) - ((bits & -bits).bit_length() + 7) // 8
+    start = end = 0
+    while end <= last:
+        if end <= first:
+            start = end
+        end = old.index(b"\0", end) + _ID_END
+    return start, end
 
 
 def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
