@@ -19,7 +19,7 @@ from editd.engine.arrivals import arrival_of
 from editd.engine.commands import ArrivalChain, Restore, Undo
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import Broken, Refused
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from editd.values.content import FileState, version_of
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import TEMPORARY_PREFIX

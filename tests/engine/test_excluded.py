@@ -13,7 +13,8 @@ from editd.engine.undo_selection import ByTransaction
 from editd.errors import ContentExcluded, IoError
 from editd.store import journal
 from editd.store.salvage import Salvage, open_history
-from editd.store.verify import verify_full, verify_quick
+from editd.store.verify import verify_quick
+from editd.store.verify_history import verify_full
 from editd.values.content import FileState, version_of
 from editd.values.excluded_paths import ExcludedPaths
 from editd.values.transaction import Authorship

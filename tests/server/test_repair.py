@@ -20,7 +20,7 @@ from editd.server.connection import PendingAnswer
 from editd.server.methods.check import Repairs
 from editd.store.history import History
 from editd.store.repair import Repair
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from editd.system.filesystem import Disk
 from editd.values.transaction import Authorship
 from editd.wire.messages import Check, CheckResult

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from editd.engine.external_changes import sweep
 from editd.server.convert import transaction_result
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from editd.values.content import Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Outcome

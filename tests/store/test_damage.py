@@ -12,7 +12,7 @@ import pytest
 from editd.errors import HistoryDamaged, IoError, UnknownTransaction
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from editd.values.content import version_of
 from editd.values.path import WorkspacePath
 from editd_client.errors import EditdError

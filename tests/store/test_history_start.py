@@ -11,7 +11,7 @@ from editd.errors import HistoryDamaged
 from editd.store.git_repository import SHALLOW, read_history_start
 from editd.store.repair import Repair
 from editd.store.salvage import Salvage, open_history
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from support.crash_checks import fsck, history_files
 from support.harness import Harness
 from support.workplace import Workplace, workplace, write

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.store.salvage import Salvage, open_history
-from editd.store.verify import verify_full
+from editd.store.verify_history import verify_full
 from editd_client.errors import EditdError
 from support.crash_checks import wait_until
 from support.damage import copy, prepare

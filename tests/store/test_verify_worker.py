@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import sqlite3
 import sys
 import zlib
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from editd.store.git_objects import object_id
-from editd.store.verify import MENDS, verify_full
+from editd.store.verify import MENDS
+from editd.store.verify_history import verify_full
 from editd.system.flock import take
-from editd.values.transaction import Authorship
 from editd_client.errors import EditdError, Unreachable
 from support.crash_checks import child, wait_until
 from support.harness import Harness, apply, done, pack
@@ -35,7 +33,7 @@ LONG = """
 import sys, time
 from pathlib import Path
 
-if "editd.store.verify" in sys.orig_argv:
+if "editd.store.verify_worker" in sys.orig_argv:
     from contextlib import contextmanager
     from editd.store import git_repository
 
@@ -57,7 +55,7 @@ if "editd.store.verify" in sys.orig_argv:
 SPILLING = """
 import sys
 
-if "editd.store.verify" in sys.orig_argv:
+if "editd.store.verify_worker" in sys.orig_argv:
     import sqlite3
     from editd.store import git_repository
 
@@ -193,35 +191,57 @@ def test_a_check_ends_with_a_daemon_that_is_killed(
     with place.start() as client:
         asked = beside.submit(client.check)
         long_check.wait_until_begun()
-        prover = child(place, "editd.store.verify")
+        prover = child(place, "editd.store.verify_worker")
         assert prover is not None
         place.kill()
         with pytest.raises(Unreachable):
             asked.result()
     wait_until(lambda: not Path(f"/proc/{prover}").exists(), "it goes on")
     long_check.go_on()
-    (place.state / "proof-left").mkdir()
     with place.start() as client:
         assert client.check().problems == []
-    assert not (place.state / "proof-left").exists()
 
 
-def test_without_room_to_compare_the_index_a_check_says_so_and_calls_nothing_damaged(tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.baseline({"a": "0\n"})
     with harness.engine() as engine:
-        for number in range(1, 40):
-            request = apply(write_edit("a", f"{number}\n"))
-            done(engine, replace(request, authorship=Authorship("somebody", message="why " * 1000)))
+        done(engine, apply(write_edit("a", "1\n")))
+        pack(engine)
+    index = harness.state / "index.db"
+    index.rename(harness.state / "index.kept")
+    index.mkdir()
+    problems, is_damaged = verify_full(str(harness.state))
+    assert not is_damaged
+    assert problems == [f"{index} could not be compared with the history: disk I/O error."]
+    index.rmdir()
+    (harness.state / "index.kept").rename(index)
+    assert verify_full(str(harness.state)) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "seq"),
+    [
+        ("update tx set message = 'x' where seq = 2", 2),
+        ("delete from tx where seq = 1", 1),
+        ("update touch set after = before where seq = 3", 3),
+        ("insert into touch (path, seq) values (x'61', 0)", 0),
+        ("update tx set seq = -1 where seq = 0", -1),
+    ],
+)
+def test_each_row_of_the_index_is_compared_with_its_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, seq: int
+) -> None:
+    monkeypatch.setattr("editd.store.verify_history.LOT", 2)
+    harness = Harness(tmp_path)
+    harness.baseline({"a": "0\n"})
+    with harness.engine() as engine:
+        for number in range(1, 5):
+            done(engine, apply(write_edit("a", f"{number}\n")))
         pack(engine)
     assert verify_full(str(harness.state)) == ([], False)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        problems, is_damaged = verify_full(str(harness.state))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with contextlib.closing(sqlite3.connect(harness.state / "index.db")) as index, index:
+        index.execute(statement)
+    problems, is_damaged = verify_full(str(harness.state))
     assert not is_damaged
-    (problem,) = problems
-    assert "index.db could not be compared with the history" in problem
-    assert "damaged" not in problem
+    assert f"index.db is damaged: its transaction {seq} differs from the history" in problems[0]

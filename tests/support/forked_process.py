@@ -49,7 +49,8 @@ ARGUMENT_BYTES = 2048  # of room for the command line that `ps` shows
 WORKERS = (
     "editd.engine.publish_worker", "editd.engine.regex_worker", "editd.engine.scan_worker",
     "editd.remote.exchange_worker", "editd.runs.check_worker", "editd.runs.hook_worker",
-    "editd.store.compaction", "editd.store.content_search", "editd.store.pack_worker", "editd.store.verify",
+    "editd.store.compaction", "editd.store.content_search", "editd.store.pack_worker",
+    "editd.store.verify_worker",
 )  # fmt: skip
 PIN_SALT = bytes(16)  # of the PIN that tests set
 CLONE_PARENT = 0x8000

@@ -55,7 +55,9 @@ class Maintenance:
         self._packer = RequestProcess([*PYTHON, "editd.store.pack_worker", folder], nice=PACKER_NICE)
         # A large comparison of the index spills into files. SQLite reads the variable when it is imported.
         self._prover = RequestProcess(
-            [*PYTHON, "editd.store.verify", folder], nice=PROVER_NICE, variables={"SQLITE_TMPDIR": folder}
+            [*PYTHON, "editd.store.verify_worker", folder],
+            nice=PROVER_NICE,
+            variables={"SQLITE_TMPDIR": folder},
         )
         self._deaths = 0  # of it, one after the other
         self._busy = asyncio.Lock()  # one request to the packer at a time

@@ -32,6 +32,7 @@ KINDS: dict[int, ObjectKind] = {1: "commit", 2: "tree", 3: "blob"}  # by their n
 KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 EMPTY_TREE: Oid = oid_of("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 _ENTRY = re.compile(rb"((?:(40000)|[0-7]+) ([^\0]+)\0.{20})", re.DOTALL)  # of a tree object
+_ENTRIES = re.compile(rb"(?:[^\0]+\0.{20})*", re.DOTALL)
 _ID_END = 21  # bytes after the start of the zero byte that ends the name
 _FOLDER_MODE = 0o040000
 _MODULE_MODE = b"160000"  # of a submodule, which is neither a file nor a folder here
@@ -354,10 +355,12 @@ def tree_content(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join(entry for _, entry in sorted(entries))
 
 
-def tree_changes(
-    read: Callable[[Oid], bytes], before: Oid, after: Oid
-) -> Iterator[tuple[bytes, Entry | None, Entry | None]]:
-    """Yield the files and symlinks that differ between two trees: path, before, after. Ignores moves."""
+TreeChange = tuple[bytes, Entry | None, Entry | None]
+"""A path with its entries before and after; None where it has no file."""
+
+
+def tree_changes(read: Callable[[Oid], bytes], before: Oid, after: Oid) -> Iterator[TreeChange]:
+    """Yield the files and symlinks that differ between two trees. Ignores moves."""
     waiting = [(b"", before, after)]
     while waiting:
         prefix, before, after = waiting.pop()
@@ -450,10 +453,10 @@ def _differing_entries(old: bytes, new: bytes) -> tuple[int, int]:
     bits = int.from_bytes(old, "big") ^ int.from_bytes(new, "big")
     first = len(old) - (bits.bit_length() + 7) // 8
     last = len(old) - ((bits & -bits).bit_length() + 7) // 8
-    start = end = 0
+    before = _ENTRIES.match(old, 0, first)
+    assert before is not None
+    start = end = before.end()
     while end <= last:
-        if end <= first:
-            start = end
         end = old.index(b"\0", end) + _ID_END
     return start, end
 

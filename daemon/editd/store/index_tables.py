@@ -215,8 +215,7 @@ def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byte
         "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?)",
         (
             (
-                transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
-                transaction.time_us, written(transaction), transaction.undone_by, notes,
+                *transaction_row(transaction), transaction.undone_by, notes,
                 *_approval_columns(transaction.authorship.approval),
                 _attribution_column(transaction.authorship.attribution),
                 json.dumps(transaction.claims) if transaction.claims else None,
@@ -227,17 +226,25 @@ def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byte
     )  # fmt: skip
     database.executemany(
         "insert or replace into touch values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
-        (
-            (
-                touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after),
-                None if touch.source is None else touch.source.raw,
-            )
-            for transaction, _ in batch
-            for touch in transaction.touches
-        ),
-    )  # fmt: skip
+        (row for transaction, _ in batch for row in touch_rows(transaction)),
+    )
     seqs = [transaction.seq for transaction, _ in batch]
     database.execute(_SET_BACK, (min(seqs), max(seqs) + 1))
+
+
+def transaction_row(transaction: Transaction) -> tuple[object, ...]:
+    """Return the columns of `tx` from `seq` to `undoes`."""
+    return (
+        transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
+        transaction.time_us, written(transaction),
+    )  # fmt: skip
+
+
+def touch_rows(transaction: Transaction) -> Iterator[tuple[object, ...]]:
+    """Yield the columns of `touch` from `path` to `source` for each changed path."""
+    for touch in transaction.touches:
+        source = None if touch.source is None else touch.source.raw
+        yield (touch.path.raw, transaction.seq, *_columns(touch.before), *_columns(touch.after), source)
 
 
 def _authorship(author: Authorship) -> Iterator[str | bytes | None]:

@@ -70,7 +70,8 @@ from editd.store.transaction_record import (
     part_records,
     transaction_of,
 )
-from editd.store.verify import verify_full, verify_quick
+from editd.store.verify import verify_quick
+from editd.store.verify_history import verify_full
 from editd.system.files import replace_file
 from editd.system.filesystem import NO_SUCH_VERB, open_folder
 

@@ -18,7 +18,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from editd.store.git_objects import CommitObject, Oid, commit_content, object_id, oid_of, tree_changes
+from editd.store.git_objects import (
+    CommitObject,
+    Oid,
+    TreeChange,
+    commit_content,
+    object_id,
+    oid_of,
+    tree_changes,
+)
 from editd.values.content import Change, Entry, FileState, GitMode, Version, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import (
@@ -33,7 +41,7 @@ from editd.values.transaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from editd.values.content import State
     from editd.wire.messages import Kind
@@ -335,39 +343,34 @@ def transaction_of_commit(read: Callable[[Oid], bytes], oid: Oid) -> tuple[Trans
     Raises ValueError if the commit is not one of editd's.
     """
     commit = CommitObject.decode(read(oid))
-    written = parse(commit.message)
+    message = parse(commit.message)
+    changes: Iterable[TreeChange] = ()
+    if commit.parent is not None and not message.is_first_scan:
+        changes = tree_changes(read, CommitObject.decode(read(commit.parent)).tree, commit.tree)
+    return transaction_of_changes(oid, message, changes), message.notes.encode()
+
+
+def transaction_of_changes(oid: Oid, message: ParsedMessage, changes: Iterable[TreeChange]) -> Transaction:
+    """Return the transaction of the commit `oid` with this message, and these changes of its tree."""
+    sources = {target: source for source, target in message.moves}
+    bits = dict(message.permissions)
     touches: list[Change[Entry]] = []
-    if commit.parent is not None and not written.is_first_scan:
-        sources = {target: source for source, target in written.moves}
-        bits = dict(written.permissions)
-        before = CommitObject.decode(read(commit.parent)).tree
-        for path, old, new in tree_changes(read, before, commit.tree):
-            text = os.fsdecode(path)
-            source = sources.get(text)
-            touches.append(
-                Change(
-                    WorkspacePath(text),
-                    old,
-                    new and replace(new, permissions=bits.get(text)),
-                    None if source is None else WorkspacePath(source),
-                )
+    for path, old, new in changes:
+        text = os.fsdecode(path)
+        source = sources.get(text)
+        touches.append(
+            Change(
+                WorkspacePath(text),
+                old,
+                new and replace(new, permissions=bits.get(text)),
+                None if source is None else WorkspacePath(source),
             )
-    transaction = Transaction(
-        written.seq, CommitId(oid.hex()), written.kind, written.authorship, written.time_us,
-        tuple(sorted(touches, key=lambda touch: touch.path.raw)), written.undoes,
-        parts=written.parts, claims=written.claims,
+        )
+    return Transaction(
+        message.seq, CommitId(oid.hex()), message.kind, message.authorship, message.time_us,
+        tuple(sorted(touches, key=lambda touch: touch.path.raw)), message.undoes,
+        parts=message.parts, claims=message.claims,
     )  # fmt: skip
-    return transaction, written.notes.encode()
-
-
-def transactions_of(read: Callable[[Oid], bytes], head: Oid | None) -> Iterator[tuple[Transaction, bytes]]:
-    """Yield all transactions up to `head`, the oldest first. Raises the errors of `read`, and ValueError."""
-    oids: list[Oid] = []
-    while head is not None:
-        oids.append(head)
-        head = CommitObject.decode(read(head)).parent
-    for oid in reversed(oids):
-        yield transaction_of_commit(read, oid)
 
 
 # The journal's records: one for each transaction, sufficient to finish it.

@@ -1,61 +1,39 @@
-"""Verification of a history on disk: precise reports of damage. Reads only.
+"""The verification of a history at each start: precise reports of damage. Reads only.
 
-`verify_quick` runs at each start. It reads the small files whole, and the newest packs up to a budget.
-`verify_full` runs for `check`. It reads everything, each object and each transaction. Packing may go on
-meanwhile, if no pack is removed and the history keeps its start.
+It reads the small files whole, and the newest packs up to a budget. `verify_history` reads everything.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import sqlite3
-import sys
-import tempfile
-import threading
 from typing import TYPE_CHECKING
 
 import pygit2
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged, Refused, listed
-from editd.store import sqlite, transaction_record
-from editd.store.excluded import absent_contents, read_excluded
+from editd.errors import HistoryDamaged, listed
+from editd.store.excluded import read_excluded
 from editd.store.forgotten import read_forgotten
-from editd.store.git_objects import (
-    EMPTY_TREE,
-    KINDS,
-    CommitObject,
-    GitTree,
-    Oid,
-    object_id,
-    oid_of,
-    tree_changes,
-)
 from editd.store.git_repository import (
     CONFIG,
     REF,
     SHALLOW,
     Manifest,
-    open_store,
     own_objects,
     packs_in,
     read_head,
     read_history_start,
     read_manifest,
-    shared_lock,
 )
-from editd.store.index import Index
 from editd.store.journal import known_ends, read_while_written
 from editd.store.packfile import Pack, offsets_in, verify_index, verify_pack
-from editd.store.transaction_record import transactions_of
-from editd.system.confinement import confine
-from editd.system.fast_exit import exit_fast
-from editd.system.frames import read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from editd.store.git_objects import (
+        Oid,
+    )
 
 
 START_BYTES = 64 * 1024 * 1024  # of packs that a start reads whole, newest first: some 60 ms
@@ -246,242 +224,3 @@ def _lost_in(path: str) -> str:
     if not gone:
         return where + "Each object in it is whole."
     return f"{where}Its objects {listed([oid.hex() for oid in gone])} are damaged."
-
-
-# ── The full verification ──
-
-
-def verify_full(folder: str, through: int | None = None) -> tuple[list[str], bool]:
-    """Verify everything that is packed: files, objects, the chain, the contents, and the index.
-
-    The index is compared up to transaction `through`; None means all packed ones.
-
-    Returns the problems as sentences, and whether the history itself is damaged. Damage of the index, or of
-    borrowed objects, does not count: no recorded transaction depends on them.
-    """
-    damages = verify_quick(folder, None)
-    if damages:
-        return [damage.sentence for damage in damages], True
-    problems = _of_objects(os.path.join(folder, "store.git"))
-    if problems:
-        return problems, True
-    walk = _Walk(folder)
-    problems = walk.problems()
-    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index(through)], False)
-
-
-def _of_objects(store: str) -> list[str]:
-    """Verify each object of the store by its id; return the problems."""
-    odb = own_objects(store)
-    problems: list[str] = []
-    for oid in odb:
-        try:
-            kind, content = odb.read(oid)
-            is_sound = object_id(KINDS[kind], content) == oid.raw
-        except (KeyError, ValueError, pygit2.GitError):
-            is_sound = False
-        if not is_sound:
-            problems.append(f"The object {oid} in {store} is damaged. {MENDS}")
-    return problems
-
-
-class _Walk:
-    """The verification of the chain from head to the baseline, and of the index against it."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._store = os.path.join(folder, "store.git")
-        self._head = read_head(self._store)  # packing may move the ref meanwhile
-        self._repository = open_store(self._store)
-        self._own = own_objects(self._store)
-        manifest = read_manifest(self._store)
-        self._gone: dict[str, str] = {}  # the version by the path
-        self._replaced: dict[str, int] = {}  # versions that the store does not own, by their last transaction
-        lost = frozenset[bytes]() if manifest is None else manifest.lost
-        # Contents that the packs need not have: lost in a repair, forgotten, or excluded.
-        self._lost = lost | absent_contents(self._store)
-        self._floor = read_history_start(self._store)  # the start of a compacted history
-
-    def problems(self) -> list[str]:
-        found: list[str] = []
-        chain: list[tuple[Oid, CommitObject]] = []
-        expected: int | None = None
-        oid = self._head
-        while oid is not None:
-            try:
-                commit = CommitObject.decode(self._tree(oid))
-                seq = transaction_record.parse(commit.message).seq
-            except (KeyError, ValueError, pygit2.GitError) as error:
-                name = "head" if expected is None else f"transaction {expected}"
-                return [f"The commit {oid.hex()} of {name} in {self._store} cannot be read: {error}. {MENDS}"]
-            if expected is not None and seq != expected:
-                found.append(f"The commit {oid.hex()} is transaction {seq}, where {expected} was to be.")
-            chain.append((oid, commit))
-            expected, oid = seq - 1, commit.parent
-        is_compacted = bool(chain) and chain[-1][0] == self._floor.commit
-        if expected not in (None, -1) and not is_compacted and not found:
-            found.append(f"The history begins with transaction {(expected or 0) + 1}, not with the baseline.")
-        return found or list(self._of_contents(chain))
-
-    def _of_contents(self, chain: list[tuple[Oid, CommitObject]]) -> Iterator[str]:
-        """Yield contents missing in the store's packs; contents of the baseline may also be borrowed."""
-        first = int(transaction_record.parse(chain[-1][1].message).seq) if chain else 0
-        for place, (_, commit) in enumerate(chain):
-            seq = first + len(chain) - 1 - place
-            is_baseline = place + 1 == len(chain) or transaction_record.parse(commit.message).is_first_scan
-            try:
-                if not is_baseline:
-                    yield from self._of_changes(seq, chain[place + 1][1].tree, commit.tree)
-                elif commit.tree != EMPTY_TREE:
-                    self._gone |= self._missing_in(commit.tree)
-            except (KeyError, ValueError, pygit2.GitError) as error:
-                yield (f"A folder of transaction {seq} in {self._store} cannot be read: {error}. {MENDS}")
-
-    def _of_changes(self, seq: int, before: Oid, after: Oid) -> Iterator[str]:
-        """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
-        for path, former, made in tree_changes(self._tree, before, after):
-            if former is not None and pygit2.Oid(hex=former.version) not in self._own:
-                self._replaced.setdefault(former.version, seq)
-            if (
-                made is None
-                or pygit2.Oid(hex=made.version) in self._own
-                or oid_of(made.version) in self._lost
-            ):
-                continue
-            yield (
-                f"The content {made.version} of {os.fsdecode(path)} in transaction {seq} is missing in "
-                f"{self._store}. `editctl check --repair` looks for it elsewhere."
-            )
-
-    def _missing_in(self, tree: Oid) -> dict[str, str]:
-        """Return the files of the baseline with missing content; read each of its folders."""
-        gone: dict[str, str] = {}
-        waiting = [(b"", tree)]
-        while waiting:
-            prefix, oid = waiting.pop()
-            folder = GitTree.decode(self._tree(oid))
-            for name, entry in folder.files().items():
-                oid = oid_of(entry.version)
-                if pygit2.Oid(raw=oid) not in self._repository.odb and oid not in self._lost:
-                    gone[os.fsdecode(prefix + name)] = entry.version
-            waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
-        return gone
-
-    def of_baseline(self) -> Iterator[str]:
-        """Yield sentences about borrowed contents of the baseline that are missing now."""
-        needed = {path: self._replaced[one] for path, one in self._gone.items() if one in self._replaced}
-        unneeded = sorted(self._gone.keys() - needed.keys())
-        lenders = f"the repositories in {self._store}/objects/info/alternates"
-        if unneeded:
-            yield (
-                f"The baseline's content of {listed(unneeded)} was borrowed from {lenders} and is gone "
-                "there. No transaction needs it. `editctl check --repair` takes it from the files that still "
-                "hold it."
-            )
-        if needed:
-            seqs = listed([str(seq) for seq in sorted(set(needed.values()))])
-            yield (
-                f"The baseline's content of {listed(sorted(needed))} was borrowed from {lenders} and is gone "
-                f"there. The undo of these transactions needs it, and so does `restore`: {seqs}. Bring the "
-                "objects back into the repository, for example by `git fetch`. `editctl check --repair` "
-                "records the content as lost if no file holds it."
-            )
-
-    def _index_anew(self, path: str, through: int | None) -> int:
-        """Make an index from the commits; return its last transaction. Raises IoError, as on a full disk."""
-        fresh, last = Index(path), -1
-        with contextlib.closing(fresh):
-            for transaction, notes in transactions_of(self._tree, self._head):
-                if through is not None and transaction.seq > through:
-                    break
-                fresh.add(transaction, notes)
-                fresh.flush_if_full()
-                last = int(transaction.seq)
-            fresh.flush()
-        return last
-
-    def of_index(self, through: int | None) -> Iterator[str]:
-        """Compare the index with one that is rebuilt from the commits; yield a sentence on a difference."""
-        path = os.path.join(self._folder, "index.db")
-        with tempfile.TemporaryDirectory(prefix=MADE, dir=self._folder) as made:
-            try:
-                last = self._index_anew(os.path.join(made, "index.db"), through)
-            except Refused as refusal:
-                yield f"{path} could not be compared with the history. {refusal.text()}"
-                return
-            try:
-                differing = _first_difference(path, os.path.join(made, "index.db"), last)
-            except sqlite3.Error as error:
-                differing = str(error)
-        if differing is not None:
-            yield (
-                f"{path} is damaged: {differing}. No transaction is lost by this. "
-                "`editctl check --repair` rebuilds it from the history."
-            )
-
-    def _tree(self, oid: Oid) -> bytes:
-        return self._floor.seen(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
-
-
-_COLUMNS = {
-    "tx": "seq, id, kind, actor, session, message, request_id, time_us, undoes, notes",
-    "touch": "seq, path, before_mode, before, after_mode, after, source",
-}
-
-
-def _first_difference(path: str, other: str, last: int) -> str | None:
-    """Describe the first difference of two indexes up to transaction `last`; None if there is none."""
-    database, fresh = map(sqlite.connect_to_read, (path, other))
-    try:
-        flaw = database.execute("pragma integrity_check(1)").fetchone()[0]
-        if flaw != "ok":
-            return str(flaw)
-        for table, columns in _COLUMNS.items():
-            order = "seq" if table == "tx" else "seq, path"
-            query = f"select {columns} from {table} where seq <= ? order by {order}"  # noqa: S608  # ours
-            mine, theirs = database.execute(query, (last,)), fresh.execute(query, (last,))
-            while True:
-                row, expected = mine.fetchone(), theirs.fetchone()
-                if row != expected:
-                    seq = min(side[0] for side in (row, expected) if side is not None)
-                    return f"its transaction {seq} differs from the history"
-                if row is None:
-                    break
-    finally:
-        database.close()
-        fresh.close()
-    return None
-
-
-# The process of a `check` that verifies the whole history, while packing goes on.
-#
-# `python -m editd.store.verify STATE_FOLDER`, framed messages on stdin and stdout (`system.frames`).
-# Each check starts one. It writes nothing but a second index beside the verified one. It ends with the
-# daemon, however long the check would have taken.
-
-
-def main() -> None:
-    """Serve one request: `{through}` → `{problems, damaged}`, as `verify_full` has them."""
-    request = read_frame(sys.stdin.buffer)
-    if request is None:
-        return
-    folder = sys.argv[1]
-    confine([folder])
-    threading.Thread(target=_end_with_the_daemon, daemon=True).start()
-    with shared_lock(os.path.join(folder, "store.git")):
-        for name in os.listdir(folder):
-            if name.startswith(MADE):  # left by an interrupted check
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-        problems, is_damaged = verify_full(folder, request["through"])
-    write_frame(sys.stdout.buffer, {"problems": problems, "damaged": is_damaged})
-
-
-def _end_with_the_daemon() -> None:
-    while os.read(sys.stdin.fileno(), 1):
-        continue
-    os._exit(0)  # the next check removes the temporary index
-
-
-if __name__ == "__main__":
-    main()
-    exit_fast()

@@ -1,0 +1,292 @@
+"""The verification of the whole history for `check`: each object, each transaction, and the index.
+
+Packing may go on meanwhile, if no pack is removed and the history keeps its start. What an earlier
+verification has seen whole need not be read again object by object (`store.verified`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pygit2
+from msgspec import Struct
+
+from editd.errors import listed
+from editd.store import index_tables, sqlite, transaction_record
+from editd.store.excluded import absent_contents
+from editd.store.git_objects import (
+    EMPTY_TREE,
+    KINDS,
+    CommitObject,
+    GitTree,
+    Oid,
+    TreeChange,
+    object_id,
+    oid_of,
+    tree_changes,
+)
+from editd.store.git_repository import open_store, own_objects, read_head, read_history_start, read_manifest
+from editd.store.transaction_record import transaction_of_changes
+from editd.store.verify import MENDS, verify_quick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from editd.values.transaction import Transaction
+
+
+LOT = 1_000  # transactions that are compared with the index at once
+
+
+def verify_full(
+    folder: str,
+    through: int | None = None,
+    verify_objects: Callable[[str], Callable[[], list[str]]] | None = None,
+) -> tuple[list[str], bool]:
+    """Verify everything that is packed: files, objects, the chain, the contents, and the index.
+
+    The index is compared up to transaction `through`; None means all packed ones. `verify_objects` begins
+    the verification of the store's objects elsewhere, and returns a function that waits for its problems.
+
+    Returns the problems as sentences, and whether the history itself is damaged. Damage of the index, or of
+    borrowed objects, does not count: no recorded transaction depends on them.
+    """
+    damages = verify_quick(folder, None)
+    if damages:
+        return [damage.sentence for damage in damages], True
+    store = os.path.join(folder, "store.git")
+    if verify_objects is None:
+        problems = damaged_objects(store)
+        if problems:
+            return problems, True
+        walk = _Walk(folder, through)
+    else:
+        wait = verify_objects(store)
+        walk = _Walk(folder, through)
+        problems = wait()
+    problems = problems or walk.problems
+    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index()], False)
+
+
+def damaged_objects(store: str) -> list[str]:
+    """Verify each object of the store by its id; return the problems."""
+    odb = own_objects(store)
+    problems: list[str] = []
+    for oid in odb:
+        try:
+            kind, content = odb.read(oid)
+            is_sound = object_id(KINDS[kind], content) == oid.raw
+        except (KeyError, ValueError, pygit2.GitError):
+            is_sound = False
+        if not is_sound:
+            problems.append(f"The object {oid} in {store} is damaged. {MENDS}")
+    return problems
+
+
+class _Step(Struct, frozen=True):
+    """A transaction of the chain, as its commit has it."""
+
+    oid: Oid
+    commit: CommitObject
+    message: transaction_record.ParsedMessage
+
+
+class _Walk:
+    """The verification of the chain from head to the baseline, and of the index against it."""
+
+    def __init__(self, folder: str, through: int | None) -> None:
+        """Walk through the history. `problems` has those of the chain; without any, those of contents."""
+        self._store = os.path.join(folder, "store.git")
+        self._repository = open_store(self._store)
+        self._own = own_objects(self._store)
+        manifest = read_manifest(self._store)
+        self._gone: dict[str, str] = {}  # the version by the path
+        self._replaced: dict[str, int] = {}  # versions that the store does not own, by their last transaction
+        lost = frozenset[bytes]() if manifest is None else manifest.lost
+        # Contents that the packs need not have: lost in a repair, forgotten, or excluded.
+        self._lost = lost | absent_contents(self._store)
+        self._floor = read_history_start(self._store)  # the start of a compacted history
+        self._index = _IndexComparison(os.path.join(folder, "index.db"), through)
+        self._contents: list[str] = []
+        chain = self._of_chain(read_head(self._store))  # packing may move the ref meanwhile
+        self.problems = chain or self._contents
+
+    def _of_chain(self, head: Oid | None) -> list[str]:
+        """Verify each transaction from `head` on; return the problems of the chain."""
+        problems: list[str] = []
+        expected: int | None = None
+        oid = head
+        following: _Step | None = None
+        while oid is not None:
+            try:
+                commit = CommitObject.decode(self._read(oid))
+                step = _Step(oid, commit, transaction_record.parse(commit.message))
+            except (KeyError, ValueError, pygit2.GitError) as error:
+                name = "head" if expected is None else f"transaction {expected}"
+                return [f"The commit {oid.hex()} of {name} in {self._store} cannot be read: {error}. {MENDS}"]
+            seq = step.message.seq
+            if expected is not None and seq != expected:
+                problems.append(f"The commit {oid.hex()} is transaction {seq}, where {expected} was to be.")
+            if following is not None:
+                self._verify(following, step.commit.tree)
+            following, expected, oid = step, seq - 1, commit.parent
+        if following is None:
+            return problems
+        self._verify(following, None)
+        if expected != -1 and following.oid != self._floor.commit and not problems:
+            seq = following.message.seq
+            problems.append(f"The history begins with transaction {seq}, not with the baseline.")
+        return problems
+
+    def _verify(self, step: _Step, before: Oid | None) -> None:
+        """Verify the contents of a transaction, and its rows in the index. `before` is None for the first."""
+        changes: list[TreeChange] = []
+        try:
+            if before is not None and not step.message.is_first_scan:
+                changes += tree_changes(self._read, before, step.commit.tree)
+                self._contents += self._missing_of(step.message.seq, changes)
+            elif step.commit.tree != EMPTY_TREE:
+                self._gone |= self._missing_in(step.commit.tree)
+        except (KeyError, ValueError, pygit2.GitError) as error:
+            name = f"A folder of transaction {step.message.seq} in {self._store}"
+            self._contents.append(f"{name} cannot be read: {error}. {MENDS}")
+            return
+        self._index.add(transaction_of_changes(step.oid, step.message, changes), step.message.notes.encode())
+
+    def _missing_of(self, seq: int, changes: list[TreeChange]) -> Iterator[str]:
+        """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
+        for path, former, made in changes:
+            if former is not None and pygit2.Oid(hex=former.version) not in self._own:
+                self._replaced.setdefault(former.version, seq)
+            if (
+                made is None
+                or pygit2.Oid(hex=made.version) in self._own
+                or oid_of(made.version) in self._lost
+            ):
+                continue
+            yield (
+                f"The content {made.version} of {os.fsdecode(path)} in transaction {seq} is missing in "
+                f"{self._store}. `editctl check --repair` looks for it elsewhere."
+            )
+
+    def _missing_in(self, tree: Oid) -> dict[str, str]:
+        """Return the files of the baseline with missing content; read each of its folders."""
+        gone: dict[str, str] = {}
+        waiting = [(b"", tree)]
+        while waiting:
+            prefix, oid = waiting.pop()
+            folder = GitTree.decode(self._read(oid))
+            for name, entry in folder.files().items():
+                oid = oid_of(entry.version)
+                if pygit2.Oid(raw=oid) not in self._repository.odb and oid not in self._lost:
+                    gone[os.fsdecode(prefix + name)] = entry.version
+            waiting.extend((prefix + name + b"/", below) for name, below in folder.folders().items())
+        return gone
+
+    def of_baseline(self) -> Iterator[str]:
+        """Yield sentences about borrowed contents of the baseline that are missing now."""
+        needed = {path: self._replaced[one] for path, one in self._gone.items() if one in self._replaced}
+        unneeded = sorted(self._gone.keys() - needed.keys())
+        lenders = f"the repositories in {self._store}/objects/info/alternates"
+        if unneeded:
+            yield (
+                f"The baseline's content of {listed(unneeded)} was borrowed from {lenders} and is gone "
+                "there. No transaction needs it. `editctl check --repair` takes it from the files that still "
+                "hold it."
+            )
+        if needed:
+            seqs = listed([str(seq) for seq in sorted(set(needed.values()))])
+            yield (
+                f"The baseline's content of {listed(sorted(needed))} was borrowed from {lenders} and is gone "
+                f"there. The undo of these transactions needs it, and so does `restore`: {seqs}. Bring the "
+                "objects back into the repository, for example by `git fetch`. `editctl check --repair` "
+                "records the content as lost if no file holds it."
+            )
+
+    def of_index(self) -> list[str]:
+        """Return a sentence if the index differs from the history."""
+        problem = self._index.problem()
+        return [] if problem is None else [problem]
+
+    def _read(self, oid: Oid) -> bytes:
+        return self._floor.seen(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
+
+
+_TX = "select seq, id, kind, actor, session, message, request_id, time_us, undoes, notes from tx"
+_TOUCH = "select path, seq, before_mode, before, after_mode, after, source from touch"
+
+
+class _IndexComparison:
+    """The comparison of the index with the transactions of the history, from the newest to the oldest."""
+
+    def __init__(self, path: str, through: int | None) -> None:
+        self._path = path
+        self._through = through
+        self._oldest: int | None = None  # of the transactions so far
+        self._tx: list[tuple[Any, ...]] = []  # the rows to compare next
+        self._touch: list[tuple[Any, ...]] = []
+        self._differs_at: int | None = None
+        self._error: sqlite3.Error | None = None
+
+    def add(self, transaction: Transaction, notes: bytes) -> None:
+        """Compare the next older transaction, at once or with those after it."""
+        seq = int(transaction.seq)
+        if self._through is not None and seq > self._through:
+            return
+        self._oldest = seq
+        self._tx.append((*index_tables.transaction_row(transaction), notes))
+        for path, _, *sides, source in index_tables.touch_rows(transaction):
+            before_mode, before, _, after_mode, after, _ = sides
+            self._touch.append((path, seq, before_mode, before, after_mode, after, source))
+        if len(self._tx) >= LOT:
+            self._compare()
+
+    def problem(self) -> str | None:
+        """Return a sentence about the difference in the oldest transaction; None if there is none."""
+        self._compare()
+        try:
+            flaw = self._own_flaw()
+        except sqlite3.Error as error:
+            self._error = error
+        if self._error is not None:
+            if not sqlite.is_damage(self._error):
+                return f"{self._path} could not be compared with the history: {self._error}."
+            flaw = str(self._error)
+        elif flaw is None and self._differs_at is not None:
+            flaw = f"its transaction {self._differs_at} differs from the history"
+        return flaw and (
+            f"{self._path} is damaged: {flaw}. No transaction is lost by this. "
+            "`editctl check --repair` rebuilds it from the history."
+        )
+
+    def _own_flaw(self) -> str | None:
+        """Return the flaw of the database itself; note rows of transactions before the oldest one."""
+        with contextlib.closing(sqlite.connect_to_read(self._path)) as database:
+            (flaw,) = database.execute("pragma integrity_check(1)").fetchone()
+            for table in ("tx", "touch"):
+                query = f"select min(seq) from {table} where seq < ?"  # noqa: S608  # ours
+                (seq,) = database.execute(query, (self._oldest or 0,)).fetchone()
+                self._differs_at = self._differs_at if seq is None else seq
+            return None if flaw == "ok" else str(flaw)
+
+    def _compare(self) -> None:
+        """Compare the rows that wait. Each lot is read by itself: a long read would keep SQLite's log."""
+        if not self._tx or self._error is not None:
+            return
+        rows, touched = self._tx, self._touch
+        ends = rows[-1][0], rows[0][0]
+        self._tx, self._touch = [], []
+        try:
+            with contextlib.closing(sqlite.connect_to_read(self._path)) as database:
+                written = database.execute(f"{_TX} where seq between ? and ?", ends).fetchall()
+                query = f"{_TOUCH} where seq between ? and ?"
+                written_touches = database.execute(query, ends).fetchall()
+        except sqlite3.Error as error:
+            self._error = error
+            return
+        differing = {row[0] for row in set(rows) ^ set(written)}
+        differing |= {row[1] for row in set(touched) ^ set(written_touches)}
+        self._differs_at = min(differing, default=self._differs_at)
