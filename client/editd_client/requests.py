@@ -47,13 +47,20 @@ def status() -> PreparedCall[messages.StatusResult]:
     return call(messages.Status(), messages.StatusResult)
 
 
-def check(*, repair: bool = False, lose: bool = False) -> PreparedCall[messages.CheckResult]:
+def check(
+    *,
+    repair: bool = False,
+    lose: bool = False,
+    full: bool = False,
+) -> PreparedCall[messages.CheckResult]:
     """Verify that history, journal and files agree. Waits for as long as that takes.
 
+    Transactions that an earlier `check` has verified are not read again one by one, as long as the packs with
+    them are the same, byte for byte. `full` reads them all.
     With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
     something cannot be recovered, unless `lose` is true.
     """
-    return call(messages.Check(repair=repair, lose=lose), messages.CheckResult)
+    return call(messages.Check(repair=repair, lose=lose, full=full), messages.CheckResult)
 
 
 def shutdown() -> PreparedCall[None]:

@@ -44,12 +44,25 @@ def test_a_damaged_head_is_told_and_mended_and_the_daemon_goes_on(place: Workpla
         again = editctl(place, "check", "--repair", "--json")
         assert json.loads(again.stdout) == {
             "ok": True, "problems": [], "repaired": [], "lost": [], "aside": None,
+            "known": None, "known_time": None,
         }  # fmt: skip
         assert json.loads(editctl(place, "status", "--json").stdout)["state"] == "ready"
         kept = list((place.state / "damaged").rglob("history"))
         assert [path.read_text() for path in kept] == ["nonsense"]
     finally:
         editctl(place, "stop")
+
+
+def test_a_second_check_says_what_it_takes_from_the_first_one(place: Workplace) -> None:
+    with place.start() as client:
+        client.apply([write("a", "one\n")])
+        assert editctl(place, "check").stdout == "history, journal and files agree\n"
+        client.apply([write("a", "two\n")])
+        first, last = editctl(place, "check").stdout.splitlines()
+        assert first.startswith("up to transaction 1 verified by the check of ")
+        assert last == "history, journal and files agree"
+        assert json.loads(editctl(place, "check", "--json").stdout)["known"] == 2
+        assert editctl(place, "check", "--full").stdout == "history, journal and files agree\n"
 
 
 @pytest.mark.long

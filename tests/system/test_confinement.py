@@ -145,8 +145,8 @@ WORKERS = {  # the start of each worker, whose first step after its confinement 
     "regular expressions": "import editd.engine.regex_worker as worker\nworker.read_frame = attack",
     "packing": "import editd.store.pack_worker as worker\nworker.take = attack",
     "compaction": "import editd.store.compaction as worker\nworker.take = attack",
-    "verification": "import editd.store.verify_worker as worker\nworker.shared_lock = attack\n"
-    "worker.read_frame = lambda _: {'through': 0}\nworker._end_with_the_daemon = lambda: None",
+    "verification": "import contextlib, editd.store.verify_worker as worker\nworker.shared_lock = attack\n"
+    "worker.read_frame = lambda _: {'through': 0}\nworker._beside = lambda _: contextlib.nullcontext()",
 }
 
 

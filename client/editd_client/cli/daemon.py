@@ -325,10 +325,14 @@ LOST_SHOWN_MAX = 20
     "--repair", is_flag=True, help="Repair the history. Damaged files are moved aside, never deleted."
 )
 @click.option("--yes", is_flag=True, help="Accept losses of --repair without asking.")
+@click.option("--full", is_flag=True, help="Verify again what an earlier check has verified.")
 @as_json
 @click.pass_obj
-def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
+def check_verb(invocation: Invocation, repair: bool, yes: bool, full: bool) -> int:
     """Verify that history, journal and files agree.
+
+    Reads each pack, and each transaction since the last check without a problem, as it says. With
+    --full, it reads each object and each transaction again.
 
     Changes nothing. Prints each problem on a line of standard output, and exits with 4 if there is
     one. With --repair, rebuilds a damaged history from the packs (around the damage), the journal,
@@ -338,6 +342,7 @@ def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
     \b
     Examples:
       editctl check
+      editctl check --full             # for example each month
       editctl check --json | jq -r '.problems[]'
       editctl check --repair
       editctl check --repair --yes     # in a script: accept any loss
@@ -346,7 +351,7 @@ def check_verb(invocation: Invocation, repair: bool, yes: bool) -> int:
         raise click.UsageError("--yes needs --repair.")
     repaired = _repaired(invocation, yes) if repair else None
     with invocation.client() as client:
-        result = client.check()
+        result = client.check(full=full or repair)
     if repaired is not None:
         left = [problem for problem in repaired.problems if problem not in result.problems]
         result = type(result)(
@@ -398,6 +403,9 @@ def _say(result: CheckResult) -> None:
         output.echo(output.plain(f"the damaged files are in {result.aside}"))
     for problem in result.problems:
         output.echo(output.plain(problem))
+    if result.known is not None and result.known_time is not None:
+        earlier = output.local_time(result.known_time)
+        output.echo(f"up to transaction {result.known} verified by the check of {earlier}: --full repeats it")
     if result.ok:
         output.echo("history, journal and files agree")
 

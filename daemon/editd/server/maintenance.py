@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from editd.advice import Advice, command_term
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
@@ -46,6 +46,14 @@ PROVER_NICE = 15  # packing goes first
 FINISH_SECONDS_MAX = 60.0  # for packing at the end; unpacked transactions stay in the journal
 
 _NOT_AHEAD = "files for the next edits could not be prepared: %s"
+
+
+class HistoryCheck(NamedTuple):
+    """The problems of the history, as sentences, and which verification this one continues, if any."""
+
+    problems: list[str]
+    known: int | None = None  # up to this transaction all was verified earlier
+    known_us: int | None = None  # at this time
 
 
 class Maintenance:
@@ -105,10 +113,11 @@ class Maintenance:
             log.error("the workspace is not synced: %s", error)  # the next daemon does it
         await self._packer.close()
 
-    async def check(self) -> list[str]:
-        """Verify the store's objects and their chain in a process; return the problems, as sentences.
+    async def check(self, *, is_full: bool) -> HistoryCheck:
+        """Verify the store's objects and their chain in a process. Raises ShuttingDown.
 
-        Packing goes on meanwhile, because a long history takes minutes. Raises ShuttingDown.
+        Unless `is_full`, what an earlier verification has covered counts. Packing goes on meanwhile, because
+        a long history takes minutes.
         """
         async with self._proving:
             self._check_open()
@@ -116,16 +125,16 @@ class Maintenance:
                 await self.pack()
                 await self._queue.run(self._engine.history.index.flush)  # which is compared with the packs
             except Refused as refusal:
-                return [refusal.text()]
+                return HistoryCheck([refusal.text()])
             through = None if self._engine.recorder.broken is not None else int(self._engine.history.head)
-            answer = await self._proven({"through": through})
+            answer = await self._proven({"through": through, "full": is_full})
         if answer is None:
             self._check_open()
-            return ["The process that checks the history ended before it was done."]
+            return HistoryCheck(["The process that checks the history ended before it was done."])
         problems = list(answer["problems"])
         if answer["damaged"]:
             await self._queue.run(partial(self._mark_damaged, problems[0]))
-        return problems
+        return HistoryCheck(problems, answer["known"], answer["known_us"])
 
     def _mark_damaged(self, problem: str) -> None:
         if self._engine.recorder.broken is None:

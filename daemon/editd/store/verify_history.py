@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 import pygit2
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.errors import listed
 from editd.store import index_tables, sqlite, transaction_record
@@ -29,11 +31,13 @@ from editd.store.git_objects import (
     tree_changes,
 )
 from editd.store.git_repository import open_store, own_objects, read_head, read_history_start, read_manifest
+from editd.store.packfile import offsets_in
 from editd.store.transaction_record import transaction_of_changes
+from editd.store.verified import PackMark, Verified, digest_of, present_packs
 from editd.store.verify import MENDS, verify_quick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from editd.values.transaction import Transaction
 
@@ -41,48 +45,77 @@ if TYPE_CHECKING:
 LOT = 1_000  # transactions that are compared with the index at once
 
 
-def verify_full(
-    folder: str,
-    through: int | None = None,
-    verify_objects: Callable[[str], Callable[[], list[str]]] | None = None,
-) -> tuple[list[str], bool]:
+class Verification(Struct, frozen=True):
+    """The result: the problems as sentences, and whether the history itself is damaged.
+
+    Damage of the index, or of borrowed objects, does not count: no recorded transaction depends on them.
+    """
+
+    problems: list[str]
+    is_damaged: bool = False
+    known: Verified | None = None  # the mark of the earlier verification that this one continues
+    mark: Verified | None = None  # for the next one, if there is no problem
+
+
+def verify_full(folder: str, through: int | None = None) -> tuple[list[str], bool]:
     """Verify everything that is packed: files, objects, the chain, the contents, and the index.
 
-    The index is compared up to transaction `through`; None means all packed ones. `verify_objects` begins
-    the verification of the store's objects elsewhere, and returns a function that waits for its problems.
+    The index is compared up to transaction `through`; None means all packed ones. Returns the problems, and
+    whether the history itself is damaged.
+    """
 
-    Returns the problems as sentences, and whether the history itself is damaged. Damage of the index, or of
-    borrowed objects, does not count: no recorded transaction depends on them.
+    def begin(packs: Collection[str]) -> Callable[[], list[str]]:
+        problems = damaged_objects(os.path.join(folder, "store.git"), packs)
+        return lambda: problems
+
+    done = verify_since(folder, through, None, begin)
+    return done.problems, done.is_damaged
+
+
+def verify_since(
+    folder: str,
+    through: int | None,
+    known: Verified | None,
+    begin: Callable[[Collection[str]], Callable[[], list[str]]],
+) -> Verification:
+    """Verify what an earlier verification, with the mark `known`, does not cover; without one, everything.
+
+    `begin` starts the verification of the objects in these packs. It returns a function that waits for it
+    and returns the problems.
     """
     damages = verify_quick(folder, None)
     if damages:
-        return [damage.sentence for damage in damages], True
+        return Verification([damage.sentence for damage in damages], is_damaged=True)
     store = os.path.join(folder, "store.git")
-    if verify_objects is None:
-        problems = damaged_objects(store)
-        if problems:
-            return problems, True
-        walk = _Walk(folder, through)
-    else:
-        wait = verify_objects(store)
-        walk = _Walk(folder, through)
-        problems = wait()
+    head = read_head(store)  # first: packing goes on, and all up to this head is in these packs
+    packs = present_packs(store)
+    walk = _Walk(folder, through, known)
+    wait = begin(walk.unknown(packs))
+    walk.follow(head, packs)
+    problems = wait()
+    if walk.is_stale:
+        return verify_since(folder, through, None, begin)
     problems = problems or walk.problems
-    return (problems, True) if problems else ([*walk.of_baseline(), *walk.of_index()], False)
+    if problems:
+        return Verification(problems, is_damaged=True)
+    problems = [*walk.of_baseline(), *walk.of_index()]
+    return Verification(problems, known=walk.known, mark=None if problems else walk.mark(packs))
 
 
-def damaged_objects(store: str) -> list[str]:
-    """Verify each object of the store by its id; return the problems."""
+def damaged_objects(store: str, packs: Collection[str]) -> list[str]:
+    """Verify each object in these packs of the store by its id; return the problems."""
     odb = own_objects(store)
     problems: list[str] = []
-    for oid in odb:
-        try:
-            kind, content = odb.read(oid)
-            is_sound = object_id(KINDS[kind], content) == oid.raw
-        except (KeyError, ValueError, pygit2.GitError):
-            is_sound = False
-        if not is_sound:
-            problems.append(f"The object {oid} in {store} is damaged. {MENDS}")
+    for name in packs:
+        for raw in offsets_in(os.path.join(store, "objects", "pack", f"{name}.idx")):
+            oid = pygit2.Oid(raw=raw)
+            try:
+                kind, content = odb.read(oid)
+                is_sound = object_id(KINDS[kind], content) == raw
+            except (KeyError, ValueError, pygit2.GitError):
+                is_sound = False
+            if not is_sound:
+                problems.append(f"The object {oid} in {store} is damaged. {MENDS}")
     return problems
 
 
@@ -95,10 +128,13 @@ class _Step(Struct, frozen=True):
 
 
 class _Walk:
-    """The verification of the chain from head to the baseline, and of the index against it."""
+    """The verification of the chain from head to the baseline, and of the index against it.
 
-    def __init__(self, folder: str, through: int | None) -> None:
-        """Walk through the history. `problems` has those of the chain; without any, those of contents."""
+    With the mark of an earlier verification it ends at the last transaction that is still known. If the mark
+    turns out to belong to another history, the walk `is_stale`.
+    """
+
+    def __init__(self, folder: str, through: int | None, known: Verified | None) -> None:
         self._store = os.path.join(folder, "store.git")
         self._repository = open_store(self._store)
         self._own = own_objects(self._store)
@@ -109,13 +145,55 @@ class _Walk:
         # Contents that the packs need not have: lost in a repair, forgotten, or excluded.
         self._lost = lost | absent_contents(self._store)
         self._floor = read_history_start(self._store)  # the start of a compacted history
+        self._conditions = digest_of([*self._lost, self._floor.commit or b""])
+        self._through = through
         self._index = _IndexComparison(os.path.join(folder, "index.db"), through)
-        self._contents: list[str] = []
-        chain = self._of_chain(read_head(self._store))  # packing may move the ref meanwhile
-        self.problems = chain or self._contents
+        self._seqs: dict[Oid, int] = {}  # the transactions of the followed commits
+        self._scans = set[Oid]() if known is None else set(map(oid_of, known.scans))
+        self.known = known if known is not None and known.conditions == self._conditions else None
+        self.is_stale = False
+        self.problems: list[str] = []  # those of the chain; if it has none, those of contents
 
-    def _of_chain(self, head: Oid | None) -> list[str]:
-        """Verify each transaction from `head` on; return the problems of the chain."""
+    def unknown(self, packs: Mapping[str, PackMark]) -> list[str]:
+        """Return the packs whose objects the mark does not cover. All, and no mark, if it is of no use."""
+        if self.known is not None and self.known.since(packs) < self._floor.seq:
+            self.known = None
+        return [
+            name for name, pack in packs.items() if self.known is None or not self.known.covers(name, pack)
+        ]
+
+    def follow(self, head: Oid | None, packs: Mapping[str, PackMark]) -> None:
+        """Verify each transaction from `head` down to those that are known."""
+        contents: list[str] = []
+        since = None if self.known is None else self.known.since(packs)
+        if self.known is not None:
+            self.is_stale = any(self._missing_in(tree) for tree in self._scans)
+        self.problems = self._of_chain(head, since, contents) or contents
+
+    def mark(self, packs: Mapping[str, PackMark]) -> Verified | None:
+        """Return the mark for the next verification, if this one has found no problem."""
+        compared = [oid for oid, seq in self._seqs.items() if self._through is None or seq <= self._through]
+        if not compared:  # the transactions that were compared with the index have been packed meanwhile
+            return self.known
+        newest = max(compared, key=self._seqs.__getitem__)
+        return Verified(
+            self._seqs[newest],
+            newest.hex(),
+            time.time_ns() // 1000,
+            {name: replace(pack, first=self._first(name, pack)) for name, pack in packs.items()},
+            self._conditions,
+            sorted(tree.hex() for tree in self._scans),
+        )
+
+    def _first(self, name: str, pack: PackMark) -> int:
+        """Return the first transaction with its commit in the pack; 0 if there is none."""
+        if self.known is not None and self.known.covers(name, pack):
+            return self.known.packs[name].first
+        objects = offsets_in(os.path.join(self._store, "objects", "pack", f"{name}.idx"))
+        return min((self._seqs[oid] for oid in objects.keys() & self._seqs.keys()), default=0)
+
+    def _of_chain(self, head: Oid | None, since: int | None, contents: list[str]) -> list[str]:
+        """Return the problems of the chain; add those of contents to `contents`."""
         problems: list[str] = []
         expected: int | None = None
         oid = head
@@ -131,30 +209,41 @@ class _Walk:
             if expected is not None and seq != expected:
                 problems.append(f"The commit {oid.hex()} is transaction {seq}, where {expected} was to be.")
             if following is not None:
-                self._verify(following, step.commit.tree)
+                contents += self._of_contents(following, step.commit.tree)
+            self._seqs[oid] = seq
+            if self.known is not None and seq == since:
+                self.is_stale |= oid_of(self.known.commit) not in self._seqs
+                return problems
             following, expected, oid = step, seq - 1, commit.parent
-        if following is None:
+        self.is_stale |= since is not None
+        if following is None or self.is_stale:
             return problems
-        self._verify(following, None)
+        contents += self._of_contents(following, None)
         if expected != -1 and following.oid != self._floor.commit and not problems:
             seq = following.message.seq
             problems.append(f"The history begins with transaction {seq}, not with the baseline.")
         return problems
 
-    def _verify(self, step: _Step, before: Oid | None) -> None:
-        """Verify the contents of a transaction, and its rows in the index. `before` is None for the first."""
+    def _of_contents(self, step: _Step, before: Oid | None) -> list[str]:
+        """Return the problems of a transaction's contents; compare its rows in the index.
+
+        `before` is the tree of the one before; None for the first transaction.
+        """
+        problems: list[str] = []
         changes: list[TreeChange] = []
         try:
             if before is not None and not step.message.is_first_scan:
                 changes += tree_changes(self._read, before, step.commit.tree)
-                self._contents += self._missing_of(step.message.seq, changes)
+                problems += self._missing_of(step.message.seq, changes)
             elif step.commit.tree != EMPTY_TREE:
+                self._scans.add(step.commit.tree)
                 self._gone |= self._missing_in(step.commit.tree)
         except (KeyError, ValueError, pygit2.GitError) as error:
             name = f"A folder of transaction {step.message.seq} in {self._store}"
-            self._contents.append(f"{name} cannot be read: {error}. {MENDS}")
-            return
-        self._index.add(transaction_of_changes(step.oid, step.message, changes), step.message.notes.encode())
+            return [f"{name} cannot be read: {error}. {MENDS}"]
+        transaction = transaction_of_changes(step.oid, step.message, changes)
+        self._index.add(transaction, step.message.notes.encode())
+        return problems
 
     def _missing_of(self, seq: int, changes: list[TreeChange]) -> Iterator[str]:
         """Yield the new contents of a transaction that the store lacks; old ones belong to earlier ones."""
@@ -208,7 +297,7 @@ class _Walk:
 
     def of_index(self) -> list[str]:
         """Return a sentence if the index differs from the history."""
-        problem = self._index.problem()
+        problem = self._index.problem(is_whole=self.known is None)
         return [] if problem is None else [problem]
 
     def _read(self, oid: Oid) -> bytes:
@@ -244,11 +333,14 @@ class _IndexComparison:
         if len(self._tx) >= LOT:
             self._compare()
 
-    def problem(self) -> str | None:
-        """Return a sentence about the difference in the oldest transaction; None if there is none."""
+    def problem(self, *, is_whole: bool) -> str | None:
+        """Return a sentence about the difference in the oldest transaction; None if there is none.
+
+        If the walk `is_whole`, there are no rows of older transactions.
+        """
         self._compare()
         try:
-            flaw = self._own_flaw()
+            flaw = self._own_flaw(is_whole=is_whole)
         except sqlite3.Error as error:
             self._error = error
         if self._error is not None:
@@ -262,11 +354,11 @@ class _IndexComparison:
             "`editctl check --repair` rebuilds it from the history."
         )
 
-    def _own_flaw(self) -> str | None:
+    def _own_flaw(self, *, is_whole: bool) -> str | None:
         """Return the flaw of the database itself; note rows of transactions before the oldest one."""
         with contextlib.closing(sqlite.connect_to_read(self._path)) as database:
             (flaw,) = database.execute("pragma integrity_check(1)").fetchone()
-            for table in ("tx", "touch"):
+            for table in ("tx", "touch") if is_whole else ():
                 query = f"select min(seq) from {table} where seq < ?"  # noqa: S608  # ours
                 (seq,) = database.execute(query, (self._oldest or 0,)).fetchone()
                 self._differs_at = self._differs_at if seq is None else seq

@@ -205,6 +205,8 @@ class Status(Params):
 class Check(Params):
     """Verify that history, journal and files agree. Waits for as long as that takes.
 
+    Transactions that an earlier `check` has verified are not read again one by one, as long as the packs with
+    them are the same, byte for byte. `full` reads them all.
     With `repair`, repairs the damage, and the daemon exits afterwards. Refused with `history_damaged` if
     something cannot be recovered, unless `lose` is true.
     """
@@ -212,6 +214,7 @@ class Check(Params):
     method: ClassVar[str] = "check"
     repair: bool = False
     lose: bool = False  # repair even if something cannot be brought back
+    full: bool = False  # verify also what an earlier check has verified; a repair does so anyway
 
 
 class Shutdown(Params):
@@ -1184,6 +1187,8 @@ class CheckResult(Result):
     repaired: list[str]  # the repairs made; the daemon ends after them
     lost: list[str]  # things that could not be brought back
     aside: str | None  # the folder that the damaged files were moved to
+    known: int | None = None  # up to this transaction an earlier check counts; null: all was verified now
+    known_time: str | None = None  # of that check
 
 
 class HeldBy(Result, kw_only=True):

@@ -68,6 +68,8 @@ export interface CheckResult {
   repaired: string[]
   lost: string[]
   aside: string | null
+  known: number | null
+  known_time: string | null
 }
 
 export interface Empty {

@@ -18,23 +18,28 @@ from editd.server.connection import PendingAnswer
 from editd.store.journal import JournalPosition, frames, read_while_written
 from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in, losses
 from editd.store.repair import Repair
+from editd.store.transaction_record import rfc3339
 from editd.store.verify import MENDS
 from editd.wire import messages
 from editd.workspace.reader import WorkspaceReader
 
 if TYPE_CHECKING:
     from editd.server.connection import Answer, ClientState
+    from editd.server.maintenance import HistoryCheck
     from editd.server.methods import Services
     from editd.system.filesystem import Disk
 
 
-async def check(services: Services, _params: messages.Check, _caller: ClientState) -> messages.CheckResult:
+async def check(services: Services, params: messages.Check, _caller: ClientState) -> messages.CheckResult:
     services.engine.recorder.check_in_place()
     with contextlib.suppress(IoError):  # The scanner has it in `unrecorded`.
         await services.scanner.settle(services.engine, services.queue)
-    problems = await _problems_of_history(services)
+    problems, known, known_us = await _verify_history(services, is_full=params.full)
     problems += await services.queue.run(lambda: _disagreements(services, problems))
-    return messages.CheckResult(ok=not problems, problems=problems, repaired=[], lost=[], aside=None)
+    return messages.CheckResult(
+        ok=not problems, problems=problems, repaired=[], lost=[], aside=None, known=known,
+        known_time=None if known_us is None else rfc3339(known_us),
+    )  # fmt: skip
 
 
 def _disagreements(services: Services, known: list[str]) -> list[str]:
@@ -58,12 +63,13 @@ def _disagreements(services: Services, known: list[str]) -> list[str]:
     return problems
 
 
-async def _problems_of_history(services: Services) -> list[str]:
-    """Return the problems of store, index and journal, as sentences. Raises ShuttingDown."""
-    problems = await services.background.check()
+async def _verify_history(services: Services, *, is_full: bool) -> HistoryCheck:
+    """Verify store, index, journal and proposals. Raises ShuttingDown."""
+    verified = await services.background.check(is_full=is_full)
     journal, loop = services.engine.history.journal.folder, asyncio.get_running_loop()
-    problems += await loop.run_in_executor(None, _of_journal, journal)
-    return problems + await loop.run_in_executor(None, _of_proposals, os.path.dirname(journal))
+    problems = await loop.run_in_executor(None, _of_journal, journal)
+    problems += await loop.run_in_executor(None, _of_proposals, os.path.dirname(journal))
+    return verified._replace(problems=[*verified.problems, *problems])
 
 
 def _of_journal(folder: str) -> list[str]:
@@ -144,7 +150,10 @@ class Repairs:
             return await loop.run_in_executor(None, self._plan), [_NOTHING_FOUND]
         engine = services.engine
         broken = engine.recorder.broken
-        problems = await _problems_of_history(services) if broken is None else [broken.text()]
+        if broken is not None:
+            problems = [broken.text()]
+        else:
+            problems = (await _verify_history(services, is_full=True)).problems
         if not problems:
             return None, []
         async with services.background.exclusively():

@@ -61,6 +61,8 @@
 ---@field repaired string[]
 ---@field lost string[]
 ---@field aside string|vim.NIL
+---@field known integer|vim.NIL
+---@field known_time string|vim.NIL
 
 ---@class editd.Empty
 
