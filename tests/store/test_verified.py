@@ -99,7 +99,12 @@ def lose_a_content(checks: Checks) -> None:
     folder = checks.place.store / "objects/pack"
     made = checks.place.folder / "made"
     made.mkdir()
-    repository.pack(str(made), lambda builder: [builder.add(oid) for oid in oids])
+
+    def add(builder: pygit2.PackBuilder) -> None:
+        for oid in oids:
+            builder.add(oid)
+
+    repository.pack(str(made), add)
     for path in folder.iterdir():
         path.unlink()
     for path in made.iterdir():
