@@ -124,8 +124,8 @@ def leave_out(*names: str) -> Advice:
     """Return the advice to send the request without these arguments."""
     *others, last = map(argument_term, names)
     parts: list[Part] = ["Leave out "]
-    for place, name in enumerate(others):
-        parts += [", ", name] if place else [name]
+    for number, name in enumerate(others):
+        parts += [", ", name] if number else [name]
     return Advice(*parts, " and ", last, ".")
 
 

@@ -138,9 +138,9 @@ class _Teller:
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
-    def say(self, what: str) -> None:
+    def say(self, line: str) -> None:
         if self._descriptor is not None:
-            os.write(self._descriptor, what.replace("\n", " ").encode() + b"\n")
+            os.write(self._descriptor, line.replace("\n", " ").encode() + b"\n")
             os.close(self._descriptor)
             self._descriptor = None
 

@@ -314,14 +314,14 @@ class IoError(Refused):
     def __init__(
         self,
         cause: OSError,
-        what: str,
+        failure: str,
         *,
         hint: str | Advice = "",
         data: Mapping[str, Any] | None = None,
     ) -> None:
         number = cause.errno or 0
         super().__init__(
-            f"{what}: {os.strerror(number) if number else cause}.",
+            f"{failure}: {os.strerror(number) if number else cause}.",
             hint=hint or _HINTS.get(number, "Nothing was changed."),
             data={"errno": number, "errno_name": errno.errorcode.get(number, ""), **(data or {})},
         )

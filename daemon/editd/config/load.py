@@ -65,7 +65,7 @@ def lines_of(text: str) -> Mapping[Name, int]:
     from the lines after the previous such prefix. That takes the square of the lines, and needs no second
     parser. After `PARSED_BYTES_MAX` of prefixes, the keys further down have no line.
     """
-    found: dict[Name, int] = {}
+    lines: dict[Name, int] = {}
     begun: int | None = None
     so_far = ""
     parsed_bytes = 0
@@ -83,9 +83,9 @@ def lines_of(text: str) -> Mapping[Name, int]:
         except tomllib.TOMLDecodeError:
             continue
         for name in _names(tree):
-            found.setdefault(name, begun)
+            lines.setdefault(name, begun)
         begun = None
-    return found
+    return lines
 
 
 def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
@@ -128,8 +128,8 @@ class ConfigProblem(Struct, frozen=True):
 
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}:{self.line}"
-        what = self.text if self.key is None else f"{self.key}: {self.text}"
-        return f"{where}: {what}." + (f" {self.hint}" if self.hint else "")
+        fact = self.text if self.key is None else f"{self.key}: {self.text}"
+        return f"{where}: {fact}." + (f" {self.hint}" if self.hint else "")
 
 
 class ConfigError(InvalidParams):
@@ -245,8 +245,8 @@ def check_text(text: str, name: str) -> dict[str, Any]:
     if wrong:
         lines = lines_of(text)
         problems = [
-            ConfigProblem(name, lines.get(tuple(key.split("."))), key, said, hint)
-            for key, said, hint in wrong
+            ConfigProblem(name, lines.get(tuple(key.split("."))), key, problem, hint)
+            for key, problem, hint in wrong
         ]
         if next(errors, None) is not None:
             more = f"has more errors than these {PROBLEMS_MAX}"
@@ -294,8 +294,8 @@ def _unknown_checks(config: Config, sources: Mapping[str, ConfigSource]) -> Iter
         if rule.action != "land":
             yield ConfigProblem(source.file, source.line(key), key, 'goes with action = "land" only')
             continue
-        found = difflib.get_close_matches(rule.check, known, 1, 0.6)
-        hint = f"Did you mean {found[0]!r}?" if found else "Add a `[[review.check]]` of that name."
+        matches = difflib.get_close_matches(rule.check, known, 1, 0.6)
+        hint = f"Did you mean {matches[0]!r}?" if matches else "Add a `[[review.check]]` of that name."
         yield ConfigProblem(
             source.file, source.line(key), key, f"there is no review.check {rule.check!r}", hint
         )
@@ -362,11 +362,11 @@ def _check_list(
     made: list[Any] = []
     for number, table in enumerate(value, 1):
         above = f"{name}.{number}"
-        given: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         missing = [field.name for field in _fields(section) if field.required]
         missing = [key for key in missing if key not in table]
         wrong = [
-            *_check(section, table, f"{above}.", given),
+            *_check(section, table, f"{above}.", entries),
             *((above, f"`{key}` is missing", "See docs/configuration.md.") for key in missing),
         ]
         yield from wrong
@@ -374,7 +374,7 @@ def _check_list(
             continue
         if any(other.name == table["name"] for other in made):
             yield f"{above}.name", f"{table['name']!r} is also the name of another table", ""
-        made.append(_built(section, given, f"{above}."))
+        made.append(_built(section, entries, f"{above}."))
     values[name] = tuple(made)
 
 
@@ -396,14 +396,14 @@ def _without_none(kind: Any) -> Any:
 
 
 def _built(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in _fields(section):
         inner, _ = _type_of(field.type)
         if _is_section(inner):
-            given[field.name] = _built(inner, values, f"{above}{field.name}.")
+            fields[field.name] = _built(inner, values, f"{above}{field.name}.")
         elif above + field.name in values:
-            given[field.name] = values[above + field.name]
-    return section(**given)
+            fields[field.name] = values[above + field.name]
+    return section(**fields)
 
 
 def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
@@ -450,15 +450,15 @@ def _nearest(name: str) -> str:
     known = [key.name for key in keys()]
     tables = sorted({key.rpartition(".")[0] for key in known} - {""})
     own = name.rpartition(".")[2]
-    found = difflib.get_close_matches(name, known + tables, 1, 0.6) or [
+    matches = difflib.get_close_matches(name, known + tables, 1, 0.6) or [
         key for key in known if key.rpartition(".")[2] == own
     ]
-    return f"Did you mean `{found[0]}`?" if found else "Run `editctl config` to list all keys."
+    return f"Did you mean `{matches[0]}`?" if matches else "Run `editctl config` to list all keys."
 
 
 def _nearest_in(known: Mapping[str, object], key: str) -> str:
-    found = difflib.get_close_matches(key, known, 1, 0.6)
-    return f"Did you mean `{found[0]}`?" if found else f"Its keys are {', '.join(known)}."
+    matches = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"Did you mean `{matches[0]}`?" if matches else f"Its keys are {', '.join(known)}."
 
 
 def _keys_of(section: type[ConfigSection], name: str) -> str:
@@ -527,9 +527,9 @@ def reference() -> str:
         for key in of_table:
             example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
             default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{_default(key)}`"
-            said = _said(key).replace("|", "\\|")
+            description = _said(key).replace("|", "\\|")
             name = key.name if table.startswith("[") else _own_name(key)
-            lines.append(f"| `{name}` | {default} | {said}{example} |")
+            lines.append(f"| `{name}` | {default} | {description}{example} |")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -543,12 +543,12 @@ def toml(value: Any) -> str:
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, ConfigSection):
         value = {
-            field.name: said
+            field.name: content
             for field in _fields(type(value))
-            if (said := getattr(value, field.name)) != field.default
+            if (content := getattr(value, field.name)) != field.default
         }
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {toml(said)}' for name, said in value.items())} }}"
+        return f"{{ {', '.join(f'{name} = {toml(content)}' for name, content in value.items())} }}"
     return str(value)
 
 

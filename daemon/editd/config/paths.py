@@ -209,8 +209,8 @@ def socket_path(workspace: str) -> str:
 
     Raises FileNotFoundError for a relative EDITD_SOCKET if the current folder was removed.
     """
-    if given := os.environ.get("EDITD_SOCKET"):
-        return os.path.abspath(given)
+    if path := os.environ.get("EDITD_SOCKET"):
+        return os.path.abspath(path)
     return os.path.join(socket_folder(), f"{workspace}.sock")
 
 
@@ -265,8 +265,8 @@ def is_running(state: str) -> bool:
 
 def _absolute(variable: str) -> str | None:
     """Return the folder that the environment names; the XDG specification says to ignore a relative one."""
-    given = os.environ.get(variable, "")
-    return given if os.path.isabs(given) else None
+    folder = os.environ.get(variable, "")
+    return folder if os.path.isabs(folder) else None
 
 
 def _home_of(name: str) -> str:

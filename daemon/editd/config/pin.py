@@ -66,5 +66,5 @@ def pin_path() -> str:
 
 def _scrypt(pin: str, salt: bytes) -> bytes:
     memory = 256 * SCRYPT_N * SCRYPT_R  # twice the need
-    given = pin.encode("utf-8", "surrogateescape")
-    return hashlib.scrypt(given, salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, maxmem=memory)
+    password = pin.encode("utf-8", "surrogateescape")
+    return hashlib.scrypt(password, salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, maxmem=memory)

@@ -142,10 +142,10 @@ def _without_problem(parts: tuple[str, ...], problem_of: Callable[[tuple[str, ..
 
 
 def _split(value: object, expected: str) -> tuple[float, str]:
-    found = _WORDS.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _WORDS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"expected {expected}")
-    return float(found[1]), found[2]
+    return float(match[1]), match[2]
 
 
 FORMS: Mapping[str, Callable[[object], Any]] = {

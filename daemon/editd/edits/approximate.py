@@ -112,13 +112,13 @@ class _LineIndex:
     def windows(self, wanted: Sequence[str], skipped: int) -> Iterator[int]:
         """Yield the first lines of the windows equal to `wanted`, at least `skipped` lines apart."""
         needle = "\n" + "\n".join(wanted) + "\n"
-        place = self._joined.find(needle)
-        while place >= 0:
-            first = bisect_left(self._starts, place)
+        match_start = self._joined.find(needle)
+        while match_start >= 0:
+            first = bisect_left(self._starts, match_start)
             yield first
             following = first + len(wanted) + skipped
             is_last = following >= len(self._starts)
-            place = -1 if is_last else self._joined.find(needle, self._starts[following])
+            match_start = -1 if is_last else self._joined.find(needle, self._starts[following])
 
 
 def approximate_matches(text: str, block: str) -> list[Span]:

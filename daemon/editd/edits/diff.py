@@ -252,17 +252,17 @@ def apply_hunks(
     warnings = []
     taken = offset = 0
     for hunk in hunks:
-        place = _locate(file, hunk, taken, offset, fuzz)
-        if place is None:
+        target = _locate(file, hunk, taken, offset, fuzz)
+        if target is None:
             raise _refusal(content, file, hunk, path)
-        result += file.lines[taken : place.start]
-        result += _put_in(place, file.lines)
-        taken = place.start + len(_old(place.lines))
-        offset = place.offset
-        if place.offset or place.fuzz:
+        result += file.lines[taken : target.start]
+        result += _put_in(target, file.lines)
+        taken = target.start + len(_old(target.lines))
+        offset = target.offset
+        if target.offset or target.fuzz:
             warnings.append(
-                f"Hunk {hunk.number} of {path} was applied at line {place.start + 1} "
-                f"({place.offset:+d} lines from its header's line, fuzz {place.fuzz})."
+                f"Hunk {hunk.number} of {path} was applied at line {target.start + 1} "
+                f"({target.offset:+d} lines from its header's line, fuzz {target.fuzz})."
             )
     result += file.lines[taken:]
     return AppliedPatch(_joined(result), tuple(warnings))
@@ -333,22 +333,22 @@ def _places(keys: Lines, goal: Lines, low: int) -> Iterator[int]:
         start += 1
 
 
-def _put_in(place: _Place, lines: Lines) -> list[bytes]:
-    """Return the new lines at `place`: the file's own context lines and the hunk's added lines."""
+def _put_in(target: _Place, lines: Lines) -> list[bytes]:
+    """Return the new lines at `target`: the file's own context lines and the hunk's added lines."""
     result = []
-    position = place.start
+    position = target.start
     end = _end_of(lines[position]) if position < len(lines) else b""
     end = end or _end_of(lines[0] if lines else b"") or b"\n"
     sign = b""
-    for sign, text in place.lines:
+    for sign, text in target.lines:
         if sign == b"+":
-            result.append(_bare(text) + end if _end_of(text) and not place.exact else text)
+            result.append(_bare(text) + end if _end_of(text) and not target.exact else text)
             continue
         if sign == b" ":
             result.append(lines[position])
         end = _end_of(lines[position]) or end
         position += 1
-    if place.exact or not result or position < len(lines):
+    if target.exact or not result or position < len(lines):
         return result
     if lines and not _end_of(lines[-1]):
         result[-1] = _bare(result[-1])

@@ -86,7 +86,7 @@ def _reason(text: str, first: str) -> str | None:
         return None
     if _HOME.fullmatch(first):
         return f"`{first}` is not replaced by your home folder"
-    return next((f"`{first}` {what}" for form, what in _OTHERS if form.fullmatch(first)), None)
+    return next((f"`{first}` {reason}" for form, reason in _OTHERS if form.fullmatch(first)), None)
 
 
 def _meant(text: str, names: Names, root: str, home: str) -> str:

@@ -315,29 +315,29 @@ def _git_diff(reader: _Reader) -> FilePatch:
     first = reader.number
     header = reader.take()
     is_prefixed, named = _header_names(header.removeprefix(b"diff --git ").rstrip(b"\r\n"), reader)
-    said: dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     while match := _EXTENDED.fullmatch(reader.peek()):
-        said[match[1]] = match[2]
+        headers[match[1]] = match[2]
         reader.take()
     source = target = named
     if _begins_plain_diff(reader):
         source, target = (_without_prefix(name.path, is_prefixed) for name in _plain_names(reader))
-    is_moved = b"rename from" in said or b"copy from" in said
+    is_moved = b"rename from" in headers or b"copy from" in headers
     if is_moved:
-        source, target = (_moved_name(said, side, reader) for side in (b"from", b"to"))
-    source = None if b"new file mode" in said else source
-    target = None if b"deleted file mode" in said else target
+        source, target = (_moved_name(headers, side, reader) for side in (b"from", b"to"))
+    source = None if b"new file mode" in headers else source
+    target = None if b"deleted file mode" in headers else target
     if (source is None and target is None) or (not is_moved and source and target and source != target):
         raise reader.malformed(
             "The diff's header does not name exactly one file",
             "Name the same file twice, or add `rename from` and `rename to`.",
             line=first,
         )
-    index = _INDEX.fullmatch(said.get(b"index", b""))
-    old_mode, mode = _modes(said, index[2] if index else None, reader, first)
+    index = _INDEX.fullmatch(headers.get(b"index", b""))
+    old_mode, mode = _modes(headers, index[2] if index else None, reader, first)
     binary = _binary_part(reader)
     hunks = () if binary else _hunks(reader, is_crlf=header.endswith(b"\r\n"))
-    if not (binary or hunks or is_moved or mode or b"deleted file mode" in said):
+    if not (binary or hunks or is_moved or mode or b"deleted file mode" in headers):
         hint = "Leave the file out, or add its hunks."
         raise reader.malformed("The diff changes nothing", hint, line=first)
     return FilePatch(
@@ -347,18 +347,18 @@ def _git_diff(reader: _Reader) -> FilePatch:
         hunks=hunks,
         binary=binary,
         mode=mode,
-        is_copy=b"copy from" in said,
+        is_copy=b"copy from" in headers,
         is_symlink=(old_mode or mode) == SYMLINK,
         base=index[1].decode() if index else "",
     )
 
 
 def _modes(
-    said: dict[bytes, bytes], indexed: bytes | None, reader: _Reader, line: int
+    headers: dict[bytes, bytes], indexed: bytes | None, reader: _Reader, line: int
 ) -> tuple[GitMode | None, GitMode | None]:
     """Return the old and the new mode of a git diff; `indexed` is from its line `index`."""
-    old = said.get(b"old mode", said.get(b"deleted file mode", indexed))
-    new = said.get(b"new file mode", said.get(b"new mode"))
+    old = headers.get(b"old mode", headers.get(b"deleted file mode", indexed))
+    new = headers.get(b"new file mode", headers.get(b"new mode"))
     old_mode = _mode(old, reader, line) if old else None
     return old_mode, _mode(new, reader, line) if new else None
 
@@ -474,8 +474,8 @@ def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
     return rest.lstrip(b'"').startswith(b"a/") and (b" b/" in rest or b' "b/' in rest), None
 
 
-def _moved_name(said: dict[bytes, bytes], side: bytes, reader: _Reader) -> bytes:
-    name = said.get(b"rename " + side, said.get(b"copy " + side))
+def _moved_name(headers: dict[bytes, bytes], side: bytes, reader: _Reader) -> bytes:
+    name = headers.get(b"rename " + side, headers.get(b"copy " + side))
     if name is None:
         raise reader.malformed("A rename or copy needs both `from` and `to`", "Add the missing line.")
     quoted = _QUOTED.fullmatch(name)

@@ -238,26 +238,26 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
         spans = with_twin(text, spans)
     if len(spans) == count:
         return
-    found = len(spans)
+    times = len(spans)
     lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
     shown = listed(lines)
     if count == 1:
         raise Ambiguous(
-            f"The text to be replaced is in {path} {found} times, at lines {shown}.",
+            f"The text to be replaced is in {path} {times} times, at lines {shown}.",
             hint="Add lines around it until it names one place; these overlap."
             if is_twin
             else Advice(
                 "Add lines around it until it names one place, or ask for ",
-                option_term("count", str(found)),
+                option_term("count", str(times)),
                 ".",
             ),
-            data={"found": found, "lines": lines},
+            data={"found": times, "lines": lines},
         )
     raise CountMismatch(
-        f"The text to be replaced is in {path} {found} {'time' if found == 1 else 'times'}, not {count}: "
-        f"at line{'' if found == 1 else 's'} {shown}.",
-        hint=Advice("Ask for ", option_term("count", str(found)), " to replace all of them."),
-        data={"expected": count, "found": found, "lines": lines},
+        f"The text to be replaced is in {path} {times} {'time' if times == 1 else 'times'}, not {count}: "
+        f"at line{'' if times == 1 else 's'} {shown}.",
+        hint=Advice("Ask for ", option_term("count", str(times)), " to replace all of them."),
+        data={"expected": count, "found": times, "lines": lines},
     )
 
 
@@ -278,12 +278,12 @@ def no_match(
     nearest_data = {"nearest": None, "differs": []} if near is None else near.to_data()
     hint = Advice(nearest_hint(near)) if text else EMPTY_FILE_HINT
     all_data = {**(data or {}), **nearest_data}
-    place = _place_of_new(text, needle, new, count)
-    if place is None:
+    applied_lines = _place_of_new(text, needle, new, count)
+    if applied_lines is None:
         return NoMatch(message, hint=hint, data=all_data)
-    first, last = place
+    first, last = applied_lines
     is_news = near is not None and (near.end_line < first or last < near.start_line)
-    applied = f"Leave the edit out if it was made before: the new text is at {numbered(place)}."
+    applied = f"Leave the edit out if it was made before: the new text is at {numbered(applied_lines)}."
     refusal = NoMatch(message, hint=Advice(f"{applied} ", *hint.parts) if is_news else applied, data=all_data)
     return with_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
 
@@ -293,10 +293,12 @@ def nearest_hint(near: Nearest | None) -> str:
     if near is None:
         return "Nothing in the file resembles it: read the file again."
     kinds = () if near.differs == ("text",) else near.differs
-    what = f" and differs in {' and '.join(kinds)}" if kinds else ""
+    differences = f" and differs in {' and '.join(kinds)}" if kinds else ""
     copy = "copy the text from there as it stands" + (", without line numbers" * ("line numbers" in kinds))
     more = "".join(f" {_HINTS[kind]}" for kind in kinds if kind in _HINTS)
-    return f"The nearest passage is at {numbered((near.start_line, near.end_line))}{what}: {copy}.{more}"
+    return (
+        f"The nearest passage is at {numbered((near.start_line, near.end_line))}{differences}: {copy}.{more}"
+    )
 
 
 EMPTY_FILE_HINT = Advice("The file is empty: use ", operation_term("write"), " to fill it.")

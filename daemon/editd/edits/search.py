@@ -139,8 +139,8 @@ class Nearest(Struct, frozen=True):
 
     def to_data(self) -> dict[str, Any]:
         """Return the passage in the form of a refusal's data."""
-        place = {"start_line": self.start_line, "end_line": self.end_line, "text": self.text}
-        data: dict[str, Any] = {"nearest": place, "differs": list(self.differs)}
+        passage = {"start_line": self.start_line, "end_line": self.end_line, "text": self.text}
+        data: dict[str, Any] = {"nearest": passage, "differs": list(self.differs)}
         if self.difference is not None:
             sent, there = self.difference
             data["difference"] = {
@@ -174,13 +174,13 @@ def _plain_matches(text: str, needle: str) -> Iterator[Span]:
 
 def places_of(text: str, needle: str) -> list[Span]:
     """Return the exact matches of `needle`, which is not empty, from the left, without overlaps."""
-    found: list[Span] = []
+    matches: list[Span] = []
     start = text.find(needle)
     while start >= 0:
         end = start + len(needle)
-        found.append(Span(start, end))
+        matches.append(Span(start, end))
         start = text.find(needle, end)
-    return found
+    return matches
 
 
 def lost_returns(text: str) -> list[int]:

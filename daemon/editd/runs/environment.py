@@ -9,9 +9,9 @@ PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ")  # of the daem
 
 def tool_environment(root: str, scratch: str) -> dict[str, str]:
     """Return the environment of a command; its PATH leaves out the folders of the workspace at `root`."""
-    given = os.environ
-    kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
-    folders = given.get("PATH", os.defpath).split(os.pathsep)
+    environment = os.environ
+    kept = {name: value for name, value in environment.items() if name in PASSED_ON or name.startswith("LC_")}
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if _is_elsewhere(folder, root))
     return {**kept, "PATH": path, "TMPDIR": os.path.join(scratch, "tmp"), "NO_COLOR": "1"}
 

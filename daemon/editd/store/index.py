@@ -670,6 +670,6 @@ class Index:
             raise self._refused(error, "written") from error
         self.flaw = None
 
-    def _refused(self, error: sqlite3.DatabaseError, what: str) -> Refused:
-        self.flaw = refusal_of(error, what)
+    def _refused(self, error: sqlite3.DatabaseError, failed_action: str) -> Refused:
+        self.flaw = refusal_of(error, failed_action)
         return self.flaw

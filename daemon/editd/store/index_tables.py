@@ -196,12 +196,12 @@ def create(path: str) -> sqlite3.Connection:
     return made
 
 
-def refusal_of(error: sqlite3.DatabaseError, what: str) -> Refused:
-    """Convert a SQLite error to a Refused; `what` is the participle of the failed action."""
+def refusal_of(error: sqlite3.DatabaseError, failed_action: str) -> Refused:
+    """Convert a SQLite error to a Refused; `failed_action` is the participle of the failed action."""
     if not sqlite.is_damage(error):
-        return sqlite.refusal(error, f"The index of the history cannot be {what}")
+        return sqlite.refusal(error, f"The index of the history cannot be {failed_action}")
     return HistoryDamaged(
-        f"The index of the history cannot be {what}: {error}.",
+        f"The index of the history cannot be {failed_action}: {error}.",
         hint=Advice(
             "No transaction is lost by this. ",
             command_term("check --repair"),

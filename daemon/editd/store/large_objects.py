@@ -76,13 +76,13 @@ def _mapped(path: str) -> mmap.mmap:
 
 def _chain(pack: mmap.mmap, index: mmap.mmap, offset: int) -> Iterator[PackEntry | None]:
     """Yield the entry at an offset, and the bases of its deltas; None for an entry that is damaged."""
-    place: int | None = offset
+    position: int | None = offset
     for _ in range(_DELTAS_MAX):
-        entry = None if place is None else read_entry(pack, place)
+        entry = None if position is None else read_entry(pack, position)
         yield entry
         if entry is None or entry.base is None:
             return
-        place = find_offset(index, entry.base) if isinstance(entry.base, bytes) else entry.base
+        position = find_offset(index, entry.base) if isinstance(entry.base, bytes) else entry.base
     yield None
 
 

@@ -164,7 +164,7 @@ def index_of(entries: Mapping[Oid, tuple[int, int]], checksum: bytes) -> bytes:
         total += count
         fan_out.append(total)
     large = [o for o in (entries[oid][0] for oid in oids) if o >= _LARGE]
-    places = {offset: _LARGE | place for place, offset in enumerate(large)}
+    places = {offset: _LARGE | number for number, offset in enumerate(large)}
     offsets = [places.get(entries[oid][0], entries[oid][0]) for oid in oids]
     body = b"".join(
         (
@@ -242,9 +242,11 @@ def _copy(delta: bytearray, start: int, length: int) -> None:
     while length:
         size = min(length, _COPIED_BYTES_MAX)
         flags, arguments = 0x80, bytearray()
-        for place, byte in enumerate((start & 0xFFFFFFFF).to_bytes(4, "little") + size.to_bytes(2, "little")):
+        for number, byte in enumerate(
+            (start & 0xFFFFFFFF).to_bytes(4, "little") + size.to_bytes(2, "little")
+        ):
             if byte:
-                flags |= 1 << place
+                flags |= 1 << number
                 arguments.append(byte)
         delta.append(flags)
         delta += arguments
@@ -436,16 +438,16 @@ class Pack:
     def _object(self, offset: int) -> tuple[ObjectKind, bytes] | None:
         """Return the object at `offset`; None if it or its base is damaged."""
         deltas: list[tuple[int, bytes]] = []  # from the object back to its last base
-        place: int | None = offset
-        while place is not None and place not in self._kept:
-            entry = read_entry(self._data, place)
+        base_offset: int | None = offset
+        while base_offset is not None and base_offset not in self._kept:
+            entry = read_entry(self._data, base_offset)
             if entry is None:
                 return None
             if entry.base is None:
                 return self._made(KINDS[entry.kind], entry.content, deltas)
-            deltas.append((place, entry.content))
-            place = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
-        return None if place is None else self._made(*self._kept[place], deltas)
+            deltas.append((base_offset, entry.content))
+            base_offset = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
+        return None if base_offset is None else self._made(*self._kept[base_offset], deltas)
 
     def _made(
         self, kind: ObjectKind, content: bytes, deltas: list[tuple[int, bytes]]
@@ -495,13 +497,13 @@ def read_entry(pack: bytes | mmap.mmap, at: int) -> PackEntry | None:
     kind, size, base, start = head
     decoder = zlib.decompressobj()
     parts: list[bytes] = []
-    place, length = start, 0
+    position, length = start, 0
     try:
         while not decoder.eof:
-            chunk = pack[place : place + _CHUNK]
+            chunk = pack[position : position + _CHUNK]
             if not chunk:
                 return None
-            place += len(chunk)
+            position += len(chunk)
             part = decoder.decompress(chunk, size - length + 1)  # no more than was announced
             length += len(part)
             if length > size:
@@ -511,7 +513,7 @@ def read_entry(pack: bytes | mmap.mmap, at: int) -> PackEntry | None:
         return None
     if length != size:
         return None
-    return PackEntry(at, place - len(decoder.unused_data), kind, base, b"".join(parts))
+    return PackEntry(at, position - len(decoder.unused_data), kind, base, b"".join(parts))
 
 
 def _head(pack: bytes | mmap.mmap, at: int) -> tuple[int, int, int | Oid | None, int] | None:
@@ -588,9 +590,9 @@ def _size(delta: bytes, at: int) -> tuple[int, int]:
 def _field(delta: bytes, at: int, flags: int, bits: range) -> tuple[int, int]:
     """Read a number with a byte for each flag that is set; return it and the offset after it."""
     value = 0
-    for place, bit in enumerate(bits):
+    for number, bit in enumerate(bits):
         if flags & 1 << bit:
-            value |= delta[at] << 8 * place
+            value |= delta[at] << 8 * number
             at += 1
     return value, at
 

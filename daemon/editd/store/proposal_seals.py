@@ -213,11 +213,11 @@ def _judged(
             rows = by_number.get(number) or {table: [] for table in parts}
             total = seals.get((kind, number))
             if total != _sum(rows):
-                what = "its rows are not as they were written" if rows[parts[0]] else "it is missing"
-                flaws.append(Flaw((kind, _number(number)), what, _requests_in(rows)))
+                fact = "its rows are not as they were written" if rows[parts[0]] else "it is missing"
+                flaws.append(Flaw((kind, _number(number)), fact, _requests_in(rows)))
             elif missing := _versions(rows.get("file", ())) - sound:
-                what = f"the content {min(map(str, missing))[:12]} is"
-                flaws.append(Flaw((kind, _number(number)), what, _requests_in(rows)))
+                fact = f"the content {min(map(str, missing))[:12]} is"
+                flaws.append(Flaw((kind, _number(number)), fact, _requests_in(rows)))
             else:
                 for table in parts:
                     chosen[table] += rows[table]

@@ -653,22 +653,22 @@ class ProposalStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        what = f"The proposals, {self._path}, cannot be written"
-        with sqlite.refusing(what), sqlite.writing(self._database):
+        failure = f"The proposals, {self._path}, cannot be written"
+        with sqlite.refusing(failure), sqlite.writing(self._database):
             yield
-        with sqlite.refusing(what):
+        with sqlite.refusing(failure):
             self._used.measure()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        what = f"The proposals, {self._path}, cannot be read"
+        failure = f"The proposals, {self._path}, cannot be read"
         try:
-            with sqlite.refusing(what):
+            with sqlite.refusing(failure):
                 yield
         except IoError:
             raise
         except (MsgspecError, ValueError, TypeError, Refused) as error:
-            raise IoError(OSError(f"a row is damaged ({error})"), what) from error
+            raise IoError(OSError(f"a row is damaged ({error})"), failure) from error
 
 
 _TOUCHES = """exists (select 1 from file

@@ -478,7 +478,7 @@ class Repair:
         """Return an unused folder name, even after an interrupted repair within the same second."""
         name = os.path.join(self.folder, "damaged", time.strftime("%Y-%m-%dT%H-%M-%S"))
         places = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        return next(place for place in places if not os.path.lexists(place))
+        return next(path for path in places if not os.path.lexists(path))
 
     def _write_pack(self) -> str | None:
         """Write the recovered objects to a pack; return its name, which is the old one for equal objects."""

@@ -193,25 +193,25 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code & _PRIMARY not in _ERRNOS or code == sqlite3.SQLITE_READONLY
 
 
-def refusal(error: sqlite3.Error | OSError, what: str) -> IoError:
-    """Convert a SQLite error to a Refused. `what` starts the message."""
+def refusal(error: sqlite3.Error | OSError, failure: str) -> IoError:
+    """Convert a SQLite error to a Refused. `failure` starts the message."""
     if isinstance(error, OSError):
-        return IoError(error, what)
+        return IoError(error, failure)
     primary = _code(error) & _PRIMARY
     number = _ERRNOS.get(primary, _SAID_OF_EIO.get(primary))
     if number is None:
-        return IoError(OSError(str(error)), what)
+        return IoError(OSError(str(error)), failure)
     hint = "Retry when the program that has locked it is done." if number == errno.EBUSY else ""
-    return IoError(OSError(number, str(error)), what, hint=hint)
+    return IoError(OSError(number, str(error)), failure, hint=hint)
 
 
 @contextlib.contextmanager
-def refusing(what: str) -> Iterator[None]:
-    """Convert the errors of SQLite and the disk to IoError. `what` starts the message."""
+def refusing(failure: str) -> Iterator[None]:
+    """Convert the errors of SQLite and the disk to IoError. `failure` starts the message."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise refusal(error, what) from error
+        raise refusal(error, failure) from error
 
 
 def encoded(written: Struct) -> bytes:

@@ -109,8 +109,8 @@ def verify_quick(folder: str, bytes_max: int | None = START_BYTES) -> list[Damag
 
 def _of(damage: HistoryDamaged) -> Damage:
     path = str(damage.data.get("file", ""))
-    what = damage.message.partition(path)[2].lstrip(": ").rstrip(".")
-    return Damage(path, what, damage.hint)
+    problem = damage.message.partition(path)[2].lstrip(": ").rstrip(".")
+    return Damage(path, problem, damage.hint)
 
 
 _NO_COMMIT = "Either the ref was changed, or a pack is damaged or missing."
@@ -131,8 +131,8 @@ def _of_small_files(store: str) -> Iterator[Damage]:
         if content != expected.encode():
             at = next(
                 (
-                    place
-                    for place, (one, other) in enumerate(zip(content, expected.encode(), strict=False))
+                    position
+                    for position, (one, other) in enumerate(zip(content, expected.encode(), strict=False))
                     if one != other
                 ),
                 min(len(content), len(expected)),

@@ -329,8 +329,8 @@ class Disk:
     def _sync_file(self, path: bytes) -> None:
         above, _, name = path.rpartition(b"/")
         with _unless_gone(), self.folder(above) as folder:
-            found = folder.stat(name)
-            if found is not None and stat.S_ISREG(found.st_mode):
+            status = folder.stat(name)
+            if status is not None and stat.S_ISREG(status.st_mode):
                 _fsync(folder.open(name))
 
     def _may_openat2(self) -> bool:
@@ -620,8 +620,8 @@ def _set_flags(descriptor: int, flags: int) -> None:
 
 def free_inodes(folder: OpenFolder) -> int | None:
     """Return how many more files a folder's file system takes; None if there is no limit, as on btrfs."""
-    found = os.fstatvfs(folder.descriptor)
-    return found.f_favail if found.f_files else None
+    status = os.fstatvfs(folder.descriptor)
+    return status.f_favail if status.f_files else None
 
 
 def folder_bytes(path: str) -> int:
@@ -631,12 +631,12 @@ def folder_bytes(path: str) -> int:
     """
     total = 0
     try:
-        found = os.scandir(path)
+        listing = os.scandir(path)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE):
             raise
         return 0
-    with found as entries:
+    with listing as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
                 total += entry.stat().st_size
@@ -655,11 +655,11 @@ _NO_LEASE = (
 
 def mount_id(descriptor: int) -> bytes:
     """Return the id of the mount that an open file is on; b"" if libc or the kernel has no such id."""
-    found = ctypes.create_string_buffer(_STATX_BYTES)
-    if _statx is None or _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, found):
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    if _statx is None or _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, buffer):
         return b""
-    is_known = int.from_bytes(found.raw[_MASK], sys.byteorder) & _STATX_MNT_ID_UNIQUE
-    return found.raw[_MOUNT] if is_known else b""
+    is_known = int.from_bytes(buffer.raw[_MASK], sys.byteorder) & _STATX_MNT_ID_UNIQUE
+    return buffer.raw[_MOUNT] if is_known else b""
 
 
 def _walk(root: int, path: bytes) -> int:

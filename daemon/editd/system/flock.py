@@ -54,10 +54,10 @@ def take_folder(path: str) -> Flock | None:
 def holder_of(folder: str) -> tuple[int, str] | None:
     """Return the process that holds a folder, and its command's name; None if the system does not show it."""
     try:
-        found = os.stat(folder)
+        status = os.stat(folder)
         with open(f"{NATIVE.proc}/locks", encoding="ascii") as file:
             locks = [line.split() for line in file]
-        file_id = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        file_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
         process = next(int(lock[4]) for lock in locks if lock[1] == "FLOCK" and lock[5] == file_id)
         with open(f"{NATIVE.proc}/{process}/comm", encoding="utf-8", errors="replace") as file:
             return process, file.read().strip()

@@ -40,8 +40,8 @@ class FoldingFolder(OpenFolder):
     """A folder of a file system that folds names. Each name in it has one spelling: the disk's."""
 
     def stat(self, name: bytes) -> os.stat_result | None:
-        found = super().stat(name)
-        return found if found is not None and self._is_spelled(name) else None
+        status = super().stat(name)
+        return status if status is not None and self._is_spelled(name) else None
 
     def open(self, name: bytes) -> int:
         self._require(name)

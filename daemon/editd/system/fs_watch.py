@@ -427,11 +427,11 @@ class _Heard(Struct):
 
     def topmost(self) -> list[bytes]:
         """Return the folders that are inside none of the others."""
-        found: list[bytes] = []
+        outermost: list[bytes] = []
         for folder in sorted(self.folders, key=lambda path: path.split(b"/") if path else []):
-            if not found or not _is_below(folder, found[-1]):
-                found.append(folder)
-        return found
+            if not outermost or not _is_below(folder, outermost[-1]):
+                outermost.append(folder)
+        return outermost
 
     def notice(self) -> FsEvent | None:
         if not (self.paths or self.folders or self.cookies or self.repositories):
@@ -456,9 +456,9 @@ class _Teller(FileSystemEventHandler):
         if event.event_type in ("opened", "closed_no_write") or isinstance(event, DirModifiedEvent):
             return
         heard = _Heard()
-        for place in (event.src_path, event.dest_path):
-            if place:
-                self._sort(os.path.relpath(os.fsencode(place), self._root), event, heard)
+        for path in (event.src_path, event.dest_path):
+            if path:
+                self._sort(os.path.relpath(os.fsencode(path), self._root), event, heard)
         notice = heard.notice()
         if notice is not None:
             self.tell(notice)
@@ -481,10 +481,10 @@ class _Teller(FileSystemEventHandler):
 
     def _below(self, folder: bytes) -> Iterator[bytes]:
         """Yield the files below a folder that was moved in."""
-        for place, folders, files in os.walk(os.path.join(self._root, folder)):
+        for inner, folders, files in os.walk(os.path.join(self._root, folder)):
             folders[:] = [name for name in folders if name != GIT]
             for name in files:
-                yield os.path.relpath(os.path.join(place, name), self._root)
+                yield os.path.relpath(os.path.join(inner, name), self._root)
 
 
 def _wait_for(*descriptors: int, seconds: float | None = None) -> None:

@@ -106,16 +106,16 @@ def mounts_below(folder: bytes, known: list[Mount] | None) -> dict[bytes, Mount]
 def two_sided_below(folder: bytes) -> frozenset[bytes]:
     """Return the paths of two-sided mounts in a folder; b"" for the folder itself."""
     known = mounts()
-    found = {path for path, mount in mounts_below(folder, known).items() if mount.is_two_sided}
+    two_sided = {path for path, mount in mounts_below(folder, known).items() if mount.is_two_sided}
     try:
         descriptor = os.open(folder, NATIVE.folder_flags)
     except OSError:
-        return frozenset(found)
+        return frozenset(two_sided)
     try:
         its = mount_of(descriptor, known)
     finally:
         os.close(descriptor)
-    return frozenset(found | {b""} if its is not None and its.is_two_sided else found)
+    return frozenset(two_sided | {b""} if its is not None and its.is_two_sided else two_sided)
 
 
 def _parsed(line: bytes) -> Mount:
@@ -133,7 +133,7 @@ def _parsed(line: bytes) -> Mount:
 
 
 def _unescaped(name: bytes) -> bytes:
-    return _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), name)
+    return _ESCAPED.sub(lambda escape: bytes([int(escape[1], 8)]), name)
 
 
 class MountEvents:

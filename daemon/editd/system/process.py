@@ -34,16 +34,16 @@ class Process(Struct, frozen=True):
 def line_above(pid: int) -> tuple[Process, ...]:
     """Return the process and those above it, the nearest first, as far as /proc shows them."""
     line: list[Process] = []
-    while pid > 0 and len(line) < LINE_MAX and (found := _process_at(pid)) is not None:
-        process, pid = found
+    while pid > 0 and len(line) < LINE_MAX and (step := _process_at(pid)) is not None:
+        process, pid = step
         line.append(process)
     return tuple(line)
 
 
 def process_at(pid: int) -> Process | None:
     """Return the process with this number, or None if /proc does not show it."""
-    found = _process_at(pid)
-    return None if found is None else found[0]
+    step = _process_at(pid)
+    return None if step is None else step[0]
 
 
 def sees_processes() -> bool:

@@ -72,12 +72,12 @@ def _below(top: int) -> list[int]:
             except (OSError, IndexError):
                 continue  # it has ended meanwhile
             children[parent].append(int(name))
-    found: list[int] = []
+    processes: list[int] = []
     todo = [top]
     while todo:
         todo += (below := children[todo.pop()])
-        found += below
-    return found
+        processes += below
+    return processes
 
 
 def open_process(pid: int) -> int:

@@ -29,11 +29,11 @@ def open_regular(path: str | bytes) -> BufferedReader:
 def would_block(path: str | bytes) -> bool:
     """Return whether opening it for reading may wait, as for a FIFO: it is no regular file and no folder."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return False
-    return not (_is_plain(found) or stat.S_ISDIR(found.st_mode))
+    return not (_is_plain(status) or stat.S_ISDIR(status.st_mode))
 
 
-def _is_plain(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) or (stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL)
+def _is_plain(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) or (stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL)

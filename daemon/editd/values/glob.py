@@ -142,7 +142,7 @@ class Glob:
             return _is_at_or_above(self.literal, folder) or _is_at_or_above(folder, self.literal)
         places = self._places_after(folder)
         last = len(self.names)
-        return places is None or self._has_all_below(places) or any(place < last for place in places)
+        return places is None or self._has_all_below(places) or any(position < last for position in places)
 
     def _places_after(self, path: str) -> set[int] | None:
         """Return the places in the names after `path`; None if all below a folder of it matches."""
@@ -153,8 +153,10 @@ class Glob:
             if self._has_all_below(places):
                 return None
             places -= {last}
-            stay = {place for place in places if self.names[place] is None}
-            places = stay | {place + 1 for place in places - stay if self._of_names[place].fullmatch(part)}
+            stay = {position for position in places if self.names[position] is None}
+            places = stay | {
+                position + 1 for position in places - stay if self._of_names[position].fullmatch(part)
+            }
         return places
 
     def _has_all_below(self, places: set[int]) -> bool:
@@ -164,7 +166,7 @@ class Glob:
     def _with_optional(self, places: set[int]) -> set[int]:
         """Return the places in the names, with the next ones behind each `**`, which may be no folder."""
         return places | {
-            place + 1 for place in places if place < len(self.names) and self.names[place] is None
+            position + 1 for position in places if position < len(self.names) and self.names[position] is None
         }
 
     @cached_property
@@ -226,9 +228,9 @@ def folders_of_key(key: str) -> Iterator[str]:
         end = key.rfind("/", 0, end)
 
 
-def parse_all(texts: Sequence[str], what: str) -> GlobSet:
-    """Parse the globs of `what`. Raises InvalidParams, also for too many of them."""
-    check_count(texts, what)
+def parse_all(texts: Sequence[str], owner: str) -> GlobSet:
+    """Parse the globs of `owner`. Raises InvalidParams, also for too many of them."""
+    check_count(texts, owner)
     return GlobSet(map(Glob.parse, texts))
 
 
@@ -237,8 +239,8 @@ def known_globs(texts: Iterable[str]) -> GlobSet:
     return GlobSet(map(Glob.known, texts))
 
 
-def check_count(texts: Sequence[str], what: str) -> None:
-    """Raise InvalidParams for more globs than `what` may have."""
+def check_count(texts: Sequence[str], owner: str) -> None:
+    """Raise InvalidParams for more globs than `owner` may have."""
     counts = (
         (len(texts), GLOBS_MAX),
         (sum(map(len, texts)), ALL_CHARACTERS_MAX),
@@ -246,7 +248,7 @@ def check_count(texts: Sequence[str], what: str) -> None:
     )
     if any(count > most for count, most in counts):
         raise InvalidParams(
-            f"{what} has at most {GLOBS_MAX} globs, of {ALL_CHARACTERS_MAX} characters in all, with at most "
+            f"{owner} has at most {GLOBS_MAX} globs, of {ALL_CHARACTERS_MAX} characters in all, with at most "
             f"{ALL_CLASSES_MAX} classes, such as `[a-z]`.",
             hint="Use a folder's glob, which matches everything below it.",
         )
@@ -326,7 +328,7 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
         outer = [glob for glob in outer if glob.may_match_within(inner.literal)]
     _charge(meter, (inner, *outer))
     one, others = _automaton(inner), [_automaton(glob) for glob in outer]
-    begin = (0, frozenset((place, 0) for place in range(len(others))), _BEGIN)
+    begin = (0, frozenset((number, 0) for number in range(len(others))), _BEGIN)
     came: dict[_Within, tuple[_Within, str] | None] = {begin: None}
     waiting: deque[_Within] = deque(came)
     while waiting:
@@ -335,20 +337,20 @@ def path_outside(inner: Glob, outer: Sequence[Glob], meter: Meter) -> str | None
         meter.states -= 1 + len(among)
         if meter.states <= 0:
             raise Exhausted
-        is_meant = any(at in others[place].accepting for place, at in among)
+        is_meant = any(at in others[number].accepting for number, at in among)
         if reached in one.accepting and shape == _IN_A_NAME and not is_meant:
             return _way_to(state, came)
-        edges = [(place, *edge) for place, at in among for edge in others[place].edges[at]]
+        edges = [(number, *edge) for number, at in among for edge in others[number].edges[at]]
         for characters, to in one.edges[reached]:
             for character, next_shape in _samples(characters, [edge[1] for edge in edges], shape):
                 meter.states -= len(edges) // 20
                 after = frozenset(
-                    (place, target) for place, meant, target in edges if _is_in(character, meant)
+                    (number, target) for number, meant, target in edges if _is_in(character, meant)
                 )
-                found = (to, after, next_shape)
-                if found not in came:
-                    came[found] = (state, character)
-                    waiting.append(found)
+                following = (to, after, next_shape)
+                if following not in came:
+                    came[following] = (state, character)
+                    waiting.append(following)
     return None
 
 
@@ -429,13 +431,13 @@ def _class_character(part: str, at: int, text: str) -> tuple[int, int]:
 
 def _others(spans: Sequence[Span]) -> Characters:
     """Return all characters that are in none of the spans."""
-    found: list[Span] = []
+    others: list[Span] = []
     begin = 0
     for low, high in sorted(spans):
         if low > begin:
-            found.append((begin, low - 1))
+            others.append((begin, low - 1))
         begin = max(begin, high + 1)
-    return (*found, (begin, 0x10FFFF)) if begin <= 0x10FFFF else tuple(found)
+    return (*others, (begin, 0x10FFFF)) if begin <= 0x10FFFF else tuple(others)
 
 
 def _without_repetition(names: Iterable[Name]) -> Iterator[Name]:
@@ -455,12 +457,12 @@ def _is_plain(name: Name) -> bool:
 
 def _folder(names: Sequence[Name], *, is_below: bool) -> str:
     """Return the names without wildcards that the glob begins with, its last one only if it is a folder."""
-    found: list[str] = []
+    literals: list[str] = []
     for name in names if is_below else names[:-1]:
         if name is None or not _is_plain(name):
             break
-        found.append("".join(chr(cast("Characters", piece)[0][0]) for piece in name))
-    return "/".join(found)
+        literals.append("".join(chr(cast("Characters", piece)[0][0]) for piece in name))
+    return "/".join(literals)
 
 
 def _refused(text: str, why: str) -> InvalidParams:
@@ -483,9 +485,9 @@ def _expression(names: Sequence[Name], *, is_plain: bool, is_below: bool) -> str
         else:
             chunks[-1].append(name)
     written = ["".join(_name_expression(name) + "/" for name in chunks[0])]
-    for place, chunk in enumerate(chunks[1:], 1):
+    for number, chunk in enumerate(chunks[1:], 1):
         inside = "".join(_name_expression(name) + "/" for name in chunk)
-        is_last = place == len(chunks) - 1
+        is_last = number == len(chunks) - 1
         written.append(f"(?:[^/]+/)*{inside}" if is_last else f"(?>(?:[^/]+/)*?{inside})")
     if names[-1] is None:
         return "".join(written) + (".+/.+" if is_below else ".+")
@@ -552,8 +554,8 @@ def _automaton(glob: Glob) -> _Automaton:
     made = _Automaton()
     state = 0
     last = len(glob.names) - 1
-    for place, name in enumerate(glob.names):
-        if name is None and place == last:
+    for number, name in enumerate(glob.names):
+        if name is None and number == last:
             state = _anything_after(made, state)
         elif name is None:
             inside = made.add(state, IN_NAME)
@@ -566,7 +568,7 @@ def _automaton(glob: Glob) -> _Automaton:
                     made.add(state, IN_NAME, state)
                 else:
                     state = made.add(state, piece)
-        if place < last:
+        if number < last:
             state = made.add(state, SLASH)
     if not glob.is_below:
         made.accepting.add(state)
@@ -625,13 +627,13 @@ def _both(left: Characters, right: Characters) -> Characters:
 
 
 def _way_to(state: _Step, came: dict[_Step, tuple[_Step, str] | None]) -> str:
-    found: list[str] = []
+    characters: list[str] = []
     step = came[state]
     while step is not None:
         state, character = step
-        found.append(character)
+        characters.append(character)
         step = came[state]
-    return "".join(reversed(found))
+    return "".join(reversed(characters))
 
 
 class Bounds(Struct, frozen=True):

@@ -159,14 +159,14 @@ def ways_down(path: bytes, known: Container[bytes]) -> list[bytes]:
 def inner(paths: AbstractSet[bytes]) -> set[bytes]:
     """Return the paths that are inside another of them; b"" is the root, which contains all others."""
     inside = {b"": b"" in paths}  # whether a folder is one of the paths, or inside one
-    found: set[bytes] = set()
+    inner_paths: set[bytes] = set()
     for path in paths - {b""}:
         folder = path.rpartition(b"/")[0]
         for way in ways_down(folder, inside):
             inside[way] = inside[way.rpartition(b"/")[0]] or way in paths
         if inside[folder]:
-            found.add(path)
-    return found
+            inner_paths.add(path)
+    return inner_paths
 
 
 def is_among(path: WorkspacePath, places: AbstractSet[WorkspacePath]) -> bool:

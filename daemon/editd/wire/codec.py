@@ -143,10 +143,10 @@ TEXTS = frozenset({"message", "command"})
 GROUPS = frozenset({"filter"})  # maps with names in them
 
 
-def check_words(given: Message, where: str) -> None:
-    """Raise Malformed (invalid_params) for an invalid name or message in `given`."""
-    for attribute, name in _words_of(type(given)):
-        value = getattr(given, attribute)
+def check_words(message: Message, where: str) -> None:
+    """Raise Malformed (invalid_params) for an invalid name or message in `message`."""
+    for attribute, name in _words_of(type(message)):
+        value = getattr(message, attribute)
         for word in value if isinstance(value, list) else [value]:
             if isinstance(word, str):
                 _check(word, f"{where}: `{name}`", is_name=name in NAMES)
@@ -154,15 +154,15 @@ def check_words(given: Message, where: str) -> None:
             check_words(value, f"{where}: {name}")
 
 
-def _check(value: str, what: str, *, is_name: bool) -> None:
+def _check(value: str, field: str, *, is_name: bool) -> None:
     shortest, longest = (1, LIMITS.name_length_max) if is_name else (0, LIMITS.message_length_max)
     if not shortest <= len(value) <= longest:
-        raise Malformed("invalid_params", f"{what} is between {shortest} and {longest} characters long.")
+        raise Malformed("invalid_params", f"{field} is between {shortest} and {longest} characters long.")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Malformed("invalid_params", f"{what} is text, and these bytes are not UTF-8.") from None
+            raise Malformed("invalid_params", f"{field} is text, and these bytes are not UTF-8.") from None
 
 
 @functools.cache
@@ -411,8 +411,8 @@ def _has_more_values(body: bytes | bytearray, most: int) -> bool:
     """Return whether JSON has more than `most` elements, by its commas and brackets outside of strings."""
     if len(body) <= most:
         return False
-    for given in (body, b""):
-        if sum(map((given or _STRINGS.sub(b"", body)).count, (b",", b"[", b"{"))) <= most:
+    for text in (body, b""):
+        if sum(map((text or _STRINGS.sub(b"", body)).count, (b",", b"[", b"{"))) <= most:
             return False
     return True
 

@@ -346,16 +346,16 @@ class ClientConnection:
 
     def _answer(self, value: Any) -> Reply | Failure | ServerEvent:
         try:
-            said = self._envelope.open(value)
+            message = self._envelope.open(value)
         except BadCall as bad:
             raise bad.malformed from None
-        match said:
+        match message:
             case RpcCall():
-                return ServerEvent(said.method, plain(said.params, from_json=False))
+                return ServerEvent(message.method, plain(message.params, from_json=False))
             case Response(error=None):
-                return Reply(said.id, plain(said.result, from_json=False))
+                return Reply(message.id, plain(message.result, from_json=False))
             case _:
-                return Failure(said.id, _error(said.error))
+                return Failure(message.id, _error(message.error))
 
 
 def _error(value: Any) -> Error:

@@ -93,11 +93,11 @@ def is_in_progress(folder: bytes) -> bool:
 
 def repository_above(root: bytes) -> bytes | None:
     """Return git's own folder of the work tree that contains the workspace, or None."""
-    place = root
-    while (above := os.path.dirname(place)) != place:
-        place = above
-        if os.path.lexists(os.path.join(place, b".git")):
-            return git_folder(os.path.join(place, b".git"))
+    folder = root
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        if os.path.lexists(os.path.join(folder, b".git")):
+            return git_folder(os.path.join(folder, b".git"))
     return None
 
 

@@ -90,7 +90,7 @@ class GitIndex:
         # line feed.
         self._is_trusted = self._index.required.keys() <= {b"sdir"} and "\n" not in "".join(self.objects)
         self._top = os.fsencode(repository.workdir)
-        outside = (_converting_in(place) for place in _attribute_files(repository.config, common))
+        outside = (_converting_in(file) for file in _attribute_files(repository.config, common))
         self._converting_everywhere = frozenset[str]().union(*outside)
         self._converting: dict[bytes, frozenset[str]] = {}  # by folder
 

@@ -23,14 +23,14 @@ class Cause(NamedTuple):
     hint: str
 
 
-def denial(disk: Disk, path: WorkspacePath, error: OSError, what: str) -> Refused:
-    """Return the refusal for `error`, with its cause if that is known; `what` is "could not be …"."""
-    refusal = refusal_of(error, path, what)
+def denial(disk: Disk, path: WorkspacePath, error: OSError, failure: str) -> Refused:
+    """Return the refusal for `error`, with its cause if that is known; `failure` is "could not be …"."""
+    refusal = refusal_of(error, path, failure)
     if isinstance(refusal, PermissionDenied):
         parent, _, name = path.raw.rpartition(b"/")
         with contextlib.suppress(OSError), disk.folder(parent) as folder:
             if (cause := cause_in(folder, name)) is not None:
-                return refusal.revised(message=f"{path} {what}: {cause.fact}.", hint=cause.hint)
+                return refusal.revised(message=f"{path} {failure}: {cause.fact}.", hint=cause.hint)
     return refusal
 
 
@@ -52,10 +52,10 @@ def cause_in(folder: OpenFolder, name: bytes) -> Cause | None:
                 os.close(descriptor)
     if flagged is not None:
         return flagged
-    for subject, found in (("it", status), ("its folder", above)):
-        if found is not None and found.st_uid != os.geteuid() != 0:
+    for subject, owned in (("it", status), ("its folder", above)):
+        if owned is not None and owned.st_uid != os.geteuid() != 0:
             return Cause(
-                f"{subject} belongs to user {found.st_uid}, who has not made it writable for you",
+                f"{subject} belongs to user {owned.st_uid}, who has not made it writable for you",
                 "Edit it as that user, or have that user make it writable for you (chmod, setfacl).",
             )
     return None

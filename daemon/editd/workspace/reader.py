@@ -376,17 +376,17 @@ def stat_result_of(status: os.stat_result) -> FileStat:
     return FileStat(_kind_of(status.st_mode), status.st_mode, status.st_nlink, identity)
 
 
-def refusal_of(error: OSError, path: WorkspacePath, what: str) -> Refused:
-    """Return PathOutside, PermissionDenied or IoError for `error`; `what` is "could not be …"."""
+def refusal_of(error: OSError, path: WorkspacePath, failure: str) -> Refused:
+    """Return PathOutside, PermissionDenied or IoError for `error`; `failure` is "could not be …"."""
     if error.errno == errno.ELOOP:
         return _unresolvable(path, errno.ELOOP)
     if error.errno in (errno.EACCES, errno.EPERM):
         return PermissionDenied(
-            f"{path} {what}: the file system does not allow it.",
+            f"{path} {failure}: the file system does not allow it.",
             hint="Check the owner and the permissions of the file and of its folder.",
             data={"path": path.text, "errno": error.errno, "errno_name": errno.errorcode[error.errno]},
         )
-    return IoError(error, f"{path} {what}")
+    return IoError(error, f"{path} {failure}")
 
 
 def _read_open(
