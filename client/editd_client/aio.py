@@ -230,8 +230,8 @@ class AsyncClient(ClientBase):
     async def _connected(self) -> socket.socket:
         if self._address is None:
             assert self._given is not None, "a client has an endpoint or a socket"
-            given, self._given = self._given, None
-            return given
+            opened, self._given = self._given, None
+            return opened
         is_first = self._state.generation == 0
         if self._address.workspace is None and not is_first:
             stream = await self._again_if_there(self._address)

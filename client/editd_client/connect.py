@@ -172,7 +172,7 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
     """Start a daemon and wait until it serves (True) or prints that another daemon does (False)."""
     import subprocess  # late: 10 ms, and needed once a day
 
-    said, to_say = os.pipe()
+    output, to_say = os.pipe()
     try:
         # -P: otherwise Python would import from the current folder, which may be a workspace.
         nested = ["--nested"] if workspace.is_nested else ["--exact"] if workspace.is_exact else []
@@ -183,11 +183,11 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
             start_new_session=True, pass_fds=[to_say], env=kept_environment(os.environ),
         )  # fmt: skip
     except OSError as error:
-        os.close(said)
+        os.close(output)
         raise Unreachable(f"The daemon could not be started: {error.strerror}.") from error
     finally:
         os.close(to_say)
-    with open(said, "rb", buffering=0) as pipe:
+    with open(output, "rb", buffering=0) as pipe:
         line = _first_line(pipe.fileno(), deadline, on_wait)
     word, _, text = line.partition(" ")
     if word == "ready":

@@ -122,8 +122,8 @@ def find_handles(workspace: Workspace) -> list[Handle]:
     if not handles:
         return []
     for process, _ in _ancestors(os.getppid()):
-        if found := [handle for handle, record in handles if process in record.hosts]:
-            return found
+        if own := [handle for handle, record in handles if process in record.hosts]:
+            return own
     return []
 
 

@@ -62,10 +62,10 @@ def find_workspace(named: str | None = None, start: str | None = None, *, nested
     if named is not None:
         root = paths.workspace_root(here)
         return _checked(Workspace(root, "named", tree=_tree_in(root, here)))
-    found = paths.serving_root(here)
-    if found is None:
+    serving = paths.serving_root(here)
+    if serving is None:
         return _checked(Workspace(here, "here"))
-    return _checked(Workspace(found, "git", tree=_tree_in(found, here)))
+    return _checked(Workspace(serving, "git", tree=_tree_in(serving, here)))
 
 
 def _tree_in(root: str, folder: str) -> str:

@@ -85,8 +85,8 @@ class ClientSubscription:
     def take(self, params: Mapping[str, Any]) -> None:
         """Queue an event from the daemon; skip a transaction that was received already."""
         data = {key: value for key, value in params.items() if key not in ("subscription", "event")}
-        given = data.pop("transaction", None)
-        transaction = None if given is None else convert(given, Transaction)
+        plain = data.pop("transaction", None)
+        transaction = None if plain is None else convert(plain, Transaction)
         happening = Happening(cast("EventKind", params["event"]), transaction, data)
         before = self._at
         if transaction is not None:

@@ -58,10 +58,10 @@ def files_shown(command: str) -> list[str]:
 
 def patch_folder(command: str) -> str | None:
     """Return the folder where a shell command applies a patch, `` for its own; None if it is no patch."""
-    found = _HEREDOC.match(command)
-    if found is None or "*** Begin Patch" not in command:
+    match = _HEREDOC.match(command)
+    if match is None or "*** Begin Patch" not in command:
         return None
-    return (found["folder"] or "").strip("'\"")
+    return (match["folder"] or "").strip("'\"")
 
 
 def patched(patch: str) -> tuple[list[str], list[str]]:

@@ -54,8 +54,8 @@ class Node:
 
     def member(self, key: str) -> Node | None:
         """Return the value of a key; of a key that is there twice the last one, as parsers do."""
-        found = [node for name, (_, node) in zip(self.keys, self.elements, strict=False) if name == key]
-        return found[-1] if found else None
+        values = [node for name, (_, node) in zip(self.keys, self.elements, strict=False) if name == key]
+        return values[-1] if values else None
 
     def at(self, path: Sequence[str]) -> Node | None:
         node: Node | None = self
@@ -125,8 +125,8 @@ def remove_member(text: str, path: Sequence[str], key: str) -> list[Splice]:
 
 
 def _gap(text: str, at: int) -> int:
-    found = _GAP.match(text, at)
-    return at if found is None else found.end()
+    match = _GAP.match(text, at)
+    return at if match is None else match.end()
 
 
 def _line(text: str, at: int) -> int:
@@ -138,11 +138,11 @@ def _value(text: str, at: int, depth: int) -> Node:
         raise UnreadableError("it is nested too deeply")
     if text[at : at + 1] in ("{", "["):
         return _container(text, at, depth)
-    found = _STRING.match(text, at) or _SCALAR.match(text, at)
-    if found is None:
+    match = _STRING.match(text, at) or _SCALAR.match(text, at)
+    if match is None:
         raise UnreadableError(f"line {_line(text, at)}: a value is missing")
     try:
-        return Node(at, found.end(), json.loads(found[0]))
+        return Node(at, match.end(), json.loads(match[0]))
     except ValueError as error:
         raise UnreadableError(f"line {_line(text, at)}: {error}") from None
 
@@ -260,8 +260,8 @@ def _rendered(text: str, value: object, indent: str) -> str:
 
 
 def _unit(text: str) -> str:
-    found = _INDENT.search(text)
-    return "  " if found is None else found[1]
+    match = _INDENT.search(text)
+    return "  " if match is None else match[1]
 
 
 def _base_indent(text: str, at: int) -> str:

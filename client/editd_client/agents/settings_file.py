@@ -120,8 +120,8 @@ class Records:
         self._path = os.path.join(paths.histories_folder(), "integrations.json")
 
     def of(self, path: str) -> list[dict[str, Any]]:
-        found = self._all().get(os.path.realpath(path), [])
-        return found if isinstance(found, list) else []
+        entries = self._all().get(os.path.realpath(path), [])
+        return entries if isinstance(entries, list) else []
 
     def set(self, path: str, record: list[dict[str, Any]] | None) -> None:
         known = self._all()

@@ -110,12 +110,12 @@ def _headers(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the place and the name of each `[header]`, and of each `[[header]]` with an empty name."""
     depth = 0
     line = 0
-    for found in _TOKEN.finditer(text):
-        mark = found[0]
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
         if mark == "\n":
-            line = found.end()
+            line = token.end()
         elif mark in ("[", "{"):
-            if depth == 0 and not text[line : found.start()].strip():
+            if depth == 0 and not text[line : token.start()].strip():
                 end = text.find("\n", line)
                 yield line, _name(text[line : len(text) if end < 0 else end])
             depth += 1

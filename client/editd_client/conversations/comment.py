@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from editd_client.conversations.asker import Asker
 
 
-async def comment(asker: Asker, proposal: int, about: str = "", **place: Any) -> ProposalResult | None:
+async def comment(asker: Asker, proposal: int, about: str = "", **position: Any) -> ProposalResult | None:
     """Add a comment, on a place named by parameters of `requests.proposal_comment` and in words."""
     prompt = Prompt(name="comment", words=f"Comment on {about}P{proposal}:", is_required=True, is_long=True)
     text = await asker.prompt(prompt)
@@ -21,6 +21,6 @@ async def comment(asker: Asker, proposal: int, about: str = "", **place: Any) ->
         return None
     if not text:
         raise refusal("invalid_params", "The comment is empty.")
-    result = await asker.ask(requests.proposal_comment(proposal, text, **place))
+    result = await asker.ask(requests.proposal_comment(proposal, text, **position))
     asker.say("The comment is added.")
     return result

@@ -44,9 +44,9 @@ class Reversal(Struct, frozen=True, kw_only=True):
 def undo_of(seq: int, hunks: Mapping[str, Sequence[int]] | None = None, about: str = "") -> Reversal:
     """Return the undo of a transaction or of some of its hunks; `about` describes the transaction."""
     count = sum(map(len, hunks.values())) if hunks else 0
-    what = f"{counted(count, 'hunk')} of {seq}" if hunks else f"{seq}{about}"
+    subject = f"{counted(count, 'hunk')} of {seq}" if hunks else f"{seq}{about}"
     call = partial(requests.undo, seq, hunks=hunks or None)
-    return Reversal(call=call, title=f"Undo {what}?", words="undo it", seq=seq)
+    return Reversal(call=call, title=f"Undo {subject}?", words="undo it", seq=seq)
 
 
 def redo_of() -> Reversal:

@@ -40,6 +40,6 @@ async def mark(
         return 0
     count = (await asker.ask(requests.review_mark(marked, reviewed=is_new))).marked
     words = f"{counted(count, 'transaction')} {'is' if count == 1 else 'are'}"
-    what = f"{marked[0]} is" if len(marked) == 1 else words
-    asker.say(f"{what} {'marked as reviewed' if is_new else 'not marked as reviewed any more'}.")
+    subject = f"{marked[0]} is" if len(marked) == 1 else words
+    asker.say(f"{subject} {'marked as reviewed' if is_new else 'not marked as reviewed any more'}.")
     return count

@@ -204,8 +204,8 @@ def effects(preview: ApplyResult, authors: Mapping[int, str] = NO_AUTHORS) -> It
 
 
 def _conflicts(preview: ApplyResult) -> Sequence[InTheWay]:
-    found = getattr(preview, "conflicts", None)
-    return found if isinstance(found, list) else ()
+    conflicts = getattr(preview, "conflicts", None)
+    return conflicts if isinstance(conflicts, list) else ()
 
 
 def _in_the_way(one: InTheWay, authors: Mapping[int, str]) -> str:

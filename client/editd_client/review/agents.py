@@ -61,13 +61,13 @@ class AgentRow:
     def of(cls, entry: SessionEntry) -> Self:
         """Return the row of a session from a `session.list` with `activity`."""
         activity = None if isinstance(entry.activity, UnsetType) else entry.activity
-        doing, what = _doing(entry, activity)
+        doing, subject = _doing(entry, activity)
         last = None if activity is None else activity.last
         return cls(
             name=entry.session,
             actor=entry.actor or "",
             doing=doing,
-            what=what,
+            what=subject,
             since=None
             if activity is None or activity.since is None
             else datetime.fromisoformat(activity.since),

@@ -106,16 +106,16 @@ class Feed:
         """Return the calls for the rows between two positions that are not fetched or requested yet."""
         if not self.is_counted or (self._announced > self.head and not self.query.is_empty):
             counting = requests.log_count(**self.query.params, after=self.head if self.is_counted else None)
-            found = self._unsent(FeedRequest(counting, "count", epoch=self.epoch))
+            unsent = self._unsent(FeedRequest(counting, "count", epoch=self.epoch))
             if not self.is_counted:
-                return found
+                return unsent
         else:
-            found = []
+            unsent = []
         high, low = min(high, self.count - 1), max(low, 0)
         for window in range(high // WINDOW, low // WINDOW - 1, -1):
             asked = self._window_request(window)
-            found += [] if asked is None else self._unsent(asked)
-        return found
+            unsent += [] if asked is None else self._unsent(asked)
+        return unsent
 
     def receive(self, request: FeedRequest, result: Any) -> None:
         """Take the result of a call: a LogCountResult, or a LogResult."""
@@ -179,13 +179,13 @@ class Feed:
         if len(transactions) < request.high - request.low + 1:
             self.restart()  # the history was compacted meanwhile
             return
-        found = {request.high - number: one for number, one in enumerate(transactions)}
-        for position, one in found.items():
+        rows = {request.high - number: one for number, one in enumerate(transactions)}
+        for position, one in rows.items():
             if position % WINDOW == 0:
                 self._oldest_seqs[position // WINDOW] = one.seq
         if request.what == "rows":
             window = request.high // WINDOW
-            self._windows.setdefault(window, {}).update(found)
+            self._windows.setdefault(window, {}).update(rows)
             self._windows.move_to_end(window)
             self._outdated.discard(window)
         while len(self._windows) > WINDOWS_MAX:

@@ -36,18 +36,18 @@ def text_with(present: str, hunks: Iterable[TakenHunk]) -> str:
     made: list[str] = []
     at = 0  # the next line of the present text
     for rows, taken in hunks:
-        place = next((row.old for row in rows if row.old is not None), at + 1) - 1  # of an added line
+        position = next((row.old for row in rows if row.old is not None), at + 1) - 1  # of an added line
         for number in _in_pairs(rows):
             row = rows[number]
             if row.kind == "removed" and row.old is not None:
                 made += lines[at : row.old - (number in taken)]
                 at = row.old
             elif row.kind == "added" and number in taken:
-                made += lines[at:place]
-                at = place
+                made += lines[at:position]
+                at = position
                 has_end = [one.kind for one in rows[number + 1 : number + 2]] != ["note"]
                 made.append(f"{row.text}\n" if has_end else row.text)
-            place = row.old or place
+            position = row.old or position
     made = [line for line in (*made, *lines[at:]) if line]
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in made[:-1]) + "".join(made[-1:])
 

@@ -167,9 +167,9 @@ def _plain_rows(diff: str) -> Iterator[Row]:
             )
             old, new = old + is_old, new + is_new
             old_left, new_left = old_left - is_old, new_left - is_new
-        elif place := _PLACE.match(line):
-            old, new = int(place[1]), int(place[3])
-            old_left, new_left = int(place[2] or 1), int(place[4] or 1)
+        elif header := _PLACE.match(line):
+            old, new = int(header[1]), int(header[3])
+            old_left, new_left = int(header[2] or 1), int(header[4] or 1)
             yield Row("place", line)
         else:
             yield Row("note" if line.startswith("\\") else "header", line)

@@ -154,15 +154,15 @@ class Timeline:
 
     def at(self, row: int) -> TimelineRow | None:
         """Return a row, or None if it has not been fetched or does not exist."""
-        found = self.feed.row(self.count - 1 - row) if 0 <= row < self.count else None
-        return None if found is None else TimelineRow.of(found)
+        entry = self.feed.row(self.count - 1 - row) if 0 <= row < self.count else None
+        return None if entry is None else TimelineRow.of(entry)
 
     def seq_at(self, row: int) -> int | None:
         """Return the seq of a row, also before it has been fetched if every transaction is listed."""
         if self.feed.query.is_empty:
             return self.feed.head - row if 0 <= row < self.count else None
-        found = self.at(row)
-        return None if found is None else found.seq
+        shown = self.at(row)
+        return None if shown is None else shown.seq
 
     def move(self, rows: int) -> None:
         """Move the cursor down, towards older transactions, or up. At the newest it follows again."""
