@@ -49,7 +49,7 @@ def test_arguments_to_leave_out_are_listed() -> None:
 
 def test_a_refusal_is_not_edited_but_made_anew() -> None:
     first = NoMatch("No.", hint="Wait.", data={"path": "a"})
-    second = first.revised(message="Never.", hint=ADVICE, data={"line": 1}, applied=(1, ("a",)))
+    second = first.revise(message="Never.", hint=ADVICE, data={"line": 1}, applied=(1, ("a",)))
     assert (first.message, first.hint, first.data, first.applied) == ("No.", "Wait.", {"path": "a"}, None)
     assert (type(second), second.message, second.advice) == (NoMatch, "Never.", ADVICE)
     assert (second.data, second.applied) == ({"path": "a", "line": 1}, (1, ("a",)))
@@ -62,12 +62,12 @@ def test_a_refusal_that_is_replaced_keeps_no_frames_alive() -> None:
         raise NoMatch("No.")
     except NoMatch as raised:
         first = raised
-    second = first.revised(hint="Wait.")
+    second = first.revise(hint="Wait.")
     assert (first.__traceback__, second.__traceback__ is None) == (None, False)
 
 
 def test_a_refusal_with_a_constructor_can_be_revised() -> None:
-    again = Stale("a", None, None).revised(hint="Wait.")
+    again = Stale("a", None, None).revise(hint="Wait.")
     assert (again.code, again.data["path"], again.hint) == ("stale", "a", "Wait.")
 
 

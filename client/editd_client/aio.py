@@ -134,7 +134,7 @@ class AsyncClient(ClientBase):
 
     async def ask(self, asked: PreparedCall[Result]) -> Result:
         """Send a request of `editd_client.requests`, and return its result. Retry it if that is safe."""
-        asked = self._state.prepared(asked)
+        asked = self._state.prepare(asked)
         clock = asyncio.get_running_loop().time
         until = clock() + RECONNECT_SECONDS_MAX
         sends = 0
@@ -162,7 +162,7 @@ class AsyncClient(ClientBase):
         if not self._state.is_lasting and self._link is not None and self._link.is_over:
             raise Unreachable("The daemon went away during a subscription.")
         if self._state.has_ended and not await self._is_back():
-            self._state.unsubscribed(subscription)
+            self._state.forget_subscription(subscription)
             return
         with contextlib.suppress(OSError):  # lost again: the caller finds no number
             await self._reach(None)
@@ -170,7 +170,7 @@ class AsyncClient(ClientBase):
     async def end(self, subscription: ClientSubscription) -> None:
         """End the subscription."""
         number = subscription.number
-        self._state.unsubscribed(subscription)
+        self._state.forget_subscription(subscription)
         if number is not None and self._link is not None and not self._link.is_over:
             await self.ask(requests.unsubscribe(number))
 
@@ -192,7 +192,7 @@ class AsyncClient(ClientBase):
         if self._link is not None and not self._state.is_lasting:
             raise Unreachable("The connection is gone, and this client does not connect again.")
         if self._linking is None:
-            self._linking = asyncio.create_task(self._linked(first))
+            self._linking = asyncio.create_task(self._establish(first))
             self._linking.add_done_callback(self._has_linked)
         try:
             return await asyncio.shield(self._linking)
@@ -205,9 +205,9 @@ class AsyncClient(ClientBase):
         self._linking = None
         _retrieve(linking)
 
-    async def _linked(self, first: messages.Params | None) -> _Link:
+    async def _establish(self, first: messages.Params | None) -> _Link:
         """Connect, and restore the session and the subscriptions. Raises OSError if that fails, too."""
-        stream = await self._connected()
+        stream = await self._open_socket()
         stream.setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: _Link(self._state), sock=stream)
@@ -227,7 +227,7 @@ class AsyncClient(ClientBase):
         self._link = link
         return link
 
-    async def _connected(self) -> socket.socket:
+    async def _open_socket(self) -> socket.socket:
         if self._address is None:
             assert self._given is not None, "a client has an endpoint or a socket"
             opened, self._given = self._given, None
@@ -327,7 +327,7 @@ class _Link(asyncio.Protocol):
                 if isinstance(frame, ServerEvent):
                     self._state.on_frame(frame)
                 else:
-                    self._answered(frame)
+                    self._deliver(frame)
         except Malformed as error:
             self.end(error)
 
@@ -351,7 +351,7 @@ class _Link(asyncio.Protocol):
             while data := os.read(descriptor, RECEIVE_BYTES):
                 self.data_received(data)
 
-    def _refused(self, frame: Failure) -> None:
+    def _handle_refusal(self, frame: Failure) -> None:
         """End the connection, since the daemon refuses more. With several requests, blame none of them."""
         if len(self._waiting) != 1:
             self.end(Unreachable(f"The daemon did not understand this client: {frame.error.message}"))
@@ -362,11 +362,11 @@ class _Link(asyncio.Protocol):
             answer.set_result(outcome)
         self.end(None)
 
-    def _answered(self, frame: Reply | Failure) -> None:
+    def _deliver(self, frame: Reply | Failure) -> None:
         """Give an answer to its caller, and apply its effects on the session state in any case."""
         if frame.id is None:
             assert isinstance(frame, Failure), "only an error has no id"
-            self._refused(frame)
+            self._handle_refusal(frame)
             return
         asked, answer = self._waiting.pop(frame.id, (None, None))
         if asked is not None and answer is not None:

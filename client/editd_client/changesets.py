@@ -132,7 +132,7 @@ class ChangesetDraft:
 
     def stage(self, edits: Sequence[messages.AnyEdit]) -> Steps[messages.ApplyResult]:
         """Stage these edits, based on the versions read."""
-        bound = [self._bound(edit) for edit in edits]
+        bound = [self._bind(edit) for edit in edits]
         result = yield from self._within(lambda name: requests.stage(name, bound))
         self._edits.extend(bound)
         for file in result.files:
@@ -163,12 +163,12 @@ class ChangesetDraft:
     def commit(self) -> Steps[messages.ApplyResult]:
         """Commit once, even if the connection is lost in the middle."""
         while self._edits:
-            name = yield from self._opened()
+            name = yield from self._ensure_open()
             try:
                 result: messages.ApplyResult = yield self._commit(name)
             except EditdError as refusal:
                 if self._earlier and refusal.data.get("request_id") == self._request_id:
-                    return (yield from self._committed_before())
+                    return (yield from self._earlier_commit())
                 if self._is_open:
                     raise
                 self._earlier.append(name)
@@ -187,7 +187,7 @@ class ChangesetDraft:
     def _commit(self, name: str) -> PreparedCall[messages.ApplyResult]:
         return requests.commit(name, on_stale=self._opening.on_stale, request_id=self._request_id)
 
-    def _committed_before(self) -> Steps[messages.ApplyResult]:
+    def _earlier_commit(self) -> Steps[messages.ApplyResult]:
         """Return the first answer to a commit that was carried out under one of its earlier names."""
         result: messages.ApplyResult
         *others, last = self._earlier
@@ -201,7 +201,7 @@ class ChangesetDraft:
     def _within(self, build: Callable[[str], PreparedCall[Result]]) -> Steps[Result]:
         """Send a request about the changeset; open it again if it was lost with its connection."""
         while True:
-            name = yield from self._opened()
+            name = yield from self._ensure_open()
             try:
                 result: Result = yield build(name)
             except EditdError:
@@ -210,7 +210,7 @@ class ChangesetDraft:
             else:
                 return result
 
-    def _opened(self) -> Steps[str]:
+    def _ensure_open(self) -> Steps[str]:
         """Return its name on this connection, after staging all its edits there if needed."""
         while not self._is_open:
             begun: messages.BeginResult = yield call(self._opening, messages.BeginResult)
@@ -230,7 +230,7 @@ class ChangesetDraft:
     def _is_open(self) -> bool:
         return self._name is not None and self._name[1] == self._generation()
 
-    def _bound(self, edit: messages.AnyEdit) -> messages.AnyEdit:
+    def _bind(self, edit: messages.AnyEdit) -> messages.AnyEdit:
         """Return the edit with the version read as its base, unless it has a base."""
         match edit:
             case (

@@ -182,7 +182,7 @@ class Client(ClientBase):
                 raise Unreachable(f"The daemon went away: {error}.") from error
 
     def _ask(self, asked: PreparedCall[Result]) -> Result:
-        asked = self._state.prepared(asked)
+        asked = self._state.prepare(asked)
         until = time.monotonic() + RECONNECT_SECONDS_MAX
         sends = 0
         while True:
@@ -326,11 +326,11 @@ class Client(ClientBase):
             self._begin(stream, None)
             return
         for subscription in tuple(self._state.subscriptions):
-            self._state.unsubscribed(subscription)
+            self._state.forget_subscription(subscription)
 
     def _unsubscribe(self, subscription: ClientSubscription) -> None:
         number = subscription.number
-        self._state.unsubscribed(subscription)
+        self._state.forget_subscription(subscription)
         if number is not None and (not self._state.is_lasting or self._is_there()):
             self.ask(requests.unsubscribe(number))
 

@@ -101,7 +101,7 @@ def refusal(
 NAMES_MAX = 10
 
 
-def shortened(names: Collection[str], names_max: int = NAMES_MAX) -> str:
+def shorten(names: Collection[str], names_max: int = NAMES_MAX) -> str:
     """Return names for a sentence: at most `names_max` of them, and the number of the others."""
     more = f" and {len(names) - names_max} more" if len(names) > names_max else ""
     return ", ".join(islice(names, names_max)) + more

@@ -77,7 +77,7 @@ class Handle(Struct, frozen=True):
             before = file.read()
             record = msgspec.convert(json.loads(before), HandleRecord)
             yield record
-            after = _encoded(record)
+            after = _encode(record)
             if after != before:
                 file.seek(0)
                 file.write(after)
@@ -110,7 +110,7 @@ def leave_handle(workspace: Workspace, record: HandleRecord) -> Handle | None:
         handle.remove()
         descriptor = os.open(handle.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_encoded(record))
+            file.write(_encode(record))
     except OSError:
         return None
     return handle
@@ -212,7 +212,7 @@ def _lock(descriptor: int, seconds: float) -> None:
             time.sleep(LOCK_AGAIN_SECONDS)
 
 
-def _encoded(record: HandleRecord) -> bytes:
+def _encode(record: HandleRecord) -> bytes:
     return json.dumps(msgspec.to_builtins(record)).encode()
 
 

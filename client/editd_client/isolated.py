@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
-from editd_client.errors import EditdError, refusal, shortened
+from editd_client.errors import EditdError, refusal, shorten
 from editd_client.trial import ignored_paths
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def changes_of(client: Client, root: str, upper: str, start: Start) -> LayerChan
     """
     layer = layer_at(upper)
     deleted = set(_hidden_files(root, layer))
-    ignored = _ignored(root, {*layer.written, *deleted})
+    ignored = _ignored_paths(root, {*layer.written, *deleted})
     files = _FilesBefore(client, root, start)
     edits: list[AnyEdit] = []
     odd: list[str] = []
@@ -99,7 +99,7 @@ def changes_of(client: Client, root: str, upper: str, start: Start) -> LayerChan
             with _folder_of(upper, path) as (folder, name):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if _is_recordable(status):
-                    edits += _written(folder, name, status, path, before)
+                    edits += _file_edits(folder, name, status, path, before)
                 else:
                     odd.append(path)
     files.check()
@@ -126,7 +126,7 @@ def _folder_of(upper: str, path: str) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def _written(
+def _file_edits(
     folder: int, name: str, status: os.stat_result, path: str, before: _FileBefore | None
 ) -> Iterator[AnyEdit]:
     """Yield the edits that make the file `name` of an open folder, as `path`. A change of its kind takes two.
@@ -196,7 +196,7 @@ class _FilesBefore:
             raise refusal(
                 "stale",
                 f"The history lacks the earlier content of files that changed while the command ran: "
-                f"{shortened(self._changed)}.",
+                f"{shorten(self._changed)}.",
                 hint="Run the command again.", data={"paths": self._changed},
             )  # fmt: skip
         if self._too_large:
@@ -204,7 +204,7 @@ class _FilesBefore:
             raise refusal(
                 "too_large",
                 f"The command changed files over the {first.data['bytes_max']} bytes that editd takes of one "
-                f"file: {shortened(self._too_large)}.",
+                f"file: {shorten(self._too_large)}.",
                 hint="Run the command without --isolated, or raise `file_bytes_max`.",
                 data=first.data | {"paths": list(self._too_large)},
             )  # fmt: skip
@@ -262,7 +262,7 @@ def _hidden_files(root: str, layer: Layer) -> Iterator[str]:
             yield from (os.path.relpath(os.path.join(folder, name), root) for name in [*names, *links])
 
 
-def _ignored(root: str, paths: Collection[str]) -> set[str]:
+def _ignored_paths(root: str, paths: Collection[str]) -> set[str]:
     """Return the paths that git ignores, and git's own paths. Raises EditdError."""
     ignored = {path for path in paths if ".git" in path.split("/")}
     try:

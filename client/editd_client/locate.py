@@ -58,14 +58,14 @@ def find_workspace(named: str | None = None, start: str | None = None, *, nested
     named = named or os.environ.get("EDITD_WORKSPACE") or None
     here = os.path.realpath(named or start or current_folder())
     if nested:
-        return _checked(Workspace(here, "named", is_nested=True))
+        return _check(Workspace(here, "named", is_nested=True))
     if named is not None:
         root = paths.workspace_root(here)
-        return _checked(Workspace(root, "named", tree=_tree_in(root, here)))
+        return _check(Workspace(root, "named", tree=_tree_in(root, here)))
     serving = paths.serving_root(here)
     if serving is None:
-        return _checked(Workspace(here, "here"))
-    return _checked(Workspace(serving, "git", tree=_tree_in(serving, here)))
+        return _check(Workspace(here, "here"))
+    return _check(Workspace(serving, "git", tree=_tree_in(serving, here)))
 
 
 def _tree_in(root: str, folder: str) -> str:
@@ -103,7 +103,7 @@ def _no_current_folder() -> EditdError:
     return refusal("file_missing", "The current folder no longer exists.")
 
 
-def _checked(workspace: Workspace) -> Workspace:
+def _check(workspace: Workspace) -> Workspace:
     root = workspace.root
     if not os.path.exists(root):
         raise refusal("file_missing", f"{root} does not exist.")

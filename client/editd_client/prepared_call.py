@@ -138,12 +138,12 @@ def _extra_seconds(params: messages.Params) -> float | None:
             return None if isinstance(params, UNLIMITED) else extra
 
 
-def given(value: Value | None) -> Value | UnsetType:
+def optional(value: Value | None) -> Value | UnsetType:
     """Return a field that may be left out; None leaves it out."""
     return UNSET if value is None else value
 
 
-def listed(values: Sequence[Value] | None) -> list[Value] | None:
+def to_list(values: Sequence[Value] | None) -> list[Value] | None:
     """Return a sequence as a list for the message."""
     return None if values is None else list(values)
 

@@ -18,11 +18,11 @@ from editd_client.prepared_call import (
     PreparedCall,
     call,
     call_without_result,
-    given,
     hunks_by_path,
-    listed,
     one_or_list,
+    optional,
     request_method,
+    to_list,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def read(
             session=session,
             at=at,
             changeset=changeset,
-            proposal=given(proposal),
+            proposal=optional(proposal),
             start_line=start_line,
             end_line=end_line,
             unsaved=unsaved,
@@ -114,7 +114,7 @@ def stat(paths: Sequence[str], *, proposal: int | None = None) -> PreparedCall[m
 
     With `proposal`, as that would leave the files.
     """
-    return call(messages.Stat(paths=list(paths), proposal=given(proposal)), messages.StatResult)
+    return call(messages.Stat(paths=list(paths), proposal=optional(proposal)), messages.StatResult)
 
 
 def settle(timeout: float | None = None) -> PreparedCall[messages.SettleResult]:
@@ -164,10 +164,10 @@ def apply(
             dry_run=dry_run,
             return_content=return_content,
             diff=diff,
-            propose=given(propose),
-            proposal=given(proposal),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
+            propose=optional(propose),
+            proposal=optional(proposal),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
         ),
         messages.ApplyResult,
     )
@@ -188,7 +188,7 @@ def begin(
     """
     return call(
         messages.Begin(
-            session=session, actor=actor, message=message, on_stale=on_stale, propose=given(propose)
+            session=session, actor=actor, message=message, on_stale=on_stale, propose=optional(propose)
         ),
         messages.BeginResult,
     )
@@ -218,10 +218,10 @@ def commit(
             changeset=changeset,
             on_stale=on_stale,
             request_id=request_id,
-            propose=given(propose),
-            proposal=given(proposal),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
+            propose=optional(propose),
+            proposal=optional(proposal),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
         ),
         messages.ApplyResult,
     )
@@ -261,7 +261,7 @@ def undo(
     return call(
         messages.Undo(
             tx=tx,
-            paths=listed(paths),
+            paths=to_list(paths),
             hunks=UNSET if hunks is None else hunks_by_path(hunks),
             last=last,
             filter=filter,
@@ -272,10 +272,10 @@ def undo(
             dry_run=dry_run,
             on_conflict=on_conflict,
             own_only=own_only,
-            propose=given(propose),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
-            elicited=given(elicited),
+            propose=optional(propose),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
+            elicited=optional(elicited),
         ),
         messages.UndoResult,
     )
@@ -305,10 +305,10 @@ def redo(
             dry_run=dry_run,
             on_conflict=on_conflict,
             own_only=own_only,
-            propose=given(propose),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
-            elicited=given(elicited),
+            propose=optional(propose),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
+            elicited=optional(elicited),
         ),
         messages.UndoResult,
     )
@@ -348,10 +348,10 @@ def rollback(
             own_only=own_only,
             include_published=include_published,
             include_by_time=include_by_time,
-            propose=given(propose),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
-            elicited=given(elicited),
+            propose=optional(propose),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
+            elicited=optional(elicited),
         ),
         messages.UndoResult,
     )
@@ -377,15 +377,15 @@ def restore(
     return call(
         messages.Restore(
             to=to,
-            paths=listed(paths),
+            paths=to_list(paths),
             session=session,
             actor=actor,
             message=message,
             request_id=request_id,
             dry_run=dry_run,
-            propose=given(propose),
-            wait=given(wait),
-            on_unsaved=given(on_unsaved),
+            propose=optional(propose),
+            wait=optional(wait),
+            on_unsaved=optional(on_unsaved),
         ),
         messages.ApplyResult,
     )
@@ -511,9 +511,9 @@ def diff(
         messages.Diff(
             from_=from_,
             to=to,
-            paths=listed(paths),
+            paths=to_list(paths),
             changeset=changeset,
-            proposal=given(proposal),
+            proposal=optional(proposal),
             decoded=decoded,
         ),
         messages.DiffResult,
@@ -711,7 +711,7 @@ def exec_begin(
         messages.ExecBegin(
             command=command,
             session=session,
-            paths=listed(paths),
+            paths=to_list(paths),
             whole=list(whole),
             key=key,
             pid=pid,
@@ -809,7 +809,7 @@ def subscribe(
     With `brief`, transactions have no files, as in `log`.
     """
     return call(
-        messages.Subscribe(events=listed(events), paths=listed(paths), since=since, brief=brief),
+        messages.Subscribe(events=to_list(events), paths=to_list(paths), since=since, brief=brief),
         messages.SubscribeResult,
     )
 
@@ -839,9 +839,9 @@ def forget(
     """
     return call(
         messages.Forget(
-            paths=listed(paths),
-            matching=listed(matching),
-            content=listed(content),
+            paths=to_list(paths),
+            matching=to_list(matching),
+            content=to_list(content),
             text=text,
             dry_run=dry_run,
         ),
@@ -936,7 +936,7 @@ def proposal_list(
 ) -> PreparedCall[messages.ProposalListResult]:
     """Return proposals without their files, newest first; by default proposals that wait for a decision."""
     return call(
-        messages.ProposalList(state=listed(state), session=session, path=path, before=before, limit=limit),
+        messages.ProposalList(state=to_list(state), session=session, path=path, before=before, limit=limit),
         messages.ProposalListResult,
     )
 
@@ -956,7 +956,7 @@ def proposal_get(
     """
     return call(
         messages.ProposalGet(
-            proposal=proposal, revision=revision, paths=listed(paths), content=content, context=context
+            proposal=proposal, revision=revision, paths=to_list(paths), content=content, context=context
         ),
         messages.ProposalGetResult,
     )
@@ -982,7 +982,7 @@ def proposal_approve(
     return call(
         messages.ProposalApprove(
             proposal=proposal,
-            hunks=listed(hunks),
+            hunks=to_list(hunks),
             view=view,
             files=list(files),
             rest=rest,
@@ -1005,7 +1005,7 @@ def proposal_reject(
     """Reject the `hunks` with these ids, or all that are open. Refused as an approval."""
     return call(
         messages.ProposalReject(
-            proposal=proposal, hunks=listed(hunks), comment=comment, request_id=request_id
+            proposal=proposal, hunks=to_list(hunks), comment=comment, request_id=request_id
         ),
         messages.ProposalResult,
     )
@@ -1097,7 +1097,7 @@ def proposal_check(
             exit=exit,
             seconds=seconds,
             output=output,
-            hunks=listed(hunks),
+            hunks=to_list(hunks),
         ),
         messages.ProposalResult,
     )

@@ -63,7 +63,7 @@ class ClientSubscription:
         self._left_out_after: int | None = None
 
     @property
-    def asked(self) -> messages.Subscribe:
+    def subscribe_params(self) -> messages.Subscribe:
         """The parameters of `subscribe` that continue after the last connection."""
         if not self.has_begun:
             return self._asked
@@ -252,7 +252,7 @@ class SessionState:
 
     # ── Requests ──
 
-    def prepared(self, asked: PreparedCall[Result]) -> PreparedCall[Result]:
+    def prepare(self, asked: PreparedCall[Result]) -> PreparedCall[Result]:
         """Return the request ready to send: with its actor, and repeatable if it changes something."""
         params = asked.params
         if isinstance(params, Signed) and params.actor is None and not self._is_signed:
@@ -319,9 +319,9 @@ class SessionState:
             # That request introduces the client itself: the session of before may be over.
             hello = msgspec.structs.replace(hello, session=None, token=None)
         params = msgspec.structs.replace(hello or messages.Hello(), seen=self._sightings())
-        return PreparedCall(params, self._greeted)
+        return PreparedCall(params, self._greet)
 
-    def _greeted(self, plain: Any) -> messages.HelloResult:
+    def _greet(self, plain: Any) -> messages.HelloResult:
         result = convert(plain, messages.HelloResult)
         if self.named is not None and is_elsewhere(result.workspace.root, self.named):
             raise elsewhere(self.named, result.workspace.root)
@@ -367,7 +367,7 @@ class SessionState:
                 self.subscriptions.append(subscription)
             return result
 
-        return PreparedCall(subscription.asked, begin)
+        return PreparedCall(subscription.subscribe_params, begin)
 
     def not_subscribed(self, subscription: ClientSubscription, refusal: EditdError) -> None:
         """End a subscription that was refused, and wake its reader. A daemon that is exiting refuses all."""
@@ -377,7 +377,7 @@ class SessionState:
         subscription.error = refusal
         subscription.on_news()
 
-    def unsubscribed(self, subscription: ClientSubscription) -> None:
+    def forget_subscription(self, subscription: ClientSubscription) -> None:
         """Forget a subscription without a reader."""
         subscription.is_over = True
         if subscription in self.subscriptions:

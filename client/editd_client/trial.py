@@ -94,7 +94,7 @@ def run_trial(root: str, files: Sequence[ProposedContent], command: Sequence[str
     with tempfile.TemporaryDirectory(prefix="editd-try-") as scratch:
         _write_plan(os.path.join(scratch, "plan"), files)
         began = time.monotonic()
-        with _begun(root, scratch, (OVERLAY, COPY), command, is_shown=True) as (child, way):
+        with _begin(root, scratch, (OVERLAY, COPY), command, is_shown=True) as (child, way):
             if way == COPY:
                 began = time.monotonic()  # to copy is no part of the command
             output = OutputEnd()
@@ -112,7 +112,7 @@ def run_in_overlay(root: str, scratch: str, command: Sequence[str]) -> int:
     What it writes is in `scratch/upper` afterwards. Raises NoOverlay, OSError.
     """
     _write_plan(os.path.join(scratch, "plan"), ())
-    with _begun(root, scratch, (OVERLAY,), command) as (child, _):
+    with _begin(root, scratch, (OVERLAY,), command) as (child, _):
         return exit_code(child.wait())
 
 
@@ -168,7 +168,7 @@ def _write_plan(folder: str, files: Sequence[ProposedContent]) -> None:
 
 
 @contextlib.contextmanager
-def _begun(
+def _begin(
     root: str, scratch: str, ways: Sequence[str], command: Sequence[str], *, is_shown: bool = False
 ) -> Iterator[tuple[subprocess.Popen[bytes], Literal["overlay", "copy"]]]:
     """Start the worker; yield it with its way, once the command has begun.

@@ -73,7 +73,7 @@ class Advice:
         """Whether the words differ from face to face."""
         return any(isinstance(part, Term) for part in self.parts)
 
-    def followed_by(self, *parts: Part) -> Advice:
+    def with_parts(self, *parts: Part) -> Advice:
         """Return the advice with more parts at its end."""
         return Advice(*self.parts, *parts)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 LISTED_MAX = 10
 
 
-def listed(names: Collection[str], separator: str = ", ") -> str:
+def join_names(names: Collection[str], separator: str = ", ") -> str:
     """Return names for a sentence: at most ten of them, and the number of the others."""
     more = f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
     return separator.join(islice(names, LISTED_MAX)) + more
@@ -61,7 +61,7 @@ def listed(names: Collection[str], separator: str = ", ") -> str:
 class Refused(Exception):
     """A refusal: nothing has changed. `message` states the fact, `advice` the next step.
 
-    `hint` is the advice, or its text if it has no terms. To add to a refusal, make another one: `revised`.
+    `hint` is the advice, or its text if it has no terms. To add to a refusal, make another one: `revise`.
     """
 
     code = "internal_error"
@@ -83,7 +83,7 @@ class Refused(Exception):
         """The next step in the words of the socket."""
         return sentence(self.advice)
 
-    def revised(
+    def revise(
         self,
         *,
         message: str | None = None,

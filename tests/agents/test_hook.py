@@ -131,8 +131,8 @@ def test_a_command_that_may_write_has_one(command: str) -> None:
 
 
 def test_files_that_a_command_shows_whole() -> None:
-    assert commands.files_shown("cat a b && cat -n c | head") == ["a", "b", "c"]
-    assert commands.files_shown("head a; cat *.py; cat 'x y'") == []
+    assert commands.shown_files("cat a b && cat -n c | head") == ["a", "b", "c"]
+    assert commands.shown_files("head a; cat *.py; cat 'x y'") == []
 
 
 def test_a_patch_in_a_shell_is_an_edit_of_its_paths_in_its_folder(tmp_path: Path) -> None:

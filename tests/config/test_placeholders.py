@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from editd.config.placeholders import DATA_VARIABLES, filled, problem_of, problem_of_check, problem_of_name
+from editd.config.placeholders import DATA_VARIABLES, fill, problem_of, problem_of_check, problem_of_name
 
 NAME = "$(echo run >&2); `echo run >&2`.txt"
 
@@ -139,8 +139,8 @@ def test_a_check_of_proposals_has_no_placeholder() -> None:
 
 def test_only_whole_placeholders_are_filled() -> None:
     values = {"{file}": ["a b"], "{files}": ["a b", "c"]}
-    assert filled(["x", "{files}", "-{file}", "{file}"], values) == ["x", "a b", "c", "-{file}", "a b"]
-    assert filled(["sh", "-c", "A={file}"], values) == ["sh", "-c", "A={file}"]
+    assert fill(["x", "{files}", "-{file}", "{file}"], values) == ["x", "a b", "c", "-{file}", "a b"]
+    assert fill(["sh", "-c", "A={file}"], values) == ["sh", "-c", "A={file}"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_only_whole_placeholders_are_filled() -> None:
 )
 def test_a_name_full_of_commands_stays_a_name_in_a_real_shell(command: list[str]) -> None:
     assert problem_of(command) == ""
-    argv = filled(command, {"{path}": [NAME]})
+    argv = fill(command, {"{path}": [NAME]})
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (NAME, "")
 

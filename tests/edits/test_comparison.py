@@ -18,10 +18,10 @@ from editd.edits.comparison import (
     charge,
     compute,
     cost_of,
-    decoded,
-    encoded,
+    decode_result,
+    encode_result,
 )
-from editd.edits.diff import line_counts, unified
+from editd.edits.diff import line_counts, unified_diff
 from editd.edits.line_changes import hunks_between, join, unchanged_runs
 from editd.edits.merge import merge, merge_lines
 from editd.errors import Timeout
@@ -45,8 +45,8 @@ CALLS: list[Callable[[bytes, bytes, bytes], object]] = [
     join,
     lambda base, ours, _: hunks_between(base, ours),
     lambda base, ours, _: unchanged_runs(base, ours),
-    lambda base, ours, _: unified(PATH, FileState(base), FileState(ours)),
-    lambda base, ours, _: unified(PATH, FileState(base + b"\0"), FileState(ours + b"\0" * 4_000_000)),
+    lambda base, ours, _: unified_diff(PATH, FileState(base), FileState(ours)),
+    lambda base, ours, _: unified_diff(PATH, FileState(base + b"\0"), FileState(ours + b"\0" * 4_000_000)),
     lambda base, ours, _: line_counts(FileState(base), FileState(ours)),
 ]
 
@@ -73,7 +73,7 @@ def test_each_comparison_of_many_lines_waits_for_another_process_and_takes_its_r
                 break
             except NeedsComparison as need:
                 asked += 1
-                turn.results[need.comparison] = decoded(need.comparison, encoded(need.comparison))
+                turn.results[need.comparison] = decode_result(need.comparison, encode_result(need.comparison))
     finally:
         TURN.reset(before)
     assert (result, 1 <= asked <= 2) == (expected, True)

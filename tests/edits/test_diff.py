@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.diff import quoted, unified
+from editd.edits.diff import quote, unified_diff
 from editd.edits.patch import apply_to, parse
 from editd.values.content import EXECUTABLE, FILE, SYMLINK, FileState
 from editd.values.path import WorkspacePath
@@ -49,7 +49,7 @@ def check(
 ) -> str:
     """The diff, once `git apply` and our own parser have made `after` of `before` with it."""
     old, new = WorkspacePath.parse(path), WorkspacePath.parse(to or path)
-    diff = unified(old, before, after, new)
+    diff = unified_diff(old, before, after, new)
     tmp_path.mkdir(exist_ok=True)
     put(tmp_path, path, before)
     patch = tmp_path / "the patch"
@@ -129,7 +129,7 @@ def test_a_rename_says_both_names(tmp_path: Path) -> None:
 
 
 def test_no_change_has_no_diff() -> None:
-    assert unified(WorkspacePath.parse("f"), FileState(b"a"), FileState(b"a")) == ""
+    assert unified_diff(WorkspacePath.parse("f"), FileState(b"a"), FileState(b"a")) == ""
 
 
 @pytest.mark.parametrize(
@@ -154,19 +154,19 @@ def test_content_with_a_nul_is_a_binary_patch_that_git_apply_takes(
 
 
 def test_on_request_content_with_a_nul_is_only_said_to_differ() -> None:
-    diff = unified(WorkspacePath.parse("f"), FileState(b"\0"), FileState(b"\0\0"), with_binary=False)
+    diff = unified_diff(WorkspacePath.parse("f"), FileState(b"\0"), FileState(b"\0\0"), with_binary=False)
     assert diff.endswith("\nBinary files a/f and b/f differ\n")
 
 
 def test_the_heading_of_a_hunk_is_never_cut_within_a_character() -> None:
     body = b"".join(b"    line %d\n" % number for number in range(20))
     before = b"def f" + "é".encode() * 60 + b"():\n" + body
-    diff = unified(
+    diff = unified_diff(
         WorkspacePath.parse("f.py"), FileState(before), FileState(before.replace(b"line 15", b"X"))
     )
     assert diff.encode("utf-8")
 
 
 def test_names_are_quoted_as_git_does_but_for_readable_ones() -> None:
-    assert quoted("a b/é") == "a b/é"
-    assert quoted('a"\t\x01' + os.fsdecode(b"\xff")) == '"a\\"\\t\\001\\377"'
+    assert quote("a b/é") == "a b/é"
+    assert quote('a"\t\x01' + os.fsdecode(b"\xff")) == '"a\\"\\t\\001\\377"'

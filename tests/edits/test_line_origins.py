@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.edits.line_changes import UnchangedRun, count_lines, unchanged_runs
-from editd.store.line_blame import divided
+from editd.store.line_blame import divide
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=12)
 
@@ -50,7 +50,7 @@ def test_what_was_empty_had_no_lines_and_what_is_binary_has_none_that_are_known(
 
 def test_only_the_lines_that_are_asked_for_are_looked_for() -> None:
     unchanged = unchanged_runs(b"1\n2\n3\n4\n", b"0\n1\n2\n4\n")
-    kept, others = divided([UnchangedRun(11, 1, 1), UnchangedRun(13, 3, 1)], unchanged)
+    kept, others = divide([UnchangedRun(11, 1, 1), UnchangedRun(13, 3, 1)], unchanged)
     assert (kept, others) == ([UnchangedRun(11, 0, 1), UnchangedRun(13, 3, 1)], [])
 
 
@@ -61,7 +61,7 @@ def test_wanted_lines_are_divided_into_the_old_and_the_new_ones(
 ) -> None:
     old, new = b"".join(before), b"".join(after)
     lines = [UnchangedRun(100 + place, line, 1) for place, line in enumerate(wanted) if line < len(after)]
-    kept, others = divided([*lines, UnchangedRun(0, 0, len(after))], unchanged_runs(old, new))
+    kept, others = divide([*lines, UnchangedRun(0, 0, len(after))], unchanged_runs(old, new))
     origins = lines_found(old, new)
     asked = {run.start: run.origin for run in lines} | {line: line for line in range(len(after))}
     expected = {now: origins[line] for now, line in asked.items() if line in origins}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.edits.patch import apply_to, parse
 from editd.edits.plan import plan
 from editd.errors import MalformedEdit, NoMatch, PathOutside, PathProtected
@@ -169,7 +169,7 @@ def test_a_diff_of_ours_makes_the_after_state(
         b"".join(lines).removesuffix(b"\n") if cut else b"".join(lines)
         for lines, cut in ((before, cut_before), (after, cut_after))
     )
-    diff = unified(WorkspacePath.parse("f"), FileState(old), FileState(new))
+    diff = unified_diff(WorkspacePath.parse("f"), FileState(old), FileState(new))
     content = old
     for file in parse(diff) if diff else ():
         content = apply_to(content, file).content

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.edits import plan as plans
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.edits.plan import plan
 from editd.errors import (
     Ambiguous,
@@ -548,7 +548,7 @@ def test_the_diff_of_any_two_trees_is_a_patch_from_one_to_the_other(
     before: dict[str, FileState], after: dict[str, FileState]
 ) -> None:
     paths = sorted({*before, *after})
-    diff = "".join(unified(path_of(path), before.get(path), after.get(path)) for path in paths)
+    diff = "".join(unified_diff(path_of(path), before.get(path), after.get(path)) for path in paths)
     if diff:
         check(
             before,

@@ -70,7 +70,8 @@ def test_equal_hunks_of_a_file_have_ids_of_their_own_which_last_when_one_lands()
         for chosen in combinations(ids(file), landed):
             left = decided(file, chosen, "landed")
             assert ids(left) == ids(file)
-            assert [hunk.id for hunk in left.undecided] == [name for name in ids(file) if name not in chosen]
+            others = [name for name in ids(file) if name not in chosen]
+            assert [hunk.id for hunk in left.undecided_hunks] == others
 
 
 def test_equal_hunks_get_new_ids_if_their_count_changes_so_that_no_approval_lands_the_other_one() -> None:

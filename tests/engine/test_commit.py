@@ -264,7 +264,7 @@ def test_bytes_that_a_later_transaction_needs_stay_when_an_earlier_number_is_pac
         due = engine.recorder.packing_due()
         commit("a", b"mine\n")
         assert due is not None
-        history.packed_through(due[2], due[1])
+        history.note_packed(due[2], due[1])
         assert history.content(version_of(b"mine\n")) == b"mine\n"
 
 

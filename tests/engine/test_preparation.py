@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.engine.access import plan_undo
 from editd.engine.commands import NeedsDelay, Undo
 from editd.engine.undo_selection import BySession, ByTransaction, Latest
@@ -230,7 +230,7 @@ def test_others_are_served_between_the_diffs_of_a_dry_run(place: Harness) -> Non
         assert isinstance(result, Outcome)
         assert result == before  # it was planned, so the other edit is not in it
         assert result.diffs == {
-            change.path: unified(change.path, change.before, change.after) for change in result.changes
+            change.path: unified_diff(change.path, change.before, change.after) for change in result.changes
         }
 
 

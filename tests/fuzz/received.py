@@ -180,7 +180,7 @@ def _configurations() -> Iterator[bytes]:
     tables: dict[str, list[str]] = {}
     for key in KEYS:
         table, _, name = key.name.rpartition(".")
-        if key.example is not UNSET and not load._listed(load._type_of(key.type)[0]):
+        if key.example is not UNSET and not load._item_section(load._type_of(key.type)[0]):
             tables.setdefault(table, []).append(f"{name} = {load.toml(key.example)}")
     for table, assigned in sorted(tables.items()):
         lines += [f"[{table}]"] * bool(table) + assigned + [""]

@@ -264,7 +264,7 @@ def read_journal(data: bytes) -> None:
     journal.whole_records(FOLDER.name)
     read = list(journal.frames(FOLDER.name, JournalPosition(0, 0)))
     list(journal.frames(FOLDER.name, JournalPosition(2, 64)))
-    journal.committed(read)
+    journal.select_committed(read)
     mark = state_files.read_acknowledged(FOLDER.name)
     if mark is not None:
         journal.acknowledged_seq(mark, read)

@@ -74,11 +74,11 @@ from editd_client.prepared_call import (
     PreparedCall,
     call,
     call_without_result,
-    given,
     hunks_by_path,
-    listed,
     one_or_list,
+    optional,
     request_method,
+    to_list,
 )
 
 if TYPE_CHECKING:
@@ -180,11 +180,11 @@ def _value(kind: type[messages.Params], one: msgspec.structs.FieldInfo) -> str:
         return CONVERTED[kind.method, one.name][1].format(name)
     annotation = _annotation(kind, one.name)
     if "UnsetType" in annotation:
-        return f"given({name})"
+        return f"optional({name})"
     if re.match(r"\w+ \| list\[", annotation):
         return f"one_or_list({name})"
     if annotation.startswith("list["):
-        return f"listed({name})" if "None" in annotation else f"list({name})"
+        return f"to_list({name})" if "None" in annotation else f"list({name})"
     return name
 
 

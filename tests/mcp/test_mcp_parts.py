@@ -65,19 +65,21 @@ def test_an_edit_that_waits_for_a_check_says_that_it_lands_by_itself() -> None:
         proposal=7, state="open", revision=1, view="v", rule="tested", lands_after=["pytest"]
     )
     result = ApplyResult(transaction=None, files=[], proposal=waiting)
-    said = conversion.applied(result).texts[0]
+    said = conversion.edit_result(result).texts[0]
     assert "Proposal 7 waits for review (rule: tested). Nothing is written." in said
     assert "It lands by itself once pytest has passed." in said
     asked = replace(result, proposal=replace(waiting, lands_after=[]))
-    assert "by itself" not in conversion.applied(asked).texts[0]
+    assert "by itself" not in conversion.edit_result(asked).texts[0]
     made = Transaction(
         seq=1, id="", kind="edit", actor="claude", session=None, message="", time="2026-01-01T00:00:00Z",
         undoes=[], undone_by=None, request_id=None,
     )  # fmt: skip
     landed = replace(result, transaction=made, approved_by=ApprovedBy(rule="tested"))
-    assert "The rule tested let it land after its check." in conversion.applied(landed).texts[0]
+    assert "The rule tested let it land after its check." in conversion.edit_result(landed).texts[0]
     plain = replace(landed, proposal=UNSET)
-    assert "after its check" not in conversion.applied(plain).texts[0], "a rule without a check let it land"
+    assert "after its check" not in conversion.edit_result(plain).texts[0], (
+        "a rule without a check let it land"
+    )
 
 
 def test_the_tools_of_the_dialects_are_the_daemon_s() -> None:
@@ -116,7 +118,7 @@ def test_no_refusal_names_what_is_in_no_tool_s_schema(place: Workplace) -> None:
         if name in ("parse_error", "invalid_request", "method_not_found"):
             continue  # of what no tool sends
         data = error["data"]["data"] if "data" in error else {}
-        found = conversion.refused(EditdError(error["code"], name, error["message"], data))
+        found = conversion.refusal_result(EditdError(error["code"], name, error["message"], data))
         assert not strangers.search(found.texts[0].partition("\n")[0]), found.texts[0]
         assert not strangers.search(found.data["data"].get("hint", "")), found.data
 
@@ -171,13 +173,13 @@ def test_a_root_that_is_no_folder_of_this_machine_does_not_count(
 
 def test_a_refusal_says_what_helps_and_what_is_long_is_cut() -> None:
     nearest = {"start_line": 7, "text": "x" * 10_000}
-    found = conversion.refused(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
+    found = conversion.refusal_result(EditdError(3, "no_match", "Not there.", {"nearest": nearest}))
     assert found.is_refusal
     assert found.texts[0].startswith("Not there.\nNearest passage, line 7:\nxxx")
     assert len(found.texts[0]) < 5_000
     assert found.data["data"]["nearest"] == nearest
     hint = Advice("Use ", option_term("on_conflict", "force"), ".")
-    forced = conversion.refused(refusal("conflict", "No.", hint=hint, data={"files": []}))
+    forced = conversion.refusal_result(refusal("conflict", "No.", hint=hint, data={"files": []}))
     assert forced.texts == ("No. Use force: true.",)
     assert forced.data["data"] == {"files": [], "hint": "Use force: true."}
 
@@ -204,4 +206,4 @@ def test_the_sdk_is_imported_in_one_module() -> None:
 def test_a_conflict_says_what_to_undo_first_only_if_that_is_known(needs: list[int], said: str) -> None:
     conflict = InTheWay(path="b", blocking=[3], needs=needs, reason="lines")
     result = UndoResult(transaction=None, files=[], conflicts=[conflict])
-    assert conversion.undone(result, is_dry_run=True).texts[-1].splitlines()[-1] == said
+    assert conversion.undo_result(result, is_dry_run=True).texts[-1].splitlines()[-1] == said

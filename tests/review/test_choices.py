@@ -120,9 +120,9 @@ def test_lines_of_a_moved_file_need_its_move(author: Client, reviewer: Client) -
     choices = HunkChoices(reviewer.proposal_get(number_of(made)))
     move, lines = ids(choices)
     choices.set(move, "open")
-    assert choices.chosen("approve") == []
+    assert choices.hunks_with("approve") == []
     choices.set(lines, "approve")
-    assert choices.chosen("approve") == [move, lines]
+    assert choices.hunks_with("approve") == [move, lines]
 
 
 def test_an_undo_is_decided_as_a_whole(author: Client, reviewer: Client) -> None:
@@ -132,4 +132,4 @@ def test_an_undo_is_decided_as_a_whole(author: Client, reviewer: Client) -> None
     choices = HunkChoices(reviewer.proposal_get(number_of(undo)))
     choices.set(ids(choices)[0], "reject")
     assert choices.count() == (0, 2)
-    assert choices.chosen("reject") == ids(choices)
+    assert choices.hunks_with("reject") == ids(choices)

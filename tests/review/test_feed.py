@@ -43,7 +43,7 @@ def fetch(client: Client, timeline: Timeline, first: int = 0, rows: int = 20) ->
         for one in asked:
             timeline.feed.receive(one, client.ask(one.call))
             sent += 1
-        timeline.grown()
+        timeline.follow_newest()
         assert sent < 50, "it asks again and again"
     return sent
 
@@ -75,7 +75,7 @@ def test_a_reader_stays_on_its_transaction_and_one_that_follows_moves_to_the_new
     assert made is not None
     for timeline in (reader, follower):
         timeline.feed.announce(made.seq, made.kind)
-        timeline.grown()
+        timeline.follow_newest()
         assert fetch(client, timeline) == 1
     assert reader.selected == stays
     assert reader.cursor_row == 6
@@ -130,7 +130,7 @@ def test_an_undo_is_shown_on_the_row_that_it_takes_back(client: Client) -> None:
     undo = client.undo(made.seq).transaction
     assert undo is not None
     timeline.feed.announce(undo.seq, undo.kind)
-    timeline.grown()
+    timeline.follow_newest()
     assert seqs(timeline, 1, 2) == [made.seq, made.seq - 1], "the rows are shown until they come again"
     fetch(client, timeline)
     row = timeline.at(1)
@@ -176,7 +176,7 @@ def test_an_answer_from_before_a_restart_changes_nothing(client: Client) -> None
     assert not feed.is_counted
     (counting,) = feed.requests(10, 0)
     assert feed.requests(10, 0) == [], "it is asked once"
-    feed.failed(counting)
+    feed.note_failure(counting)
     assert [one.call.params for one in feed.requests(10, 0)] == [counting.call.params]
 
 

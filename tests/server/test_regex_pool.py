@@ -296,7 +296,7 @@ def test_a_comparison_is_stopped_at_the_time_limit_and_the_next_one_is_done() ->
             refusal = await pool.compare(Comparison("hunks_between", texts))
             assert isinstance(refusal, Timeout)
             assert "Nothing was changed." in refusal.hint
-            small = Comparison(diff._counted.__name__, (b"a\n", b"b\nc\n"))
+            small = Comparison(diff._count_lines.__name__, (b"a\n", b"b\nc\n"))
             for _ in range(STARTS_MAX):  # on a busy machine, a new process starts later than the limit
                 if await pool.compare(small) == (2, 1):
                     break

@@ -20,8 +20,8 @@ from editd.store.excluded import (
     absent_contents,
     append_excluded,
     read_excluded,
+    read_whole_lines,
     rewrite_excluded,
-    whole_excluded,
 )
 from editd.store.git_objects import oid_of
 from editd.system.files import replace_file
@@ -111,8 +111,8 @@ def test_a_torn_last_line_is_dropped_and_a_wrong_line_before_it_is_damage(state:
     record.write_bytes(whole.replace(TWO.encode(), ONE.encode()) + whole)
     with pytest.raises(HistoryDamaged, match="begins a wrong line"):
         read_excluded(store)
-    assert whole_excluded(store) == [(ONE, "a\n\udcff.env"), (TWO, ".env")]
-    rewrite_excluded(store, whole_excluded(store))
+    assert read_whole_lines(store) == [(ONE, "a\n\udcff.env"), (TWO, ".env")]
+    rewrite_excluded(store, read_whole_lines(store))
     assert sorted(dict(read_excluded(store))) == sorted([ONE, TWO])
 
 
@@ -172,7 +172,7 @@ def test_whatever_the_record_holds_it_is_read_or_named_as_damage(
         for at, put in changes:
             content = content[:at] + (b"" if is_cut else put) + content[at + len(put) :]
         (store / "excluded").write_bytes(content)
-        whole = whole_excluded(folder)
+        whole = read_whole_lines(folder)
         assert dict(whole).keys() <= {ONE, TWO, THREE}
         with contextlib.suppress(HistoryDamaged):
             assert set(read_excluded(folder)) <= set(whole)
@@ -183,6 +183,6 @@ def test_a_line_with_a_right_checksum_and_no_path_is_wrong() -> None:
     line = b"%08x %b\n" % (zlib.crc32(body), body)
     with TemporaryDirectory() as folder:
         (Path(folder) / "excluded").write_bytes(line)
-        assert whole_excluded(folder) == []
+        assert read_whole_lines(folder) == []
         with pytest.raises(HistoryDamaged):
             read_excluded(folder)

@@ -129,7 +129,7 @@ def test_what_follows_comes_in_its_order(index: Index, tmp_path: Path) -> None:
 
 
 def test_who_made_a_transaction_is_told_without_what_it_did(index: Index) -> None:
-    made = index.made(7)
+    made = index.origin_of(7)
     assert (made.kind, made.actor, made.session, made.time_us) == (
         "outside", "actor-2", "session-1", 7 * SECOND_US,
     )  # fmt: skip

@@ -22,11 +22,11 @@ from editd.store.journal import (
     Journal,
     JournalFailed,
     JournalPosition,
-    committed,
     frames,
     read_while_written,
     segment_path,
     segments,
+    select_committed,
     whole_records,
 )
 from editd.store.state_files import ACKNOWLEDGED, read_acknowledged
@@ -43,7 +43,7 @@ def record(seq: int, content: bytes = b"x") -> Committed:
 
 
 def seqs(folder: Path) -> list[int]:
-    return list(committed(frames(str(folder), JournalPosition(0, 0))))
+    return list(select_committed(frames(str(folder), JournalPosition(0, 0))))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_c6_an_abort_voids_what_stands_before_it_from_its_seq_on(journal: Journa
     journal.append([record(1), record(2), record(3)])
     journal.append([Aborted(2)])
     journal.append([record(2, b"another")])
-    standing = committed(frames(str(tmp_path), JournalPosition(0, 0)))
+    standing = select_committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(standing) == [1, 2]
     assert standing[2] == record(2, b"another")
 
@@ -81,7 +81,7 @@ def test_a_record_larger_than_a_segment_gets_one_of_its_own(journal: Journal, tm
     journal.append([record(1)])
     journal.append([record(2, large)])
     journal.append([record(3)])
-    standing = committed(frames(str(tmp_path), JournalPosition(0, 0)))
+    standing = select_committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(standing) == [1, 2, 3]
     assert standing[2] == record(2, large)
 
@@ -335,7 +335,7 @@ def test_a_full_disk_refuses_an_append_and_leaves_the_journal_as_it_was(tmp_path
 def test_committed_takes_frames_in_their_order() -> None:
     here = JournalPosition(1, 64)
     read = [Frame((record(1),), here), Frame((Aborted(1),), here), Frame((record(1, b"new"),), here)]
-    assert committed(read) == {1: record(1, b"new")}
+    assert select_committed(read) == {1: record(1, b"new")}
 
 
 def test_relaxed_a_hole_that_a_power_cut_left_is_the_end_and_else_it_is_damage(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_the_segment_of_an_abort_stays_as_long_as_the_segment_of_what_it_aborts(
     journal.release(2)
     journal.append([record(4, b"z" * 3800)])
     journal.append([record(5, b"z" * 3800)])
-    kept = committed(frames(str(tmp_path), JournalPosition(0, 0)))
+    kept = select_committed(frames(str(tmp_path), JournalPosition(0, 0)))
     assert list(kept) == [1, 2, 3, 4, 5]
     assert kept[2] == record(2, b"new")
 
@@ -495,7 +495,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
     journal.release(2)
     journal.append([record(4, bytes(3700))])
     journal.close()
-    assert list(committed(frames(str(tmp_path), JournalPosition(0, 0)))) == [1, 2, 3, 4]
+    assert list(select_committed(frames(str(tmp_path), JournalPosition(0, 0)))) == [1, 2, 3, 4]
 
 
 def test_an_append_after_relaxed_ones_syncs_them_too(

@@ -77,7 +77,7 @@ class Told:
     def content(self, version: Version) -> bytes | None:
         return {version_of(content): content for content in self.contents}.get(version)
 
-    def seen(self, path: WorkspacePath) -> Base | None:
+    def base_of(self, path: WorkspacePath) -> Base | None:
         if path.text not in self.read:
             return None
         return base_of(self.read[path.text])
@@ -85,7 +85,7 @@ class Told:
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.sights.get((reader, path.text))
 
-    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+    def unsaved_refusal(self, path: WorkspacePath, version: Version) -> Refused | None:
         del path, version  # nobody holds anything
         return None
 

@@ -55,7 +55,7 @@ def written_since(
 ) -> Generator[tuple[WorkspacePath | None, FileState]]:
     """What somebody wrote into what was replaced; None: at the end of it all."""
     check = files.check_quarantine(now)
-    yield from files.written([] if check is None else check())
+    yield from files.late_writes([] if check is None else check())
     if now is None:
         files.end()
 

@@ -320,12 +320,12 @@ def test_folders_beyond_the_limit_are_told_and_tried_again(tmp_path: Path) -> No
 
     ear = Ear(tmp_path, WatchFilter(add_watch=add))
     assert ear.watch.directories == 8
-    assert len(ear.watch.failed) == 21 - 8
-    assert set(ear.watch.failed.values()) == {errno.ENOSPC}
+    assert len(ear.watch.failures) == 21 - 8
+    assert set(ear.watch.failures.values()) == {errno.ENOSPC}
     limit = 100
-    ear.watch.rewatch(ear.watch.failed)
+    ear.watch.rewatch(ear.watch.failures)
     ear.catch_up()
-    assert not ear.watch.failed
+    assert not ear.watch.failures
     ear.probe()
 
 

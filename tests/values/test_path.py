@@ -32,10 +32,10 @@ def test_a_plain_path_is_taken_as_it_is() -> None:
 
 
 def test_another_name_in_the_folder_of_a_path_is_checked_as_any_path_is() -> None:
-    assert str(WorkspacePath.parse("src/a").named("b")) == "src/b"
-    assert str(WorkspacePath.parse("a").named("b")) == "b"
+    assert str(WorkspacePath.parse("src/a").sibling("b")) == "src/b"
+    assert str(WorkspacePath.parse("a").sibling("b")) == "b"
     with pytest.raises(PathOutside):
-        WorkspacePath.parse("src/a").named("..")
+        WorkspacePath.parse("src/a").sibling("..")
 
 
 def test_paths_that_leave_are_refused() -> None:

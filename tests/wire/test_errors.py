@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editd.wire.codec import LIMITS, error, shown
+from editd.wire.codec import LIMITS, error, shorten
 from editd.wire.messages import ERROR_CODES
 
 
@@ -18,5 +18,5 @@ def test_two_names_never_share_a_number() -> None:
 
 
 def test_a_long_text_is_cut_and_a_short_one_is_not() -> None:
-    assert shown("short") == "short"
-    assert shown("x" * 10_000) == "x" * LIMITS.text_length_max + "…"
+    assert shorten("short") == "short"
+    assert shorten("x" * 10_000) == "x" * LIMITS.text_length_max + "…"

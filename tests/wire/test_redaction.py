@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from editd.wire.redaction import redacted
+from editd.wire.redaction import redact
 
 A64 = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5dE7fG9hJ1kL3mN5pQ7rS9tU1vW3x"
 
@@ -149,17 +149,17 @@ PREFIXES = {
     ("kind", "token"), [(kind, token) for kind, tokens in PREFIXES.items() for token in tokens]
 )
 def test_each_prefix_of_a_kind_of_token_is_known(kind: str, token: str) -> None:
-    assert redacted(f"echo {token} > file") == f"echo [{kind}] > file"
+    assert redact(f"echo {token} > file") == f"echo [{kind}] > file"
 
 
 @pytest.mark.parametrize(("command", "secret"), SECRETS)
 def test_a_secret_is_replaced_by_the_name_of_its_kind(command: str, secret: str) -> None:
-    shown = redacted(command)
+    shown = redact(command)
     assert secret not in shown
     assert "[" in shown
-    assert redacted(shown) == shown, "once is enough"
+    assert redact(shown) == shown, "once is enough"
 
 
 @pytest.mark.parametrize("command", PLAIN)
 def test_a_command_without_a_secret_stays_as_it_is(command: str) -> None:
-    assert redacted(command) == command
+    assert redact(command) == command

@@ -198,7 +198,7 @@ def test_what_could_not_be_looked_at_is_looked_at_again(
         assert check is not None
         checks = check()
     with pytest.raises(OSError, match="Too many open files"):
-        list(files.written(checks))
+        list(files.late_writes(checks))
     assert old.exists()
     looked_at_again(files, 20.0)
     assert not old.exists()
@@ -217,7 +217,7 @@ def test_at_the_end_all_of_it_goes(tmp_path: Path) -> None:
 def test_what_a_killed_daemon_has_left_is_told_and_removed(tmp_path: Path) -> None:
     _, kept = replaced_once(tmp_path)
     left = Quarantine(str(kept))
-    assert list(left.written(left.check(left.due(None), at_the_end=True))) == [(None, OLD)]
+    assert list(left.late_writes(left.check(left.due(None), at_the_end=True))) == [(None, OLD)]
     assert os.listdir(kept) == []
 
 

@@ -180,7 +180,7 @@ def test_after_a_burst_as_many_are_made_as_the_next_one_needs(
     pool = Quarantine(str(spared.kept.parent / "other")).spares
     for edits, wanted in ((0, few), (burst, burst), (1, burst), (most + 1, most)):
         pool.expect(edits)
-        while number := pool.needed():
+        while number := pool.count_to_make():
             for name in pool.make(number):
                 pool.add(name)
         assert len(list((spared.kept.parent / "other").iterdir())) == wanted
@@ -426,7 +426,7 @@ def test_spares_that_a_killed_daemon_has_left_are_gone_at_once(spared: Spared) -
     left = Quarantine(str(spared.kept))
     assert [path.read_bytes() for path in spared.kept.iterdir()] == [OLD.content]
     checks = left.check(left.due(None), at_the_end=True)
-    assert [state for _, state in left.written(checks)] == [OLD]
+    assert [state for _, state in left.late_writes(checks)] == [OLD]
     assert list(spared.kept.iterdir()) == []
 
 

@@ -46,7 +46,7 @@ def _part_reads(part: str) -> bool:
     return words[0] in READERS or (words[0] == "git" and len(words) > 1 and words[1] in GIT_READERS)
 
 
-def files_shown(command: str) -> list[str]:
+def shown_files(command: str) -> list[str]:
     """Return the files that a command of readers prints whole, by `cat`."""
     shown: list[str] = []
     for part in _PARTS.split(command):
@@ -64,7 +64,7 @@ def patch_folder(command: str) -> str | None:
     return (match["folder"] or "").strip("'\"")
 
 
-def patched(patch: str) -> tuple[list[str], list[str]]:
+def patched_paths(patch: str) -> tuple[list[str], list[str]]:
     """Return the paths that a patch names, and which of them it writes whole or deletes."""
     named, whole = [], []
     for verb, path, target in _NAMED.findall(patch):

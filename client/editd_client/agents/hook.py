@@ -299,13 +299,13 @@ class Event:
             inner = commands.patch_folder(command)
             if inner is None:
                 return self._read()
-            return [os.path.join(inner, name) for name in commands.patched(command)[0]]
+            return [os.path.join(inner, name) for name in commands.patched_paths(command)[0]]
         place = self.adapter.edits.get(self.tool)
         if place is None:
             return self._read()
         argument = self._argument(place.removeprefix(PATCH))
         if place.startswith(PATCH):
-            return list(commands.patched(argument)[0])
+            return list(commands.patched_paths(argument)[0])
         return [argument] if argument else []
 
     def request(
@@ -382,14 +382,14 @@ class Event:
             if inner is None:
                 is_harmless = not command.strip() or commands.only_reads(command)
                 return None if is_harmless else {"command": _wire_text(command)}
-            named, whole = commands.patched(command)
+            named, whole = commands.patched_paths(command)
             return self._edit(named, whole, os.path.join(self.folder, inner), root, is_strict=is_strict)
         place = self.adapter.edits.get(self.tool)
         if place is None:
             return None
         argument = self._argument(place.removeprefix(PATCH))
         if place.startswith(PATCH):
-            named, whole = commands.patched(argument)
+            named, whole = commands.patched_paths(argument)
         else:
             named = [argument] if argument else []
             whole = named if self.tool in self.adapter.whole else []
@@ -408,7 +408,7 @@ class Event:
     def _read(self) -> list[str]:
         """Return the files that the tool or the command has shown whole."""
         if self.tool in self.adapter.shells:
-            return commands.files_shown(self._argument(self.adapter.shells[self.tool]))
+            return commands.shown_files(self._argument(self.adapter.shells[self.tool]))
         path = self._argument(self.adapter.reads.get(self.tool, ""))
         return [path] if path else []
 

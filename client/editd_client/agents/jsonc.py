@@ -87,7 +87,7 @@ def set_member(text: str, path: Sequence[str], key: str, value: object) -> Splic
     known = node.member(key)
     if known is None:
         return _insert(text, node, value, key)
-    return Splice(known.start, known.end, _rendered(text, value, _base_indent(text, known.start)))
+    return Splice(known.start, known.end, _render(text, value, _base_indent(text, known.start)))
 
 
 def add_element(text: str, path: Sequence[str], value: object) -> Splice:
@@ -104,7 +104,7 @@ def replace_element(text: str, path: Sequence[str], index: int, value: object) -
     node = parse(text).at(path)
     assert node is not None, "the caller has found the element"
     element = node.elements[index][1]
-    return Splice(element.start, element.end, _rendered(text, value, _base_indent(text, element.start)))
+    return Splice(element.start, element.end, _render(text, value, _base_indent(text, element.start)))
 
 
 def remove_element(text: str, path: Sequence[str], index: int) -> list[Splice]:
@@ -200,7 +200,7 @@ def _insert(text: str, node: Node, value: object, key: str | None = None) -> Spl
     if node.elements and not is_inline:
         indent = _own_indent(text, node.elements[-1][0], indent)
     name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
-    piece = name + (json.dumps(value, ensure_ascii=False) if is_inline else _rendered(text, value, indent))
+    piece = name + (json.dumps(value, ensure_ascii=False) if is_inline else _render(text, value, indent))
     if not inner.strip():
         return Splice(node.start + 1, close, f"{newline}{indent}{piece}{newline}{base}")
     at = node.start + 1 + len(inner.rstrip(" \t\r\n"))
@@ -223,9 +223,9 @@ def _removal(text: str, node: Node, index: int) -> list[Splice]:
     if text[after] == ",":
         between = text[element.end : after] if text[element.end : after].strip() else ""
         whole = Splice(begin, after + 1, _newline_for(text, previous_end, start, after + 1) + between)
-        return [_tidied(text, node, index, whole)]
+        return [_tidy(text, node, index, whole)]
     newline = _newline_for(text, previous_end, start, element.end)
-    whole = _tidied(text, node, index, Splice(begin, element.end, newline))
+    whole = _tidy(text, node, index, Splice(begin, element.end, newline))
     if index == 0:
         return [whole]
     previous = node.elements[index - 1][1].end
@@ -242,7 +242,7 @@ def _newline_for(text: str, previous: int, start: int, end: int) -> str:
     return "\n" if is_last else ""  # a comma behind it is on its own line
 
 
-def _tidied(text: str, node: Node, index: int, splice: Splice) -> Splice:
+def _tidy(text: str, node: Node, index: int, splice: Splice) -> Splice:
     """Take along the space of an object or array that the removal leaves empty."""
     is_last = len(node.elements) == 1 and index == 0
     left = text[node.start + 1 : splice.start] + splice.new + text[splice.end : node.end - 1]
@@ -251,7 +251,7 @@ def _tidied(text: str, node: Node, index: int, splice: Splice) -> Splice:
     return splice
 
 
-def _rendered(text: str, value: object, indent: str) -> str:
+def _render(text: str, value: object, indent: str) -> str:
     """Return the value in the file's own style: its indentation and its line ends."""
     if "\n" not in text.strip() and len(text.strip()) > len("{}"):
         return json.dumps(value, ensure_ascii=False)

@@ -181,7 +181,7 @@ class ServerEntry:
         self._entry = dict(entry)
 
     def add(self, draft: Draft) -> None:
-        known = self._known(draft)
+        known = self._current_value(draft)
         if known is not None and not self._is_old(known):
             return
         if draft.path.endswith(".toml"):
@@ -194,7 +194,7 @@ class ServerEntry:
         draft.splice(jsonc.set_member(draft.text, self._key, NAME, self._entry))
 
     def remove(self, draft: Draft) -> None:
-        known = self._known(draft)
+        known = self._current_value(draft)
         if known is None or not self._is_made(known):
             return
         if draft.path.endswith(".toml"):
@@ -203,7 +203,7 @@ class ServerEntry:
             draft.splice(*jsonc.remove_member(draft.text, self._key, NAME))
 
     def state(self, draft: Draft) -> State:
-        known = self._known(draft)
+        known = self._current_value(draft)
         if known is None:
             return "no"
         command = known.get("command") if isinstance(known, dict) else None
@@ -220,7 +220,7 @@ class ServerEntry:
             value = {key: value}
         return json.dumps(value, indent=2)
 
-    def _known(self, draft: Draft) -> object:
+    def _current_value(self, draft: Draft) -> object:
         if draft.path.endswith(".toml"):
             value: object = toml_table.load(draft.text)
             for key in (*self._key, NAME):

@@ -15,7 +15,7 @@ import click
 
 from editd_client.cli import output
 from editd_client.cli.options import as_json
-from editd_client.errors import EditdError, Unreachable, shortened
+from editd_client.errors import EditdError, Unreachable, shorten
 from editd_client.locate import current_actor
 from editd_client.trial import NOT_FOUND, NOT_RUN, exit_code
 
@@ -85,7 +85,7 @@ def exec_verb(invocation: Invocation, command: tuple[str, ...], isolated: bool, 
 
 
 def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: bool) -> int:
-    from editd.wire.redaction import redacted
+    from editd.wire.redaction import redact
     from editd_client.isolated import Start, changes_of
     from editd_client.trial import NoOverlay, run_in_overlay
 
@@ -99,7 +99,7 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: b
             with output.uninterrupted():
                 status = run_in_overlay(root, scratch, command)
             changes = changes_of(client, root, upper, start)
-            message = f"{redacted(shlex.join(command))} (exit status {status})"
+            message = f"{redact(shlex.join(command))} (exit status {status})"
             if changes.edits:
                 applied = client.apply(
                     changes.edits, message=message, on_stale="merge", propose=propose or None
@@ -121,7 +121,7 @@ def _exec_isolated(invocation: Invocation, command: Sequence[str], *, propose: b
             return status or REFUSED
     shutil.rmtree(scratch, ignore_errors=True)
     for reason, paths in changes.left_out.items():
-        output.print_error(output.plain(f"left out, because {reason}: {shortened(paths)}"))
+        output.print_error(output.plain(f"left out, because {reason}: {shorten(paths)}"))
     return status
 
 
@@ -161,7 +161,7 @@ def _named_in(command: Sequence[str], root: str, paths: Sequence[str]) -> list[s
 def _warn(paths: Sequence[str], fact: str) -> None:
     """Print a line about files whose content the history lacks."""
     if paths:
-        output.print_error(output.plain(f"editctl: {fact}: {shortened(paths, SHOWN)}"))
+        output.print_error(output.plain(f"editctl: {fact}: {shorten(paths, SHOWN)}"))
 
 
 def _report(invocation: Invocation, ended: ExecEndResult) -> None:

@@ -434,7 +434,7 @@ def _ask_each(shown: ProposalGetResult, chosen: Sequence[str] | None) -> list[st
             if answer in "ad":
                 decided[file.path] = choice
         choices.set(hunk.hunk, choice)
-    return choices.chosen("approve")
+    return choices.hunks_with("approve")
 
 
 def _answer(prompt: str) -> str:

@@ -111,6 +111,6 @@ def number_in(text: str) -> int | None:
     return int(text)
 
 
-def counted(number: int, singular: str) -> str:
+def quantity(number: int, singular: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {singular}{'' if number == 1 else 's'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from editd_client import requests
-from editd_client.conversations.asker import Prompt, counted
+from editd_client.conversations.asker import Prompt, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ async def decide(asker: Asker, decision: HunkDecision, *, request_id: str) -> li
 
     Raises EditdError. Hunks that have landed before the refusal stay landed.
     """
-    rejected = counted(len(decision.rejected), "hunk")
+    rejected = quantity(len(decision.rejected), "hunk")
     words = f"Reject {rejected} of P{decision.proposal}. Comment for the author:"
     prompt = Prompt(name="comment", words=words, is_long=True, is_optional=not decision.rejected)
     comment = await asker.prompt(prompt)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd_client import requests
-from editd_client.conversations.asker import Answer, Prompt, Question, counted, number_in
+from editd_client.conversations.asker import Answer, Prompt, Question, number_in, quantity
 from editd_client.review.actions import ReversalPreview, preview_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Reversal(Struct, frozen=True, kw_only=True):
 def undo_of(seq: int, hunks: Mapping[str, Sequence[int]] | None = None, about: str = "") -> Reversal:
     """Return the undo of a transaction or of some of its hunks; `about` describes the transaction."""
     count = sum(map(len, hunks.values())) if hunks else 0
-    subject = f"{counted(count, 'hunk')} of {seq}" if hunks else f"{seq}{about}"
+    subject = f"{quantity(count, 'hunk')} of {seq}" if hunks else f"{seq}{about}"
     call = partial(requests.undo, seq, hunks=hunks or None)
     return Reversal(call=call, title=f"Undo {subject}?", words="undo it", seq=seq)
 
@@ -64,7 +64,7 @@ def restore_of(seq: int, paths: Sequence[str] | None) -> Reversal:
     """Return the restore of some files, or of all, to the state right after a transaction."""
     return Reversal(
         call=partial(requests.restore, seq, paths=paths or None),
-        title=f"Put {counted(len(paths), 'file') if paths else 'all files'} back to the state after {seq}?",
+        title=f"Put {quantity(len(paths), 'file') if paths else 'all files'} back to the state after {seq}?",
         words="put back",
         warning="This also takes back all later changes of these files, by any author.",
         may_skip=False,
@@ -113,9 +113,9 @@ def _answers(reversal: Reversal, preview: ReversalPreview) -> Iterator[Answer]:
     total = len(preview.effects)
     clean = sum(one.is_clean for one in preview.effects)
     if total and clean == total:
-        yield Answer(MAKE, "u", f"{reversal.words} ({counted(clean, 'file')})")
+        yield Answer(MAKE, "u", f"{reversal.words} ({quantity(clean, 'file')})")
     elif clean and reversal.may_skip:
-        yield Answer(FITTING, "u", f"undo what is clean ({counted(clean, 'file')})")
+        yield Answer(FITTING, "u", f"undo what is clean ({quantity(clean, 'file')})")
     if preview.needed:
         yield Answer(NEEDED, "n", f"undo {', '.join(map(str, preview.needed))} first")
     if clean < total:

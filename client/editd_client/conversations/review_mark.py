@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from editd_client import requests
-from editd_client.conversations.asker import Answer, Question, UnreviewedWork, counted
+from editd_client.conversations.asker import Answer, Question, UnreviewedWork, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def mark(
 
     async def question() -> Question:
         return Question(
-            title=f"Mark {counted(len(work), 'transaction')} of {' '.join(sessions)} as reviewed?",
+            title=f"Mark {quantity(len(work), 'transaction')} of {' '.join(sessions)} as reviewed?",
             answers=(Answer(MARK, "M", "mark them"),),
             about=UnreviewedWork(tuple(work)),
         )
@@ -39,7 +39,7 @@ async def mark(
     if sessions and await asker.choose({MARK, UNMARK}, question) is None:
         return 0
     count = (await asker.ask(requests.review_mark(marked, reviewed=is_new))).marked
-    words = f"{counted(count, 'transaction')} {'is' if count == 1 else 'are'}"
+    words = f"{quantity(count, 'transaction')} {'is' if count == 1 else 'are'}"
     subject = f"{marked[0]} is" if len(marked) == 1 else words
     asker.say(f"{subject} {'marked as reviewed' if is_new else 'not marked as reviewed any more'}.")
     return count

@@ -128,8 +128,8 @@ class ClientSessions:
 
 def session_id_in(meta: Mapping[str, object] | None) -> str | None:
     """Return the id of the agent's session in the `_meta` of a call, or None."""
-    given = (meta or {}).get("sessionId")
-    return _plain(given) or None if isinstance(given, str) else None
+    session = (meta or {}).get("sessionId")
+    return _plain(session) or None if isinstance(session, str) else None
 
 
 def _readable(name: str) -> str:
@@ -165,7 +165,7 @@ def choose_workspace(named: str | None, roots: Sequence[str]) -> Workspace:
         here = covering(find_workspace(), None)
     except EditdError:
         return meant[0]
-    return here if len(meant) > 1 and any(place.root == here.root for place in meant) else meant[0]
+    return here if len(meant) > 1 and any(workspace.root == here.root for workspace in meant) else meant[0]
 
 
 def _folder(uri: str) -> str | None:

@@ -221,7 +221,7 @@ class ConnectionPool:
                 enter(client, record)
             except EditdError as error:
                 if error.name == "invalid_params" and error.data.get("session") == record.session:
-                    raise _taken(record.session) from error
+                    raise _name_conflict(record.session) from error
                 raise
             self.session = record.session
 
@@ -236,7 +236,7 @@ class ConnectionPool:
             yield self._record
 
 
-def _taken(name: str) -> EditdError:
+def _name_conflict(name: str) -> EditdError:
     return refusal(
         "unknown_session",
         f"The session {name!r} is open already, and this server does not have its token.",

@@ -26,7 +26,7 @@ from editd.wire.codec import convert, encode_json, plain
 from editd.wire.messages import Transaction
 from editd.words import Face, in_the_way, sentence
 from editd_client.cli.output import LETTERS, one_line
-from editd_client.errors import refusal, shortened
+from editd_client.errors import refusal, shorten
 from editd_client.file_text import readable, text_of
 
 if TYPE_CHECKING:
@@ -75,42 +75,42 @@ SIMILARITY = 0.6
 Typed = TypeVar("Typed", bound=messages.Params)
 
 
-def checked(tool: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(tool: str, schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call of editd's own tool, in the form of its schema.
 
     Raises EditdError (`invalid_params`) for an unknown or missing name.
     """
     known = schema["properties"]
-    arguments = {name: value for name, value in given.items() if value is not None}  # null means left out
+    arguments = {name: value for name, value in values.items() if value is not None}  # null means left out
     for name in arguments:
         if name not in known:
             hint = f"It takes {', '.join(known) or 'no argument'}."
-            raise _refused(f"{tool} has no argument `{name}`.", name, hint=nearest(name, known) + hint)
+            raise _refusal(f"{tool} has no argument `{name}`.", name, hint=nearest(name, known) + hint)
     for name in schema.get("required", ()):
         if name not in arguments:
-            raise _refused(f"{tool} needs the argument `{name}`.", name)
-    return {name: _fitted(value, known[name]) for name, value in arguments.items()}
+            raise _refusal(f"{tool} needs the argument `{name}`.", name)
+    return {name: _fit(value, known[name]) for name, value in arguments.items()}
 
 
-def edits_of(given: object, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+def edits_of(edits: object, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the edits of a call, with operations and fields checked against `schema`, for one edit.
 
     Raises EditdError (`invalid_params`) with the valid names and the nearest.
     """
-    if not isinstance(given, list):
-        raise _refused("`edits` must be a list of edits.", "edits", hint=_ops())
-    return [_edit(edit, f"edits[{place}]", schema["properties"]) for place, edit in enumerate(given)]
+    if not isinstance(edits, list):
+        raise _refusal("`edits` must be a list of edits.", "edits", hint=_ops())
+    return [_edit(edit, f"edits[{number}]", schema["properties"]) for number, edit in enumerate(edits)]
 
 
-def typed(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
+def to_request(arguments: Mapping[str, Any], kind: type[Typed]) -> Typed:
     """Return the arguments as that request. Raises EditdError (`invalid_params`) with the field's name."""
     try:
         return convert(arguments, kind)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        field = place.removesuffix("`")
+        fact, _, path = str(error).partition(" - at `$.")
+        field = path.removesuffix("`")
         where = f" (argument `{field}`)" if field else ""
-        raise _refused(f"{said}{where}.", field) from None
+        raise _refusal(f"{fact}{where}.", field) from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -120,19 +120,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean `{near[0]}`? " if near else ""
 
 
-def _edit(given: object, where: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    edit = _from_json(given)
+def _edit(sent: object, where: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    edit = _from_json(sent)
     if not isinstance(edit, dict):
-        raise _refused(f"`{where}` must be an object with `op`.", where, hint=_ops())
+        raise _refusal(f"`{where}` must be an object with `op`.", where, hint=_ops())
     op = edit.get("op")
     if not isinstance(op, str) or op not in EDITS:
-        what = (
+        fact = (
             f"There is no operation {op!r}, as in `{where}.op`."
             if "op" in edit
             else f"`{where}` has no `op`."
         )
         hint = nearest(op, EDITS) if isinstance(op, str) else ""
-        raise _refused(what, f"{where}.op", hint=hint + _ops())
+        raise _refusal(fact, f"{where}.op", hint=hint + _ops())
     fields = {field.encode_name: field.required for field in msgspec.structs.fields(EDITS[op])}
     shown = [name for name in properties if name in fields]
     # Null means left out, but a null `base` means that there is no such file.
@@ -140,21 +140,21 @@ def _edit(given: object, where: str, properties: Mapping[str, Any]) -> dict[str,
     for name in edit:
         if name != "op" and name not in fields:
             hint = f"{nearest(name, shown)}The operation {op} takes {', '.join(shown)}."
-            raise _refused(f"`{where}`: {op} has no field `{name}`.", f"{where}.{name}", hint=hint)
+            raise _refusal(f"`{where}`: {op} has no field `{name}`.", f"{where}.{name}", hint=hint)
     for name, is_required in fields.items():
         if is_required and name not in edit:
             hint = f"The operation {op} takes {', '.join(shown)}."
-            raise _refused(f"`{where}`: {op} needs `{name}`.", f"{where}.{name}", hint=hint)
-    return {name: _fitted(value, properties.get(name, {})) for name, value in edit.items()}
+            raise _refusal(f"`{where}`: {op} needs `{name}`.", f"{where}.{name}", hint=hint)
+    return {name: _fit(value, properties.get(name, {})) for name, value in edit.items()}
 
 
-def _fitted(value: object, schema: Mapping[str, Any]) -> object:
+def _fit(value: object, schema: Mapping[str, Any]) -> object:
     """Return the value in the type of its schema, if its text or its shape makes that clear."""
     match schema.get("type"), value:
         case "array", str():
-            found = _from_json(value)
-            is_text = found is value and schema.get("items", {}).get("type") == "string"
-            return [found] if is_text or isinstance(found, dict) else found
+            content = _from_json(value)
+            is_text = content is value and schema.get("items", {}).get("type") == "string"
+            return [content] if is_text or isinstance(content, dict) else content
         case "array", dict():
             return [value]
         case "integer", str() if re.fullmatch(r"-?\d{1,18}", value):
@@ -177,7 +177,7 @@ def _from_json(value: object) -> object:
             json.dumps(document, ensure_ascii=False).encode()
             return plain(document, from_json=True)
         except UnicodeEncodeError as error:
-            raise _refused(
+            raise _refusal(
                 f"A text has half of a surrogate pair, \\u{ord(error.object[error.start]):04x}.", "",
                 hint="Send both halves, or the character itself.",
             ) from None  # fmt: skip
@@ -190,14 +190,14 @@ def _ops() -> str:
     return f"The operations are {', '.join(EDITS)}."
 
 
-def _refused(message: str, field: str, *, hint: str = "") -> EditdError:
+def _refusal(message: str, field: str, *, hint: str = "") -> EditdError:
     return refusal("invalid_params", message, hint=hint, data={"field": field} if field else {})
 
 
-def unknown_name(what: str, name: str, known: Sequence[str]) -> EditdError:
-    """Return the refusal of an unknown name; `what` is its kind."""
+def unknown_name(kind: str, name: str, known: Sequence[str]) -> EditdError:
+    """Return the refusal of an unknown name of this kind."""
     hint = f"{nearest(name, known)}There are {', '.join(known)}."
-    return refusal("invalid_params", f"There is no {what} {name!r}.", hint=hint)
+    return refusal("invalid_params", f"There is no {kind} {name!r}.", hint=hint)
 
 
 DIFF_CHARACTERS_MAX = 50_000  # some 15,000 tokens; a larger diff has to be requested by path
@@ -227,7 +227,7 @@ def proposal(result: ProposalWaitResult) -> ToolResult:
     seqs = [made.seq for made in result.transactions]
     text = [f"Proposal {result.proposal.proposal} is {_STATES.get(result.state, result.state)}."]
     text += [one_line(made, PLAIN) for made in result.transactions]
-    text += _reviewed(result.reviewer_diff, result.comments)
+    text += _review_lines(result.reviewer_diff, result.comments)
     return answer(
         "\n".join(text),
         proposal=result.proposal.proposal,
@@ -240,7 +240,7 @@ def proposal(result: ProposalWaitResult) -> ToolResult:
     )
 
 
-def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> ToolResult:
+def edit_result(result: ApplyResult, *, is_dry_run: bool = False, says: str | None = None) -> ToolResult:
     """Return the result of an edit.
 
     `says` is the reply of a dialect's tool in its own words, and the first text. The second has the
@@ -254,33 +254,33 @@ def applied(result: ApplyResult, *, is_dry_run: bool = False, says: str | None =
     warnings = [*result.warnings, *(warning for file in result.files for warning in file.warnings)]
     if warnings:
         data["warnings"] = warnings
-    if changed := [{"path": file.path, **_maker(tx)} for file in result.files for tx in _changed_by(file)]:
+    if changed := [{"path": file.path, **_maker(tx)} for file in result.files for tx in _changers_of(file)]:
         data["changed_by"] = changed
     if is_dry_run:
         data["diff"] = _cut(_diff_of(result.files), DIFF_CHARACTERS_MAX)
     if isinstance(result.proposal, messages.ProposedResult):
         data |= {name: getattr(result.proposal, name) for name in ("proposal", "state", "view")}
     if says is not None:
-        spoken = "\n".join((*_news(result.files), *_spoken(warnings)))
+        spoken = "\n".join((*_news(result.files), *_warning_lines(warnings)))
         return answer(says, *([spoken] if spoken else []), **data)
     return answer("\n".join(_report(result, warnings, is_dry_run=is_dry_run)), **data)
 
 
-def undone(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
+def undo_result(result: UndoResult, *, is_dry_run: bool) -> ToolResult:
     """Return the effect of an undo, a redo or a rollback, or the conflicts of a dry run."""
     conflicts = result.conflicts if isinstance(result.conflicts, list) else []
-    found = applied(result, is_dry_run=is_dry_run)
+    effect = edit_result(result, is_dry_run=is_dry_run)
     if isinstance(result.by_time, list) and result.by_time:
         by_time = [f"Found while a command ran: {one.path} in {one.seq}." for one in result.by_time]
-        found = answer("\n".join((*found.texts, *by_time)), **found.data, by_time=result.by_time)
+        effect = answer("\n".join((*effect.texts, *by_time)), **effect.data, by_time=result.by_time)
     if not conflicts:
-        return found
+        return effect
     lines = [
         f"{one.path}, {in_the_way(one.blocking)}"
         + (f"; undo {_numbers(one.needs)} first." if one.needs else ".")
         for one in conflicts
     ]
-    return answer("\n".join((*found.texts, *lines)), **found.data, conflicts=conflicts)
+    return answer("\n".join((*effect.texts, *lines)), **effect.data, conflicts=conflicts)
 
 
 def content(result: ReadResult, start_line: int | None, end_line: int | None) -> ToolResult:
@@ -336,7 +336,7 @@ def line(transaction: Transaction) -> str:
 
 def transaction(made: Transaction, diff: str) -> str:
     """Return a transaction with its changes."""
-    files = [f" {LETTERS[file.change]} {_moved(file)}" for file in made.files]
+    files = [f" {LETTERS[file.change]} {_path_text(file)}" for file in made.files]
     return readable("\n".join([line(made), *files, "", _cut(diff, DIFF_CHARACTERS_MAX)]).rstrip() + "\n")
 
 
@@ -359,8 +359,8 @@ def blame(path: str, result: BlameResult, start_line: int | None, end_line: int 
     return answer("\n".join(lines) or "No lines.", path=path, version=result.version, lines=ranges)
 
 
-def lease(result: LeaseAcquireResult, what: str) -> ToolResult:
-    text = f"{what} {result.lease}, until {result.expires}."
+def lease(result: LeaseAcquireResult, title: str) -> ToolResult:
+    text = f"{title} {result.lease}, until {result.expires}."
     return answer(text, lease=result.lease, token=result.token, expires=result.expires)
 
 
@@ -372,7 +372,7 @@ def leases(result: LeaseListResult) -> ToolResult:
 # ── Refused ───────────────────────────────────────────────────────────────────────────────────
 
 
-def refused(error: EditdError) -> ToolResult:
+def refusal_result(error: EditdError) -> ToolResult:
     """Return a refusal: its message, and the data that helps with the next try."""
     message = error.text(Face.MCP)
     text = "\n".join((message, *_particulars(error)))
@@ -383,17 +383,17 @@ def refused(error: EditdError) -> ToolResult:
     return ToolResult((readable(text),), data, is_refusal=True)
 
 
-def question(found: ToolResult) -> str | None:
+def question(outcome: ToolResult) -> str | None:
     """Return the reason of a refusal that a person may override: the work is another author's."""
-    data = found.data.get("data")
+    data = outcome.data.get("data")
     is_others = isinstance(data, dict) and {"seq", "by", "session"} <= set(data)
-    is_refused = found.is_refusal and found.data.get("error") == "permission_denied"
-    return str(found.data["message"]) if is_refused and is_others else None
+    is_refused = outcome.is_refusal and outcome.data.get("error") == "permission_denied"
+    return str(outcome.data["message"]) if is_refused and is_others else None
 
 
-def files_of(found: ToolResult) -> str:
+def files_of(preview: ToolResult) -> str:
     """Return the files that a dry run would change, in a line."""
-    return shortened([str(file["path"]) for file in found.data.get("files", ())], FILES_MAX)
+    return shorten([str(file["path"]) for file in preview.data.get("files", ())], FILES_MAX)
 
 
 def unreachable(error: Unreachable) -> ToolResult:
@@ -435,7 +435,7 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
             yield f"This would wait for review (rule: {result.would_propose.rule})."
     elif waiting is not None and result.transaction is None:
         yield _waits(waiting)
-        yield from _spoken(warnings)
+        yield from _warning_lines(warnings)
         return
     elif result.transaction is None:
         yield "Nothing to change."
@@ -443,11 +443,11 @@ def _report(result: ApplyResult, warnings: Sequence[str], *, is_dry_run: bool) -
         yield one_line(result.transaction, PLAIN)
     for file in result.files:
         if file.change is not None:
-            yield f" {LETTERS[file.change]} {_moved(file)}"
+            yield f" {LETTERS[file.change]} {_path_text(file)}"
     yield from _approval(result)
     yield from (f"Merged with the current content: {path}" for path in result.merged)
     yield from _news(result.files)
-    yield from _spoken(warnings)
+    yield from _warning_lines(warnings)
     if is_dry_run:
         yield from _passage(_cut(_diff_of(result.files), DIFF_CHARACTERS_MAX))
 
@@ -473,10 +473,10 @@ def _approval(result: ApplyResult) -> Iterator[str]:
         return
     changed = result.reviewer_diff if isinstance(result.reviewer_diff, str) else ""
     yield f"Approved by {by.actor} with changes:" if changed else f"Approved by {by.actor}."
-    yield from _reviewed(changed, result.comments if isinstance(result.comments, list) else [])
+    yield from _review_lines(changed, result.comments if isinstance(result.comments, list) else [])
 
 
-def _reviewed(changed: str, comments: Iterable[messages.ReviewComment]) -> Iterator[str]:
+def _review_lines(changed: str, comments: Iterable[messages.ReviewComment]) -> Iterator[str]:
     """Yield the reviewer's diff, and the comments."""
     yield from _passage(changed)
     for comment in comments:
@@ -492,18 +492,18 @@ _STATES = {
 }
 
 
-def _spoken(warnings: Iterable[str]) -> Iterator[str]:
+def _warning_lines(warnings: Iterable[str]) -> Iterator[str]:
     return (f"Warning: {warning}" for warning in warnings)
 
 
 def _news(files: Iterable[FileResult]) -> Iterator[str]:
     """Yield the changes by others since the files were read; the edit keeps them."""
     for file in files:
-        for transaction in _changed_by(file):
+        for transaction in _changers_of(file):
             yield f"{file.path} was changed since you read it, by {one_line(transaction, PLAIN)}"
 
 
-def _changed_by(file: FileResult) -> Sequence[Transaction]:
+def _changers_of(file: FileResult) -> Sequence[Transaction]:
     return file.changed_by if isinstance(file.changed_by, list) else ()
 
 
@@ -511,19 +511,19 @@ def _maker(transaction: Transaction) -> dict[str, Any]:
     return {name: getattr(transaction, name) for name in ("seq", "kind", "actor", "session", "message")}
 
 
-def _moved(file: FileResult | Change) -> str:
+def _path_text(file: FileResult | Change) -> str:
     return f"{file.from_} -> {file.path}" if isinstance(file.from_, str) else file.path
 
 
 def _file(file: FileResult | Change) -> dict[str, Any]:
-    said = {"path": file.path, "change": file.change, "version": file.version}
-    return {**said, "from": file.from_} if isinstance(file.from_, str) else said
+    entry = {"path": file.path, "change": file.change, "version": file.version}
+    return {**entry, "from": file.from_} if isinstance(file.from_, str) else entry
 
 
 def _entry(transaction: Transaction) -> dict[str, Any]:
     names = ("seq", "kind", "actor", "session", "message", "time", "undoes", "undone_by")
-    said = {name: getattr(transaction, name) for name in names}
-    return {**said, "files": [{"path": file.path, "change": file.change} for file in transaction.files]}
+    entry = {name: getattr(transaction, name) for name in names}
+    return {**entry, "files": [{"path": file.path, "change": file.change} for file in transaction.files]}
 
 
 def _diff_of(files: Iterable[FileResult]) -> str:
@@ -531,10 +531,10 @@ def _diff_of(files: Iterable[FileResult]) -> str:
 
 
 def _ranges(lines: Iterable[BlameLine]) -> Iterator[dict[str, Any]]:
-    for (seq, actor, session, time), found in groupby(
+    for (seq, actor, session, time), group in groupby(
         lines, key=lambda line: (line.seq, line.actor, line.session, line.time)
     ):
-        numbers = [line.line for line in found]
+        numbers = [line.line for line in group]
         yield {
             "start_line": numbers[0], "end_line": numbers[-1],
             "seq": seq, "actor": actor, "session": session, "time": time,

@@ -21,7 +21,7 @@ from editd import __version__
 from editd.wire.codec import Malformed, decode_json, is_id
 from editd_client.errors import EditdError
 from editd_client.mcp.resources import PROMPTS, RESOURCES, TEMPLATES
-from editd_client.mcp.tools import listed, offered_tools
+from editd_client.mcp.tools import listing, offered_tools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +51,8 @@ class Wire:
     """The standard streams of this process, taken for the protocol alone."""
 
     def __init__(self) -> None:
-        self._input = os.fdopen(_taken(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), "rb")
-        self._output = os.fdopen(_taken(1, os.dup(2)), "wb")
+        self._input = os.fdopen(_take_over(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), "rb")
+        self._output = os.fdopen(_take_over(1, os.dup(2)), "wb")
         self._ahead: list[bytes] = []  # lines to read before the input
         self._is_replayed = False
 
@@ -94,7 +94,7 @@ class Wire:
         self._output.flush()
 
 
-def _taken(descriptor: int, replacement: int) -> int:
+def _take_over(descriptor: int, replacement: int) -> int:
     """Return a duplicate of a standard stream, which is the replacement from now on."""
     own = os.dup(descriptor)  # Above 2: `editctl` opens closed standard streams at its start.
     os.dup2(replacement, descriptor)
@@ -152,10 +152,10 @@ class Handshake:
         if any(name.startswith(META) for name in meta):
             return None if self._replay else self._modern_result(method, meta)
         if method == "initialize":
-            return None if self._replay else self._initialized(params)
-        return self._listed(method) if self._replay else None
+            return None if self._replay else self._initialize(params)
+        return self._list_result(method) if self._replay else None
 
-    def _initialized(self, params: dict[str, Any]) -> dict[str, Any] | None:
+    def _initialize(self, params: dict[str, Any]) -> dict[str, Any] | None:
         version, client = params.get("protocolVersion"), _client_name(params.get("clientInfo"))
         abilities = params.get("capabilities")
         if not isinstance(version, str) or client is None or not isinstance(abilities, dict):
@@ -180,27 +180,27 @@ class Handshake:
         if not is_modern or client is None or not isinstance(abilities, dict):
             return None
         if method == "server/discover":
-            found: dict[str, Any] | None = {
+            result: dict[str, Any] | None = {
                 "supportedVersions": [MODERN_VERSION],
                 "capabilities": CAPABILITIES,
                 "instructions": INSTRUCTIONS,
             }
         else:
             self._may_ask = _may_ask(abilities)
-            found = self._listed(method) if method != "ping" else None  # which the modern era has not
-        if found is None:
+            result = self._list_result(method) if method != "ping" else None  # which the modern era has not
+        if result is None:
             return None
         self._sessions.introduce(client)
         stamp = {f"{META}/serverInfo": {"name": NAME, "version": __version__}}
-        return {**found, "resultType": "complete", "cacheScope": "private", "ttlMs": 0, "_meta": stamp}
+        return {**result, "resultType": "complete", "cacheScope": "private", "ttlMs": 0, "_meta": stamp}
 
-    def _listed(self, method: str) -> dict[str, Any] | None:
+    def _list_result(self, method: str) -> dict[str, Any] | None:
         match method:
             case "ping":
                 return {}
             case "tools/list":
                 tools = offered_tools(self._options, may_ask=self._may_ask)
-                return {"tools": [listed(tool) for tool in tools]}
+                return {"tools": [listing(tool) for tool in tools]}
             case "resources/list":
                 return {"resources": RESOURCES}
             case "resources/templates/list":

@@ -104,12 +104,12 @@ def prompt(client: Client, name: str, arguments: Mapping[str, str], own: str) ->
         raise conversion.unknown_name("prompt", name, list(known))
     properties = {one["name"]: {"type": "string"} for one in known[name]["arguments"]}
     required = [one["name"] for one in known[name]["arguments"] if one["required"]]
-    given = conversion.checked(name, {"properties": properties, "required": required}, arguments)
-    return _TEXTS[name](client, given, own)
+    fields = conversion.check_arguments(name, {"properties": properties, "required": required}, arguments)
+    return _TEXTS[name](client, fields, own)
 
 
-def _review(client: Client, given: Mapping[str, str], own: str) -> str:
-    session = given.get("session", own)
+def _review(client: Client, fields: Mapping[str, str], own: str) -> str:
+    session = fields.get("session", own)
     work = _work(client, session)
     shown = [read(client, f"{TRANSACTION}{made.seq}") for made in work[-CHANGES_MAX:]]
     left_out = f"The newest {CHANGES_MAX} of {len(work)} transactions follow.\n\n" * (len(work) > CHANGES_MAX)
@@ -121,8 +121,8 @@ def _review(client: Client, given: Mapping[str, str], own: str) -> str:
     )
 
 
-def _roll_back(client: Client, given: Mapping[str, str], own: str) -> str:
-    session = given.get("session", own)
+def _roll_back(client: Client, fields: Mapping[str, str], own: str) -> str:
+    session = fields.get("session", own)
     work = _work(client, session)
     other = "" if session == own else f', "session": "{session}"'
     return (
@@ -135,9 +135,9 @@ def _roll_back(client: Client, given: Mapping[str, str], own: str) -> str:
     )
 
 
-def _explain(client: Client, given: Mapping[str, str], own: str) -> str:
+def _explain(client: Client, fields: Mapping[str, str], own: str) -> str:
     del own
-    path = given["path"]
+    path = fields["path"]
     blamed = conversion.blame(path, client.blame(path), None, None).texts[0]
     history = conversion.log(client.log(limit=LOG_LENGTH, path=path)).texts[0]
     return (

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from editd_client.mcp.conversion import ToolResult
 
 
-def waiting_number(found: ToolResult) -> int | None:
+def waiting_number(answer: ToolResult) -> int | None:
     """Return the number of the proposal that an edit became, if it waits for a decision."""
-    number = found.data.get("proposal")
-    is_waiting = found.data.get("state") == "open" and found.data.get("transaction") is None
+    number = answer.data.get("proposal")
+    is_waiting = answer.data.get("state") == "open" and answer.data.get("transaction") is None
     return number if isinstance(number, int) and is_waiting else None
 
 

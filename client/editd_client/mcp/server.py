@@ -33,7 +33,7 @@ from editd_client.mcp.handshake import INSTRUCTIONS, NAME
 from editd_client.mcp.review_form import SCHEMA as FORM
 from editd_client.mcp.review_form import ReviewForm, decide, form_of
 from editd_client.mcp.review_link import CallState, CallStates, page_of, waiting_number
-from editd_client.mcp.tools import ToolCall, listed, offered_tools
+from editd_client.mcp.tools import ToolCall, listing, offered_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,35 +105,35 @@ class ToolServer:
         self, ctx: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         self._announcing = asyncio.create_task(self._announce(ctx))
-        tools = [types.Tool.model_validate(listed(tool)) for tool in self._tools(ctx).values()]
+        tools = [types.Tool.model_validate(listing(tool)) for tool in self._tools(ctx).values()]
         return types.ListToolsResult(tools=tools)
 
     async def _call(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            tool = _named(params.name, self._tools(ctx))
+            tool = _find_tool(params.name, self._tools(ctx))
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
-            reviewed = await self._reviewed(ctx, params, tool, arguments)
+            reviewed = await self._review(ctx, params, tool, arguments)
             if isinstance(reviewed, types.InputRequiredResult):
                 return reviewed
-            found = reviewed
+            answer = reviewed
             if tool.is_own and not arguments.get("dry_run") and may_ask(ctx.session.client_capabilities):
-                reason = conversion.question(found)
+                reason = conversion.question(answer)
                 if reason is not None:
                     allowed = await self._run_if_allowed(ctx, params, tool, arguments, reason)
                     if isinstance(allowed, types.InputRequiredResult):
                         return allowed
-                    found = allowed
+                    answer = allowed
         except EditdError as error:
-            found = conversion.refused(error)
+            answer = conversion.refusal_result(error)
         except Unreachable as error:
-            found = conversion.unreachable(error)
+            answer = conversion.unreachable(error)
         except Malformed as error:
-            found = conversion.refused(refusal(error.error.name, error.error.message))
-        return _result(found, has_data=not (found.is_refusal and _is_gemini(ctx)))
+            answer = conversion.refusal_result(refusal(error.error.name, error.error.message))
+        return _result(answer, has_data=not (answer.is_refusal and _is_gemini(ctx)))
 
-    async def _reviewed(
+    async def _review(
         self,
         ctx: ServerRequestContext[Any],
         params: types.CallToolRequestParams,
@@ -152,10 +152,10 @@ class ToolServer:
             return await self._run(ctx, tool, arguments, state.request_id, wait)
         if tool.is_read_only or not wait or not _asks_somehow(ctx):
             return await self._run(ctx, tool, arguments, request_id, wait)
-        found = await self._run(ctx, tool, arguments, request_id, 0.0)
-        if found.data.get("state") != "open":
-            return found
-        asked, form = await self._question(ctx, found)
+        answer = await self._run(ctx, tool, arguments, request_id, 0.0)
+        if answer.data.get("state") != "open":
+            return answer
+        asked, form = await self._question(ctx, answer)
         if asked is None:
             return await self._run(ctx, tool, arguments, request_id, wait)
         state = CallState(request_id) if form is None else CallState(request_id, form.number, form.view)
@@ -171,11 +171,11 @@ class ToolServer:
             asking.cancel()
 
     async def _question(
-        self, ctx: ServerRequestContext[Any], found: ToolResult
+        self, ctx: ServerRequestContext[Any], answer: ToolResult
     ) -> tuple[types.ElicitRequestParams | None, ReviewForm | None]:
         """Return the request to the client's user about an edit that waits, and the form in it, if any."""
         workspace = self._sessions.pool(session_id_in(ctx.meta)).workspace
-        number = waiting_number(found)
+        number = waiting_number(answer)
         if number is None:
             return None, None
         address = page_of(number, workspace.state_folder) if _opens_pages(ctx) else None
@@ -241,7 +241,7 @@ class ToolServer:
         try:
             return await self._ask(ctx, tool.name, run)
         except EditdError as error:
-            return conversion.refused(error)
+            return conversion.refusal_result(error)
 
     async def _run_if_allowed(
         self,
@@ -265,18 +265,18 @@ class ToolServer:
             f"It would change: {conversion.files_of(shown)}. Allow it?",
             requested_schema=PERMISSION,
         )
-        said = (params.input_responses or {}).get(ALLOW)
-        if not isinstance(said, types.ElicitResult):
+        consent = (params.input_responses or {}).get(ALLOW)
+        if not isinstance(consent, types.ElicitResult):
             if not ctx.session.can_send_request:
                 return types.InputRequiredResult(input_requests={ALLOW: types.ElicitRequest(params=asked)})
             try:
-                said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
+                consent = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
             except MCPError:
-                said = None
-        if said is not None and said.action == "accept" and (said.content or {}).get(ALLOW) is True:
+                consent = None
+        if consent is not None and consent.action == "accept" and (consent.content or {}).get(ALLOW) is True:
             return await self._run(ctx, tool, arguments, request_id, wait, is_elicited=True)
-        answer = "could not be asked" if said is None else "was asked, and did not allow it"
-        return conversion.refused(
+        answer = "could not be asked" if consent is None else "was asked, and did not allow it"
+        return conversion.refusal_result(
             refusal(
                 "permission_denied",
                 f"{reason} The user {answer}.",
@@ -402,12 +402,12 @@ async def _roots(ctx: ServerRequestContext[Any]) -> list[str]:
     if capabilities is None or capabilities.roots is None or not ctx.session.can_send_request:
         return []
     try:
-        said = await ctx.session.send_request(
+        reply = await ctx.session.send_request(
             types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=ROOTS_SECONDS_MAX
         )
     except MCPError:
         return []
-    return [str(root.uri) for root in said.roots]
+    return [str(root.uri) for root in reply.roots]
 
 
 async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
@@ -419,7 +419,7 @@ async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
         await ctx.session.report_progress(passed, None, f"{name}: {passed:.0f} s")
 
 
-def _named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
+def _find_tool(name: str, tools: Mapping[str, McpTool]) -> McpTool:
     if name not in tools:
         raise unknown_name("tool", name, list(tools))
     return tools[name]

@@ -52,30 +52,30 @@ class ToolCall(Struct, frozen=True):
     is_elicited: bool = False  # the user has allowed it in a form
     tree: str = ""  # the repository inside the workspace that has the client's folder
 
-    def typed(self, kind: type[Typed], **more: Any) -> Typed:
+    def to_request(self, kind: type[Typed], **more: Any) -> Typed:
         """Return the arguments, and `more`, as that request. Raises EditdError that names the field."""
-        return conversion.typed({**self.arguments, **more}, kind)
+        return conversion.to_request({**self.arguments, **more}, kind)
 
-    def path(self, given: str) -> str:
+    def path(self, path: str) -> str:
         """Return a path relative to the root; an absolute one below the root is converted.
 
         Raises EditdError for a path that a client in a repository inside may mean relative to that.
         """
         for root in (self.root, os.path.realpath(self.root)):
-            if given.startswith(root + "/"):
-                return os.path.relpath(given, root)
-        is_doubtful = self.tree and not given.startswith((f"{self.tree}/", "/")) and not _GLOB.search(given)
-        if is_doubtful and not os.path.lexists(os.path.join(self.root, given)):
+            if path.startswith(root + "/"):
+                return os.path.relpath(path, root)
+        is_doubtful = self.tree and not path.startswith((f"{self.tree}/", "/")) and not _GLOB.search(path)
+        if is_doubtful and not os.path.lexists(os.path.join(self.root, path)):
             raise refusal(
                 "invalid_params",
-                f"{given} is not in the workspace {self.root}, and paths are relative to it.",
-                hint=f"In your repository it is {self.tree}/{given}. Name any other by its absolute path.",
-                data={"path": given},
+                f"{path} is not in the workspace {self.root}, and paths are relative to it.",
+                hint=f"In your repository it is {self.tree}/{path}. Name any other by its absolute path.",
+                data={"path": path},
             )
-        return given
+        return path
 
-    def paths(self, given: list[str] | None) -> list[str] | None:
-        return None if given is None else [self.path(path) for path in given]
+    def paths(self, paths: list[str] | None) -> list[str] | None:
+        return None if paths is None else [self.path(path) for path in paths]
 
 
 class McpTool(Struct, frozen=True):
@@ -93,9 +93,11 @@ class McpTool(Struct, frozen=True):
     output: Mapping[str, Any] = msgspec.field(default_factory=dict)
     reaching: frozenset[str] = frozenset()  # arguments for the work of others
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call. Raises EditdError (`invalid_params`) for a wrong name."""
-        return conversion.checked(self.name, self.schema, given) if self.is_own else dict(given)
+        return (
+            conversion.check_arguments(self.name, self.schema, arguments) if self.is_own else dict(arguments)
+        )
 
 
 # ── Schemas ───────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +119,7 @@ _DRY_RUN = _of("boolean", "Show the changes, make none")
 _FORCE = _of("boolean", "Also undo lines that later transactions have changed")
 
 
-def answered(**properties: Any) -> dict[str, Any]:
+def answer_schema(**properties: Any) -> dict[str, Any]:
     """Return the schema of a tool's structured result, which is a refusal's if the call is refused."""
     return {
         "type": "object",
@@ -142,7 +144,7 @@ CHANGES: dict[str, Any] = {
     "changed_by": {**_ITEMS, "description": "Transactions of others since the files were read"},
     "diff": _of("string"),
 }
-_UNDONE = answered(**CHANGES, conflicts=_ITEMS, by_time=_ITEMS)
+_UNDONE = answer_schema(**CHANGES, conflicts=_ITEMS, by_time=_ITEMS)
 
 
 # ── Editing and reading ───────────────────────────────────────────────────────────────────────
@@ -176,8 +178,8 @@ _APPLY = _object(
 
 
 def _apply(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.Apply, edits=conversion.edits_of(call.arguments["edits"], _EDIT))
-    edits = [_guarded(_with_relative_paths(edit, call)) for edit in asked.edits]
+    asked = call.to_request(messages.Apply, edits=conversion.edits_of(call.arguments["edits"], _EDIT))
+    edits = [_guard(_with_relative_paths(edit, call)) for edit in asked.edits]
     result = call.client.apply(
         edits,
         message=asked.message,
@@ -188,10 +190,10 @@ def _apply(call: ToolCall) -> ToolResult:
         proposal=asked.proposal or None,
         wait=call.wait or None,
     )
-    return conversion.applied(result, is_dry_run=asked.dry_run)
+    return conversion.edit_result(result, is_dry_run=asked.dry_run)
 
 
-def _guarded(edit: messages.AnyEdit) -> messages.AnyEdit:
+def _guard(edit: messages.AnyEdit) -> messages.AnyEdit:
     """Return the edit as a model means it.
 
     A replacement is guarded by its old text only, as in other systems' tools. A whole text keeps the form of
@@ -212,7 +214,7 @@ def _with_relative_paths(edit: messages.AnyEdit, call: ToolCall) -> messages.Any
 
 
 def _read(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.Read)
+    asked = call.to_request(messages.Read)
     path = call.path(asked.path)
     if asked.start_line is None and asked.end_line is None and asked.at is None:
         size = call.client.stat([path]).files[0].size or 0
@@ -235,12 +237,12 @@ def _read(call: ToolCall) -> ToolResult:
 def _undo(call: ToolCall) -> ToolResult:
     options, asked = _undo_options(call, messages.Undo)
     result = call.client.undo(asked.tx, paths=call.paths(asked.paths), last=asked.last, **options)
-    return conversion.undone(result, is_dry_run=asked.dry_run)
+    return conversion.undo_result(result, is_dry_run=asked.dry_run)
 
 
 def _redo(call: ToolCall) -> ToolResult:
     options, asked = _undo_options(call, messages.Redo)
-    return conversion.undone(call.client.redo(**options), is_dry_run=asked.dry_run)
+    return conversion.undo_result(call.client.redo(**options), is_dry_run=asked.dry_run)
 
 
 def _rollback(call: ToolCall) -> ToolResult:
@@ -253,7 +255,7 @@ def _rollback(call: ToolCall) -> ToolResult:
         include_by_time=asked.include_by_time,
         **options,
     )
-    return conversion.undone(result, is_dry_run=asked.dry_run)
+    return conversion.undo_result(result, is_dry_run=asked.dry_run)
 
 
 def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], Undoing]:
@@ -261,7 +263,7 @@ def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], 
     force = call.arguments.pop("force", False)
     if not isinstance(force, bool):
         raise refusal("invalid_params", "`force` must be true or false.", data={"field": "force"})
-    asked = call.typed(kind)
+    asked = call.to_request(kind)
     options = {
         "dry_run": asked.dry_run,
         "on_conflict": "force" if force else "fail",
@@ -277,7 +279,7 @@ def _undo_options(call: ToolCall, kind: type[Undoing]) -> tuple[dict[str, Any], 
 
 
 def _log(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.Log, limit=call.arguments.get("limit", 20))
+    asked = call.to_request(messages.Log, limit=call.arguments.get("limit", 20))
     result = call.client.log(
         limit=asked.limit,
         before=asked.before,
@@ -289,14 +291,14 @@ def _log(call: ToolCall) -> ToolResult:
 
 
 def _diff(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.Diff)
+    asked = call.to_request(messages.Diff)
     paths = call.paths(asked.paths)
     return conversion.diff(call.client.diff(asked.from_, asked.to, paths=paths, decoded=True))
 
 
 def _blame(call: ToolCall) -> ToolResult:
     start_line, end_line = (_line_number(call, name) for name in ("start_line", "end_line"))
-    asked = call.typed(messages.Blame)
+    asked = call.to_request(messages.Blame)
     path = call.path(asked.path)
     return conversion.blame(path, call.client.blame(path), start_line, end_line)
 
@@ -316,18 +318,18 @@ def _lease(call: ToolCall) -> ToolResult:
     ttl = call.arguments.pop("ttl", LEASE_SECONDS)
     match action:
         case "acquire":
-            taken = call.typed(messages.LeaseAcquire, ttl=ttl)
+            taken = call.to_request(messages.LeaseAcquire, ttl=ttl)
             paths = call.paths(taken.paths) or []
             return conversion.lease(call.client.lease_acquire(paths, taken.ttl, wait=taken.wait), "Leased:")
         case "renew":
-            renewed = call.typed(messages.LeaseRenew, ttl=ttl)
+            renewed = call.to_request(messages.LeaseRenew, ttl=ttl)
             return conversion.lease(call.client.lease_renew(renewed.lease, renewed.ttl), "Renewed:")
         case "release":
-            released = call.typed(messages.LeaseRelease)
+            released = call.to_request(messages.LeaseRelease)
             call.client.lease_release(released.lease)
             return conversion.answer(f"Released {released.lease}.", lease=released.lease)
         case "list":
-            call.typed(messages.LeaseList)
+            call.to_request(messages.LeaseList)
             return conversion.leases(call.client.lease_list())
         case _:
             raise refusal(
@@ -341,12 +343,12 @@ def _lease(call: ToolCall) -> ToolResult:
 
 
 def _proposal_status(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.ProposalWait, timeout=call.arguments.pop("wait", 0))
+    asked = call.to_request(messages.ProposalWait, timeout=call.arguments.pop("wait", 0))
     return conversion.proposal(call.client.proposal_wait(asked.proposal, timeout=asked.timeout))
 
 
 def _withdraw(call: ToolCall) -> ToolResult:
-    asked = call.typed(messages.ProposalWithdraw)
+    asked = call.to_request(messages.ProposalWithdraw)
     call.client.proposal_withdraw(asked.proposal)
     return conversion.answer(f"Proposal {asked.proposal} is withdrawn.", proposal=asked.proposal)
 
@@ -363,7 +365,7 @@ OWN: tuple[McpTool, ...] = (
         _apply,
         is_destructive=True,
         title="Edit files",
-        output=answered(**CHANGES),
+        output=answer_schema(**CHANGES),
     ),
     McpTool(
         "read_file",
@@ -377,7 +379,7 @@ OWN: tuple[McpTool, ...] = (
         is_read_only=True,
         is_idempotent=True,
         title="Read a file",
-        output=answered(
+        output=answer_schema(
             path=_of("string"), version=_of("string"), size=_of("integer", "Bytes"), encoding=_TEXT_OR_NULL,
             eol=_of("string"), lines=_of("integer", "Of the whole file, if you read a part"),
             content={"description": "The text; {base64} if it is not UTF-8"},
@@ -436,7 +438,7 @@ OWN: tuple[McpTool, ...] = (
         is_read_only=True,
         is_idempotent=True,
         title="Show the history",
-        output=answered(transactions=_ITEMS, more=_of("boolean", "Whether older ones exist")),
+        output=answer_schema(transactions=_ITEMS, more=_of("boolean", "Whether older ones exist")),
     ),
     McpTool(
         "diff",
@@ -446,7 +448,7 @@ OWN: tuple[McpTool, ...] = (
         is_read_only=True,
         is_idempotent=True,
         title="Show differences",
-        output=answered(diff=_of("string"), files=_ITEMS),
+        output=answer_schema(diff=_of("string"), files=_ITEMS),
     ),
     McpTool(
         "blame",
@@ -456,7 +458,7 @@ OWN: tuple[McpTool, ...] = (
         is_read_only=True,
         is_idempotent=True,
         title="Show the author of each line",
-        output=answered(path=_of("string"), version=_of("string"), lines=_ITEMS),
+        output=answer_schema(path=_of("string"), version=_of("string"), lines=_ITEMS),
     ),
     McpTool(
         "lease",
@@ -471,7 +473,7 @@ OWN: tuple[McpTool, ...] = (
         ),
         _lease,
         title="Lease paths",
-        output=answered(
+        output=answer_schema(
             lease=_of("string"), token=_of("integer"), expires=_of("string"), leases=_ITEMS,
             waiting=_of("integer"),
         ),
@@ -487,7 +489,7 @@ OWN: tuple[McpTool, ...] = (
         is_read_only=True,
         is_idempotent=True,
         title="Show a proposal",
-        output=answered(
+        output=answer_schema(
             proposal=_of("integer"), state=_of("string"), transaction=_NUMBER_OR_NULL, files=_ITEMS,
             comments=_ITEMS, reviewer_diff=_of("string"),
         ),
@@ -498,7 +500,7 @@ OWN: tuple[McpTool, ...] = (
         _object(("proposal",), proposal=_of("integer")),
         _withdraw,
         title="Withdraw a proposal",
-        output=answered(proposal=_of("integer")),
+        output=answer_schema(proposal=_of("integer")),
     ),
 )  # fmt: skip
 
@@ -510,11 +512,11 @@ def offered_tools(options: Options, *, may_ask: bool = False) -> list[McpTool]:
     """
     reaches = options.may_undo_others or may_ask
     own = list(OWN) if reaches else [_without(tool, tool.reaching) for tool in OWN]
-    found = own + (tools_of(known_dialects(), options.dialects) if options.dialects else [])
-    return [tool for tool in found if options.offers(tool.name, tool.is_read_only)]
+    tools = own + (tools_of(known_dialects(), options.dialects) if options.dialects else [])
+    return [tool for tool in tools if options.offers(tool.name, tool.is_read_only)]
 
 
-def listed(tool: McpTool) -> dict[str, Any]:
+def listing(tool: McpTool) -> dict[str, Any]:
     """Return the tool as `tools/list` answers it."""
     return {
         "name": tool.name,
@@ -539,7 +541,9 @@ def _without(tool: McpTool, names: frozenset[str]) -> McpTool:
 
 # ── The tools of other systems ────────────────────────────────────────────────────────────────
 
-_ANSWER = answered(answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES)
+_ANSWER = answer_schema(
+    answer={"type": "string", "description": "The tool's answer in its own words"}, **CHANGES
+)
 
 
 def known_dialects() -> list[messages.DialectEntry]:
@@ -554,7 +558,7 @@ def offered_names(chosen: Sequence[str]) -> list[str]:
     Raises EditdError (`invalid_params`) for an unknown dialect.
     """
     names = {entry.name: [tool.name for tool in entry.tools] for entry in known_dialects()} if chosen else {}
-    return [tool.name for tool in OWN] + [name for _, _, name in _named(chosen, names)]
+    return [tool.name for tool in OWN] + [name for _, _, name in _name_tools(chosen, names)]
 
 
 def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) -> list[McpTool]:
@@ -567,21 +571,21 @@ def tools_of(entries: Iterable[messages.DialectEntry], chosen: Sequence[str]) ->
     return [
         McpTool(
             name,
-            (tool := known[dialect, given]).description,
+            (tool := known[dialect, original]).description,
             tool.schema,
-            _runner(dialect, given),
+            _runner(dialect, original),
             is_read_only=tool.read_only,
             is_destructive=tool.destructive,
             is_idempotent=tool.idempotent,
             is_own=False,
-            title=f"{given} ({dialect})",
+            title=f"{original} ({dialect})",
             output=_ANSWER,
         )
-        for dialect, given, name in _named(chosen, names)
+        for dialect, original, name in _name_tools(chosen, names)
     ]
 
 
-def _named(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
+def _name_tools(chosen: Sequence[str], tools: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
     """Return each tool of the chosen dialects: its dialect, its name there, and its name here.
 
     If two dialects, or a dialect and editd, share a name, it gets the dialect's name as a prefix
@@ -599,7 +603,7 @@ def _runner(dialect: str, tool: str) -> Callable[[ToolCall], ToolResult]:
     def run(call: ToolCall) -> ToolResult:
         edit = messages.Tool(dialect=dialect, tool=tool, args=call.arguments)
         result = call.client.apply([edit], request_id=call.request_id, wait=call.wait or None)
-        said: Any = result.answers[0] if isinstance(result.answers, list) else None
-        return conversion.applied(result, says=said or "")
+        text: Any = result.answers[0] if isinstance(result.answers, list) else None
+        return conversion.edit_result(result, says=text or "")
 
     return run

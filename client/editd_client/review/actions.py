@@ -84,9 +84,9 @@ def decision_of(choices: HunkChoices) -> HunkDecision:
     return HunkDecision(
         proposal=choices.shown.proposal,
         view=choices.shown.view,
-        approved=tuple(choices.chosen("approve")),
-        rejected=tuple(choices.chosen("reject")),
-        is_open=bool(choices.chosen("open")),
+        approved=tuple(choices.hunks_with("approve")),
+        rejected=tuple(choices.hunks_with("reject")),
+        is_open=bool(choices.hunks_with("open")),
         there=tuple(there(choices.shown)),
     )
 

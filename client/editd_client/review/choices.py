@@ -87,7 +87,7 @@ class HunkChoices:
         self._chosen = {hunk: "open" if hunk in altered else before[hunk] for hunk in self._hunks}
         return altered
 
-    def chosen(self, choice: Choice) -> list[str]:
+    def hunks_with(self, choice: Choice) -> list[str]:
         """Return the hunks with this choice, in the order of the proposal."""
         return [hunk for hunk in self._hunks if self._chosen[hunk] == choice]
 

@@ -123,11 +123,11 @@ class Feed:
             return  # F3
         self._sent.discard(_key(request))
         if request.what == "count":
-            self._counted(result)
+            self._take_count(result)
         else:
-            self._listed(request, result.transactions)
+            self._take_rows(request, result.transactions)
 
-    def failed(self, request: FeedRequest) -> None:
+    def note_failure(self, request: FeedRequest) -> None:
         """Note that a call has failed, so that it is made again."""
         self._sent.discard(_key(request))
 
@@ -137,7 +137,7 @@ class Feed:
         self._sent.add(_key(request))
         return [request]
 
-    def _counted(self, result: LogCountResult) -> None:
+    def _take_count(self, result: LogCountResult) -> None:
         self.count = result.count + (self.count if self.is_counted else 0)
         self.head = result.head
         self._announced = max(self._announced, self.head)
@@ -175,7 +175,7 @@ class Feed:
         call = requests.log(**self.query.params, before=before, limit=high - low + 1, brief=True)
         return FeedRequest(call, "skip", high, low, self.epoch)
 
-    def _listed(self, request: FeedRequest, transactions: list[Transaction]) -> None:
+    def _take_rows(self, request: FeedRequest, transactions: list[Transaction]) -> None:
         if len(transactions) < request.high - request.low + 1:
             self.restart()  # the history was compacted meanwhile
             return

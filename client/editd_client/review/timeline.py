@@ -209,7 +209,7 @@ class Timeline:
         high = self.count - 1 - first_row
         return self.feed.requests(high + AHEAD, high - rows - AHEAD)
 
-    def grown(self) -> None:
+    def follow_newest(self) -> None:
         """Move the cursor to the newest transaction if it follows. Call it after a change of the feed."""
         if self.is_following:
             self._put(0)

@@ -152,7 +152,7 @@ class ProposalWork:
         taken = await self._desk.pick(title, lines, frozenset(changed_rows(rows)))
         if taken is None:
             return
-        approved = one.choices.chosen("approve")
+        approved = one.choices.hunks_with("approve")
         taken_hunks = {
             name: TakenHunk(rows, taken) if name == hunk else TakenHunk.whole(other.rows)
             for name, other in hunks.items()
@@ -164,7 +164,7 @@ class ProposalWork:
         """Show the reviewer's text of a file, and land it with the chosen hunks of the other files."""
         mine = ReviewedFile(path=file.path, content=text, base=file.now)
         others = {hunk.hunk for hunk in file.hunks}
-        hunks = [*own, *(hunk for hunk in one.choices.chosen("approve") if hunk not in others)]
+        hunks = [*own, *(hunk for hunk in one.choices.hunks_with("approve") if hunk not in others)]
         view = one.shown.view
         preview = await self._desk.ask(
             requests.proposal_approve(one.number, hunks=hunks, view=view, files=[mine], dry_run=True)
@@ -213,6 +213,6 @@ class ProposalWork:
 
 def _numbers(one: ShownProposal) -> list[int]:
     """Return the numbers of the chosen hunks; none if all that fit are chosen."""
-    chosen = set(one.choices.chosen("approve"))
+    chosen = set(one.choices.hunks_with("approve"))
     fitting = [hunk for hunk in one.hunks.values() if hunk.state == "fits"]
     return [] if len(chosen) == len(fitting) else [hunk.number for hunk in fitting if hunk.hunk in chosen]

@@ -213,7 +213,7 @@ class ProposalsView:
         path = path or (one.files[0].file.path if one.files else None)
         form = self.detail.form(width)
         drawing = ProposalDrawing(one.shown, one.files, one.choices, one.first, one.altered, path, one.syntax)
-        chosen = tuple(one.choices.chosen("approve")), tuple(one.choices.chosen("reject"))
+        chosen = tuple(one.choices.hunks_with("approve")), tuple(one.choices.hunks_with("reject"))
         opened = path if is_long(one.files) else None
         state = (one.shown, form, chosen, one.altered, opened, one.syntax)
         self.detail.show(number, state, lambda: proposal_lines(drawing, form))
@@ -224,7 +224,7 @@ class ProposalsView:
         if one is None:
             return {}
         landing, total = one.choices.count()
-        rejected = len(one.choices.chosen("reject"))
+        rejected = len(one.choices.hunks_with("reject"))
         text = f"approve {landing}" + (f" of {total}" if landing != total else "")
         return {"a": text + (f", reject {rejected}" if rejected else "")}
 

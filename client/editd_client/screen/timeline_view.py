@@ -164,7 +164,7 @@ class TimelineView:
     def announce(self, seq: int, kind: Kind) -> None:
         """Take the news of a transaction."""
         self.timeline.feed.announce(seq, kind)
-        self.timeline.grown()
+        self.timeline.follow_newest()
         if kind in CHANGING:
             self._shown.clear()
 
@@ -212,10 +212,10 @@ class TimelineView:
         try:
             result = await self.desk.ask(asked.call)
         except (EditdError, Unreachable):
-            self.timeline.feed.failed(asked)
+            self.timeline.feed.note_failure(asked)
             raise
         self.timeline.feed.receive(asked, result)
-        self.timeline.grown()
+        self.timeline.follow_newest()
         if asked.what == "count" or asked.epoch != self.timeline.feed.epoch:
             self._list_refusals()
         self.desk.changed()

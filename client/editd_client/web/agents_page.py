@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from editd_client.conversations.asker import counted
+from editd_client.conversations.asker import quantity
 from editd_client.review.agents import OUTSIDE
 from editd_client.review.query import TransactionQuery, exactly
 from editd_client.web.layout import (
@@ -79,7 +79,7 @@ def _option(row: AgentRow, query: str, *, is_selected: bool) -> Html:
         element(
             "span",
             element("span", *_doing(row), class_="warn" if row.needs_reviewer else None),
-            meta(last, f" · {counted(row.edits, 'edit')}{undone} "),
+            meta(last, f" · {quantity(row.edits, 'edit')}{undone} "),
             line_counts(row.added, row.deleted),
             element("span", " paused", class_="warn") if row.pause is not None else None,
             class_="second",
@@ -148,7 +148,7 @@ def _newest(row: AgentRow, newest: Sequence[TimelineRow]) -> Html | None:
     ]
     return element(
         "table",
-        element("caption", f"The last {counted(len(newest), 'transaction')} of {row.name}"),
+        element("caption", f"The last {quantity(len(newest), 'transaction')} of {row.name}"),
         element("thead", element("tr", heads)),
         element("tbody", rows),
         class_="effects",
@@ -168,7 +168,7 @@ def _forms(row: AgentRow, agents: Agents) -> Html:
         _form(
             "/session",
             row.name,
-            button(f"End its {counted(leases, 'lease')}…", "ask-leases", action="leases"),
+            button(f"End its {quantity(leases, 'lease')}…", "ask-leases", action="leases"),
         )
         if leases
         else None,
@@ -204,7 +204,7 @@ def _allow_form(agents: Agents, selected: AgentRow | None) -> Html:
 
 def _grant(grant: GrantEntry) -> Html:
     left = [
-        counted(count, word) + " left"
+        quantity(count, word) + " left"
         for count, word in ((grant.uses, "edit"), (grant.lines, "line"))
         if count is not None
     ]

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from editd_client.conversations.asker import counted
+from editd_client.conversations.asker import quantity
 from editd_client.web.layout import detail, moment
 from editd_client.web.markup import Html, element
 
@@ -30,7 +30,7 @@ def blame_detail(path: str, lines: Sequence[BlameLine], text: Sequence[str], sta
         element("h2", element("span", path, class_="path")),
         element(
             "table",
-            element("caption", f"The author of each line of {path}, {counted(len(lines), 'line')}"),
+            element("caption", f"The author of each line of {path}, {quantity(len(lines), 'line')}"),
             element("thead", element("tr", heads)),
             element("tbody", _rows(shown, text)),
             class_="diff blame",

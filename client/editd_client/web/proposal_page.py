@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from editd_client.conversations.asker import counted
+from editd_client.conversations.asker import quantity
 from editd_client.review import proposals
 from editd_client.review.choices import HunkChoices
 from editd_client.review.patch import Syntax, is_news
@@ -133,7 +133,7 @@ def _option(entry: ProposalEntry, suffix: str, *, is_selected: bool) -> Html:
         for one in entry.checks
         if one.is_current
     ]
-    files = counted(len(entry.paths), "file")
+    files = quantity(len(entry.paths), "file")
     return option(
         f"p{entry.proposal}",
         f"/proposals/{entry.proposal}{suffix}",
@@ -199,7 +199,7 @@ def _file(
     texts = [text if isinstance(text, str) else None for text in (file.file.old, file.file.new)]
     syntax = Syntax(file.file.path, *texts)
     chosen, decidable = choices.count(file.file.path)
-    count = element("span", f"{chosen} of {counted(decidable, 'hunk')} chosen", class_="chosen")
+    count = element("span", f"{chosen} of {quantity(decidable, 'hunk')} chosen", class_="chosen")
     return element(
         "section",
         element(
@@ -252,7 +252,7 @@ def _file_links(shown: ProposalGetResult, files: Sequence[ShownFile]) -> Html:
     rows = []
     for file in files:
         query = urlencode({"path": file.file.path}, errors="surrogateescape")
-        hunks = counted(len(file.hunks), "hunk")
+        hunks = quantity(len(file.hunks), "hunk")
         link = element("a", file.title, href=f"{proposal_path(shown)}?{query}")
         rows.append(element("li", link, meta(f" {file.file.change}, {hunks}")))
     long = element("p", "This is too long for one page. Look at each file:")
@@ -278,7 +278,7 @@ def _decisions(shown: ProposalGetResult) -> Html | None:
             "li",
             element("b", one.by.actor),
             f" {one.what}",
-            f" {counted(len(one.hunks), 'hunk')}" if one.hunks else None,
+            f" {quantity(len(one.hunks), 'hunk')}" if one.hunks else None,
             [" as ", _transaction(one.seq)] if one.seq is not None else None,
             " with changes" if one.modified else None,
             " ",

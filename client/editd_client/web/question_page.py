@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editd_client.conversations.asker import CommitPreview, HeldLeases, UnreviewedWork, counted
+from editd_client.conversations.asker import CommitPreview, HeldLeases, UnreviewedWork, quantity
 from editd_client.review.actions import NEEDED_WORDS, ReversalPreview
 from editd_client.review.patch import rows_of
 from editd_client.web.layout import button, detail, hidden, leaving, line_counts
@@ -94,7 +94,7 @@ def _commit(preview: CommitPreview) -> Iterator[Html]:
         )
         for file in commit.files[:FILES_MAX]
     ]
-    about = f"{counted(len(commit.files), 'file')} of {counted(len(commit.transactions), 'transaction')}"
+    about = f"{quantity(len(commit.files), 'file')} of {quantity(len(commit.transactions), 'transaction')}"
     yield _effects_table(f"{about}, on the branch {commit.branch}", ("Change", "File", "Lines"), rows)
     if commit.left_out:
         yield element("p", f"Left out, as git would: {', '.join(commit.left_out)}")
@@ -102,7 +102,7 @@ def _commit(preview: CommitPreview) -> Iterator[Html]:
 
 def _reversal(preview: ReversalPreview) -> Iterator[Html]:
     if preview.effects:
-        caption = f"The effect on {counted(len(preview.effects), 'file')}"
+        caption = f"The effect on {quantity(len(preview.effects), 'file')}"
         yield _effects_table(caption, ("Fit", "File", "Effect"), [*map(_effect, preview.effects)])
     if preview.needed:
         links = [element("a", str(seq), href=f"/transactions/{seq}") for seq in preview.needed]

@@ -222,7 +222,7 @@ def _read_all(paths: list[str], drafts: Mapping[str, str] | None = None) -> Load
             continue
         values |= read
         sources |= dict.fromkeys(read, ConfigSource(path, text))
-    config = None if problems else _built(Config, values)
+    config = None if problems else _build(Config, values)
     if config is not None:
         problems += _unknown_checks(config, sources)
     if config is None or problems:
@@ -235,7 +235,7 @@ def check_text(text: str, name: str) -> dict[str, Any]:
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError([_unparsed(str(error), text, name)]) from None
+        raise ConfigError([_syntax_problem(str(error), text, name)]) from None
     except (RecursionError, ValueError):
         fact = "it is nested too deep, or has a number of too many digits"
         raise ConfigError([ConfigProblem(name, _first_unread(text), None, f"is not TOML: {fact}")]) from None
@@ -336,7 +336,7 @@ def _check(
             yield name, "there is no such key", _nearest_in(known, key) if is_of_list else _nearest(name)
             continue
         inner, meta = known[key]
-        listed = _listed(inner)
+        listed = _item_section(inner)
         if listed is not None:
             yield from _check_list(listed, value, name, values)
             continue
@@ -344,12 +344,12 @@ def _check(
             if isinstance(value, dict):
                 yield from _check(inner, value, name + ".", values)
             else:
-                yield name, f"expected a table, got {_shown(value)}", _keys_of(inner, name)
+                yield name, f"expected a table, got {_format(value)}", _keys_of(inner, name)
             continue
         try:
-            values[name] = _converted(value, inner, meta)
+            values[name] = _convert(value, inner, meta)
         except (ValueError, OverflowError) as error:  # msgspec's own error is a ValueError
-            yield name, f"{_fact(str(error))}, got {_shown(value)}", _choices(inner, value)
+            yield name, f"{_fact(str(error))}, got {_format(value)}", _choices(inner, value)
 
 
 def _check_list(
@@ -357,7 +357,7 @@ def _check_list(
 ) -> Iterator[tuple[str, str, str]]:
     """Check the tables of a list. Each is called by its number, and has a key `name`."""
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
-        yield name, f"expected tables, got {_shown(value)}", f"Each begins with `[[{name}]]`."
+        yield name, f"expected tables, got {_format(value)}", f"Each begins with `[[{name}]]`."
         return
     made: list[Any] = []
     for number, table in enumerate(value, 1):
@@ -374,11 +374,11 @@ def _check_list(
             continue
         if any(other.name == table["name"] for other in made):
             yield f"{above}.name", f"{table['name']!r} is also the name of another table", ""
-        made.append(_built(section, entries, f"{above}."))
+        made.append(_build(section, entries, f"{above}."))
     values[name] = tuple(made)
 
 
-def _converted(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
+def _convert(value: Any, kind: Any, meta: msgspec.Meta) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("expected an integer of at most 64 bits, as TOML has them")
     form = (meta.extra or {}).get("form")
@@ -395,12 +395,12 @@ def _without_none(kind: Any) -> Any:
     return options[0] if NoneType in get_args(kind) else kind
 
 
-def _built(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
+def _build(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
     fields: dict[str, Any] = {}
     for field in _fields(section):
         inner, _ = _type_of(field.type)
         if _is_section(inner):
-            fields[field.name] = _built(inner, values, f"{above}{field.name}.")
+            fields[field.name] = _build(inner, values, f"{above}{field.name}.")
         elif above + field.name in values:
             fields[field.name] = values[above + field.name]
     return section(**fields)
@@ -412,7 +412,7 @@ def _type_of(annotated: Any) -> tuple[Any, msgspec.Meta]:
     return (annotated.__origin__, metadata[0]) if metadata else (annotated, msgspec.Meta())
 
 
-def _listed(kind: Any) -> type[ConfigSection] | None:
+def _item_section(kind: Any) -> type[ConfigSection] | None:
     """Return the table that a list is of, or None if the type is no such list."""
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
     return inner if _is_section(inner) else None
@@ -422,7 +422,7 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, ConfigSection)
 
 
-def _unparsed(message: str, text: str, name: str) -> ConfigProblem:
+def _syntax_problem(message: str, text: str, name: str) -> ConfigProblem:
     at = _AT.search(message)
     last = len(text.rstrip("\n").split("\n"))
     line = int(at[1]) if at is not None and at[1] else last
@@ -480,7 +480,7 @@ def _fact(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
@@ -505,12 +505,12 @@ The configuration of editd. Each key is here with its default, as a comment. Rem
 
 def template() -> str:
     """Return a file with every key as a comment, which sets nothing until a `#` is removed."""
-    lines = list(_commented(_ABOUT))
+    lines = list(_comment(_ABOUT))
     for table, of_table in _tables():
         if table:
-            lines += ["", *_commented(_about(table)), f"# [{table}]"]
+            lines += ["", *_comment(_about(table)), f"# [{table}]"]
         for key in of_table:
-            lines += ["", *_commented(_said(key)), *_assignment(f"{_own_name(key)} = {_assigned(key)}")]
+            lines += ["", *_comment(_describe(key)), *_assignment(f"{_own_name(key)} = {_example(key)}")]
     return "\n".join(lines) + "\n"
 
 
@@ -527,7 +527,7 @@ def reference() -> str:
         for key in of_table:
             example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
             default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{_default(key)}`"
-            description = _said(key).replace("|", "\\|")
+            description = _describe(key).replace("|", "\\|")
             name = key.name if table.startswith("[") else _own_name(key)
             lines.append(f"| `{name}` | {default} | {description}{example} |")
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -565,11 +565,11 @@ def _own_name(key: Key) -> str:
     return key.name.rpartition(".")[2]
 
 
-def _said(key: Key) -> str:
+def _describe(key: Key) -> str:
     return key.description + (" Needs a restart." if key.needs_restart else "")
 
 
-def _assigned(key: Key) -> str:
+def _example(key: Key) -> str:
     if key.default is None or key.default == ():
         return toml(key.example)
     return _default(key)
@@ -593,7 +593,7 @@ def _default(key: Key) -> str:
     return toml(in_units(key.default) if key.form in ("duration", "term") else key.default)
 
 
-def _commented(text: str) -> Iterator[str]:
+def _comment(text: str) -> Iterator[str]:
     for line in text.splitlines():
         yield from (f"# {part}" for part in textwrap.wrap(line, WIDTH))
 

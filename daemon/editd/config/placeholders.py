@@ -94,12 +94,12 @@ def is_on_files(command: Sequence[str]) -> bool:
     return any("{file}" in argument or "{files}" in argument for argument in command)
 
 
-def filled(command: Sequence[str], values: Mapping[str, Sequence[str]]) -> list[str]:
+def fill(command: Sequence[str], values: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the arguments with names in place of whole placeholders, and of the values of variables."""
-    return list(_filled(command, values))
+    return list(_fill(command, values))
 
 
-def _filled(command: Sequence[str], values: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _fill(command: Sequence[str], values: Mapping[str, Sequence[str]]) -> Iterator[str]:
     program = _program_at(command)
     for at, argument in enumerate(command):
         if argument in values:

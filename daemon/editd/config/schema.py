@@ -82,12 +82,12 @@ def encoding(value: object) -> str:
 
 def globs(value: object) -> tuple[str, ...]:
     """Return globs of paths. Raises ValueError."""
-    return _parsed(value, Glob, 'globs, such as ["**/*.pem"]')
+    return _parse(value, Glob, 'globs, such as ["**/*.pem"]')
 
 
 def paths(value: object) -> tuple[str, ...]:
     """Return paths in the workspace. Raises ValueError."""
-    return _parsed(value, WorkspacePath, 'paths, such as ["pyproject.toml"]')
+    return _parse(value, WorkspacePath, 'paths, such as ["pyproject.toml"]')
 
 
 def places(value: object) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def places(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _parsed(value: object, kind: type[Glob | WorkspacePath], expected: str) -> tuple[str, ...]:
+def _parse(value: object, kind: type[Glob | WorkspacePath], expected: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"expected a list of {expected}")
     try:

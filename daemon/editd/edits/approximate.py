@@ -124,7 +124,7 @@ class _LineIndex:
 def approximate_matches(text: str, block: str) -> list[Span]:
     """Return the windows of `text` that resemble `block`, from the best to the worst, without overlaps."""
     lines = source_lines(text)
-    searched = [_trimmed(block, line) for line in source_lines(block)]
+    searched = [_trim(block, line) for line in source_lines(block)]
     size = len(searched)
     scored = sorted((score, start) for start, score in _candidates(text, lines, "\n".join(searched), size))
     taken: dict[int, Span] = {}
@@ -139,7 +139,7 @@ def _candidates(text: str, lines: Sequence[Span], block: str, size: int) -> Iter
     goal, bare_goal = _Pattern(block), _Pattern(block.translate(_WITHOUT_SPACES))
     if not goal.length:
         return
-    trimmed = [_trimmed(text, line) for line in lines]
+    trimmed = [_trim(text, line) for line in lines]
     lengths = [units_of(line) for line in trimmed]
     shared = _SharedUnits(bare_goal)
     length = sum(lengths[: size - 1]) + size - 1  # of the window with its line ends
@@ -237,7 +237,7 @@ class _SharedUnits:
                 self.common += min(after, wanted) - min(before, wanted)
 
 
-def _trimmed(text: str, line: Span) -> str:
+def _trim(text: str, line: Span) -> str:
     return text[line.start : line.end].rstrip(JS_SPACES)
 
 

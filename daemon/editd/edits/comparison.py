@@ -128,7 +128,7 @@ class _Kind(Struct, frozen=True):
 _KINDS: dict[str, _Kind] = {}
 
 
-def limited(
+def limit(
     result_type: Any,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Limit a pure function of texts. `result_type` is the type of its result, for the worker's answer."""
@@ -159,12 +159,12 @@ def compute(comparison: Comparison) -> Any:
         TURN.reset(before)
 
 
-def encoded(comparison: Comparison) -> bytes:
+def encode_result(comparison: Comparison) -> bytes:
     """Compute a comparison, and return the result for another process."""
     return msgspec.msgpack.encode(compute(comparison))
 
 
-def decoded(comparison: Comparison, result: bytes) -> Any:
+def decode_result(comparison: Comparison, result: bytes) -> Any:
     """Return the result that another process has computed."""
     return _KINDS[comparison.name].decoder.decode(result)
 

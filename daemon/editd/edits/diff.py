@@ -17,7 +17,7 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import DiffOption
 
-from editd.edits.comparison import limited
+from editd.edits.comparison import limit
 from editd.edits.replace import no_match, with_applied_hunk
 from editd.errors import NoMatch
 from editd.wire.raw_text import has_bytes
@@ -30,7 +30,7 @@ _NOTHING = "0" * 40
 _ID_DIGITS = 10  # of a version in an index line: for people, no program reads it back
 
 
-def unified(
+def unified_diff(
     path: WorkspacePath,
     before: FileState | None,
     after: FileState | None,
@@ -49,8 +49,8 @@ def unified(
     moved_to = path_after or path
     if before is not None and after is not None and before.is_symlink != after.is_symlink:
         # Like git: a change between file and symlink is a deletion and a creation.
-        gone = unified(path, before, None, with_binary=with_binary, decoder=decoder)
-        return gone + unified(moved_to, None, after, with_binary=with_binary, decoder=decoder)
+        gone = unified_diff(path, before, None, with_binary=with_binary, decoder=decoder)
+        return gone + unified_diff(moved_to, None, after, with_binary=with_binary, decoder=decoder)
     if before == after and moved_to == path:
         return ""
     reasons = [state.missing for state in (before, after) if state is not None and state.missing]
@@ -59,7 +59,7 @@ def unified(
     encoding = None if decoder is None else decoder.encoding(before, after)
     if decoder is not None and encoding is not None:
         before, after = decoder.in_utf8(before), decoder.in_utf8(after)
-    old, new = quoted(f"a/{path.text}"), quoted(f"b/{moved_to.text}")
+    old, new = quote(f"a/{path.text}"), quote(f"b/{moved_to.text}")
     hunks = _hunks(
         before.content if before else b"",
         after.content if after else b"",
@@ -87,8 +87,8 @@ def _without_content(
     """
     headers = _headers(path, before, after, moved_to)
     if before is None or after is None or before.version != after.version:
-        old = quoted(f"a/{path.text}") if before else "/dev/null"
-        new = quoted(f"b/{moved_to.text}") if after else "/dev/null"
+        old = quote(f"a/{path.text}") if before else "/dev/null"
+        new = quote(f"b/{moved_to.text}") if after else "/dev/null"
         headers.append(f"Binary files {old} and {new} differ")
         headers += [f"({reason})" for reason in dict.fromkeys(reasons)]
     return "".join(f"{line}\n" for line in headers)
@@ -99,16 +99,16 @@ def line_counts(before: FileState | None, after: FileState | None) -> tuple[int,
     old, new = (state.content if state else b"" for state in (before, after))
     if old == new or b"\0" in old or b"\0" in new:
         return 0, 0
-    return _counted(old, new)
+    return _count_lines(old, new)
 
 
-@limited(tuple[int, int])
-def _counted(before: bytes, after: bytes) -> tuple[int, int]:
+@limit(tuple[int, int])
+def _count_lines(before: bytes, after: bytes) -> tuple[int, int]:
     _, added, removed = pygit2.Patch.create_from(before, after).line_stats
     return added, removed
 
 
-def quoted(path: str) -> str:
+def quote(path: str) -> str:
     """Return `path` as git writes it: in C-style quotes if it holds control characters, `"` or `\\`.
 
     Unlike git's default, text beyond ASCII stays readable (`core.quotePath=false`).
@@ -136,7 +136,7 @@ def _name(path: str) -> str:
 def _headers(
     path: WorkspacePath, before: FileState | None, after: FileState | None, moved_to: WorkspacePath
 ) -> list[str]:
-    lines = [f"diff --git {quoted(f'a/{path.text}')} {quoted(f'b/{moved_to.text}')}"]
+    lines = [f"diff --git {quote(f'a/{path.text}')} {quote(f'b/{moved_to.text}')}"]
     kept_mode = ""
     if before is None and after is not None:
         lines.append(f"new file mode {after.mode:o}")
@@ -148,7 +148,7 @@ def _headers(
         else:
             kept_mode = f" {after.mode:o}"
         if moved_to != path:
-            lines += [f"rename from {quoted(path.text)}", f"rename to {quoted(moved_to.text)}"]
+            lines += [f"rename from {quote(path.text)}", f"rename to {quote(moved_to.text)}"]
     old, new = (state.version if state else _NOTHING for state in (before, after))
     if old != new:
         # `git apply` accepts a binary patch only with both ids in full.
@@ -178,13 +178,13 @@ def _hunks(before: bytes, after: bytes, old: str, new: str, *, with_binary: bool
     return f"--- {old}\n+++ {new}\n{text}"
 
 
-@limited(bytes)
+@limit(bytes)
 def _text_patch(before: bytes, after: bytes) -> bytes:
     whole: bytes = pygit2.Patch.create_from(before, after, flag=DiffOption.FORCE_TEXT).data
     return whole[whole.index(b"\n@@ ") + 1 :]
 
 
-@limited(str)
+@limit(str)
 def _binary_patch(before: bytes, after: bytes) -> str:
     flags = DiffOption.FORCE_BINARY | DiffOption.SHOW_BINARY
     whole: bytes = pygit2.Patch.create_from(before, after, flag=flags).data
@@ -265,7 +265,7 @@ def apply_hunks(
                 f"({target.offset:+d} lines from its header's line, fuzz {target.fuzz})."
             )
     result += file.lines[taken:]
-    return AppliedPatch(_joined(result), tuple(warnings))
+    return AppliedPatch(_join(result), tuple(warnings))
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def _put_in(target: _Place, lines: Lines) -> list[bytes]:
     return result
 
 
-def _joined(lines: Lines) -> bytes:
+def _join(lines: Lines) -> bytes:
     """Join the lines; one without a line end that is no longer the last gets one."""
     end = next(filter(None, map(_end_of, lines)), b"\n")
     return b"".join(line if line.endswith(b"\n") else line + end for line in lines[:-1]) + b"".join(
@@ -374,16 +374,16 @@ def _refusal(content: bytes, file: _File, hunk: PatchHunk, path: str) -> NoMatch
             hint="Leave the hunk out, or read the file again.",
             data=data,
         )
-        return with_applied_hunk(refusal, [_shown(line) for line in file.bare], applied, "".join(signs))
+        return with_applied_hunk(refusal, [_decode(line) for line in file.bare], applied, "".join(signs))
     return no_match(
         f"Hunk {hunk.number} (line {hunk.line} of the patch) does not apply to {path}.",
-        _shown(content),
-        _shown(b"".join(_old(hunk.lines))),
+        _decode(content),
+        _decode(b"".join(_old(hunk.lines))),
         data,
     )
 
 
-def _shown(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 

@@ -75,7 +75,7 @@ def is_ignored(path: str, rules_in: Callable[[str], Sequence[Rule]], *, is_folde
 
 def _rule(line: str, folder: str) -> Rule | None:
     """Parse one line; None for a blank line or a comment."""
-    pattern = _stripped(line)
+    pattern = _strip(line)
     if not pattern or pattern.startswith("#"):
         return None
     is_negative = pattern.startswith("!")
@@ -89,7 +89,7 @@ def _rule(line: str, folder: str) -> Rule | None:
     return Rule(folder, expression, is_negative, is_for_folders=bare != pattern)
 
 
-def _stripped(line: str) -> str:
+def _strip(line: str) -> str:
     """Strip white space around the line, but keep a final space that a backslash quotes."""
     bare = line.strip()
     is_quoted = len(bare) - len(bare.rstrip("\\")) & 1

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pygit2.enums import DiffOption
 
-from editd.edits.comparison import limited
+from editd.edits.comparison import limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class Collision(Struct, frozen=True):
         """Return a diff hunk from the base to ours; bytes that are not UTF-8 become surrogate escapes."""
         old = f"-{self.start + bool(self.base)},{len(self.base)}"
         new = f"+{self.first_line},{len(self.ours)}"
-        return f"@@ {old} {new} @@\n{_shown('-', self.base)}{_shown('+', self.ours)}"
+        return f"@@ {old} {new} @@\n{_format('-', self.base)}{_format('+', self.ours)}"
 
 
 class JoinedText(Struct, frozen=True):
@@ -76,7 +76,7 @@ def lines_of(content: bytes) -> Lines:
     return (*(line + b"\n" for line in ended), *([last] if last else ()))
 
 
-@limited(list[LineChange])
+@limit(list[LineChange])
 def hunks_between(before: bytes, after: bytes) -> list[LineChange]:
     """Return the changes from one text to another, without context, in their order."""
     lines = lines_of(after)
@@ -125,8 +125,8 @@ def show(lines: Lines, hunks: Sequence[LineChange], context: int = CONTEXT_LINES
         old_start = hunk.start - len(above) + bool(old)
         new_start = hunk.first_line + (not hunk.lines) - len(above) - (not new)
         body = (
-            _signed(" ", above) + _signed("-", lines[hunk.start : hunk.end])
-            + _signed("+", hunk.lines) + _signed(" ", below)
+            _sign(" ", above) + _sign("-", lines[hunk.start : hunk.end])
+            + _sign("+", hunk.lines) + _sign(" ", below)
         )  # fmt: skip
         shown.append(f"@@ -{old_start},{old} +{new_start},{new} @@\n" + "".join(body))
     return shown
@@ -153,15 +153,15 @@ def join(
     """Join the changes base→ours and base→theirs; `winner` wins each collision."""
     if isinstance(theirs, bytes):
         return _joined_texts(base, ours, theirs, winner)
-    return _joined(base, hunks_between(base, ours), theirs, winner)
+    return _join(base, hunks_between(base, ours), theirs, winner)
 
 
-@limited(JoinedText)
+@limit(JoinedText)
 def _joined_texts(base: bytes, ours: bytes, theirs: bytes, winner: Winner) -> JoinedText:
-    return _joined(base, hunks_between(base, ours), hunks_between(base, theirs), winner)
+    return _join(base, hunks_between(base, ours), hunks_between(base, theirs), winner)
 
 
-def _joined(
+def _join(
     base: bytes, ours: Sequence[LineChange], their_hunks: Sequence[LineChange], winner: Winner
 ) -> JoinedText:
     lines = lines_of(base)
@@ -287,14 +287,14 @@ def _moved_aside(hunk: LineChange, lines: Lines, around: LineChange) -> LineChan
     while up < room and lines[hunk.start - 1 - up] == new[(count - 1 - up) % count]:
         up += 1
     if up == room:
-        return _moved(hunk, -up)
+        return _move(hunk, -up)
     down, room = 0, around.end - hunk.start
     while down < room and lines[hunk.start + down] == new[down % count]:
         down += 1
-    return _moved(hunk, down) if down == room else hunk
+    return _move(hunk, down) if down == room else hunk
 
 
-def _moved(hunk: LineChange, by: int) -> LineChange:
+def _move(hunk: LineChange, by: int) -> LineChange:
     """Move an insertion along equal lines; its own lines rotate."""
     turn = by % len(hunk.lines)
     return replace(
@@ -327,14 +327,14 @@ def _first_line(hunks: Sequence[LineChange], start: int) -> int:
     return max(first.first_line - (first.start - start), 1) if first.lines else max(first.first_line, 1)
 
 
-def _shown(sign: str, lines: Lines) -> str:
+def _format(sign: str, lines: Lines) -> str:
     """Format at most LINES_SHOWN_MAX lines of a diff."""
     more = len(lines) - LINES_SHOWN_MAX
-    text = "".join(_signed(sign, lines[:LINES_SHOWN_MAX]))
+    text = "".join(_sign(sign, lines[:LINES_SHOWN_MAX]))
     return text + (f"\\ {more} more lines\n" if more > 0 else "")
 
 
-def _signed(sign: str, lines: Lines) -> list[str]:
+def _sign(sign: str, lines: Lines) -> list[str]:
     return [
         sign
         + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n").decode(
@@ -374,7 +374,7 @@ def unchanged_runs(before: bytes, after: bytes) -> list[UnchangedRun]:
     return _unchanged_runs(before, after)
 
 
-@limited(list[UnchangedRun])
+@limit(list[UnchangedRun])
 def _unchanged_runs(before: bytes, after: bytes) -> list[UnchangedRun]:
     runs: list[UnchangedRun] = []
     start = origin = 0

@@ -16,9 +16,9 @@ import pygit2
 from msgspec import Struct
 from pygit2.enums import FileMode, ObjectType
 
-from editd.edits.comparison import limited
+from editd.edits.comparison import limit
 from editd.edits.line_changes import Collision, Winner, hunks_between, is_same, join, touching
-from editd.edits.replace import numbered
+from editd.edits.replace import describe_lines
 from editd.errors import Conflict
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
     return _merged_texts(base, ours, theirs)
 
 
-@limited(Merged | MergeConflict)
+@limit(Merged | MergeConflict)
 def _merged_texts(base: bytes, ours: bytes, theirs: bytes) -> Merged | MergeConflict:
     content = _merge_by_git(base, ours, theirs)
     if content is not None:
@@ -118,7 +118,7 @@ def merge_states(
         return ours.with_mode(mode).with_content(merged.content)
     if not merged.regions:
         raise _conflict(path, "binary", f"{path} is not text, and both sides changed it.")
-    shown = numbered(*((region.start_line, region.end_line) for region in merged.regions[:10]))
+    shown = describe_lines(*((region.start_line, region.end_line) for region in merged.regions[:10]))
     lines = "the same lines" if merged.collisions else "neighbouring lines"
     message = f"{path} does not merge: both sides changed {lines}, {shown}."
     raise _conflict(path, "lines", message, merged)

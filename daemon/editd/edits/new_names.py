@@ -49,7 +49,7 @@ def refuse_foreign(path: WorkspacePath, names: Names, root: str, home: str) -> N
     listed = names(None) if reason else None
     if reason is None or {first, f"{first}/"} & set(listed or ()):
         return
-    meant = _meant(divided, names, root, home)
+    meant = _guess(divided, names, root, home)
     is_outside = meant.startswith("/")
     hint = (
         f"{meant} is outside of this workspace. "
@@ -71,9 +71,9 @@ def with_path_of_url(refusal: InvalidParams, names: Names, root: str, home: str)
     text = refusal.data.get("path")
     if not isinstance(text, str) or not is_url(text) or not text.partition("://")[2].strip("/"):
         return refusal
-    meant = _meant(unquote(text), names, root, home)
+    meant = _guess(unquote(text), names, root, home)
     hint = f"Did you mean {meant}? Paths are relative to the workspace's root."
-    return refusal.revised(hint=hint, data={"similar": [meant]})
+    return refusal.revise(hint=hint, data={"similar": [meant]})
 
 
 _SUSPICIOUS = re.compile(r"[\\~$%:]")
@@ -89,7 +89,7 @@ def _reason(text: str, first: str) -> str | None:
     return next((f"`{first}` {reason}" for form, reason in _OTHERS if form.fullmatch(first)), None)
 
 
-def _meant(text: str, names: Names, root: str, home: str) -> str:
+def _guess(text: str, names: Names, root: str, home: str) -> str:
     """Return the relative path that was probably meant, or an absolute one outside of the workspace."""
     plain = text.replace("\\", "/")
     first, _, rest = plain.partition("/")
@@ -121,7 +121,7 @@ def refuse_twin(path: WorkspacePath, names: Names, gone: Callable[[str], bool]) 
             raise FileExists(
                 f"{path} exists already, as a name in another Unicode form: {twin!a}, not {name!a}.",
                 hint="Edit the file that exists, or choose another name.",
-                data={"path": path.text, "similar": [path.named(twin).text]},
+                data={"path": path.text, "similar": [path.sibling(twin).text]},
             )
 
 

@@ -63,7 +63,7 @@ def apply_delta(content: bytes, delta: Binary) -> bytes:
     source_size, position = _size(delta, 0)
     target_size, position = _size(delta, position)
     if source_size != len(content):
-        raise _malformed(delta.line, f"The binary delta is for {source_size} bytes, not {len(content)}")
+        raise _refuse_line(delta.line, f"The binary delta is for {source_size} bytes, not {len(content)}")
     if target_size > BINARY_BYTES_MAX:
         raise _too_large(target_size)
     pieces: list[bytes] = []
@@ -73,14 +73,14 @@ def apply_delta(content: bytes, delta: Binary) -> bytes:
         pieces.append(piece)
         size += len(piece)
     if size != target_size:
-        raise _malformed(delta.line, f"The binary delta makes {size} bytes, not {target_size}")
+        raise _refuse_line(delta.line, f"The binary delta makes {size} bytes, not {target_size}")
     return b"".join(pieces)
 
 
 def _one(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
     head = _KIND.fullmatch(lines[0]) if lines else None
     if head is None:
-        raise _malformed(line, "A binary patch begins with `literal` or `delta` and a size")
+        raise _refuse_line(line, "A binary patch begins with `literal` or `delta` and a size")
     size = int(head[2])
     if size > BINARY_BYTES_MAX:
         raise _too_large(size)
@@ -93,9 +93,9 @@ def _one(lines: Sequence[bytes], line: int) -> tuple[Binary, int]:
     try:
         content = unpacker.decompress(b"".join(packed), size + 1)
     except zlib.error as error:
-        raise _malformed(line, f"The binary patch does not unpack ({error})") from None
+        raise _refuse_line(line, f"The binary patch does not unpack ({error})") from None
     if len(content) != size:
-        raise _malformed(line, f"The binary patch does not unpack to {size} bytes")
+        raise _refuse_line(line, f"The binary patch does not unpack to {size} bytes")
     return Binary(content, head[1] == b"delta", line), min(count + 1, len(lines))
 
 
@@ -108,7 +108,7 @@ def _row(row: bytes, line: int) -> bytes:
     except ValueError:
         content = b""
     if not (chr(letter).isascii() and chr(letter).isalpha() and 0 <= len(content) - length < 4):
-        raise _malformed(line, "A line of the binary patch is not base85")
+        raise _refuse_line(line, "A line of the binary patch is not base85")
     return content[:length]
 
 
@@ -122,7 +122,7 @@ def _size(delta: Binary, position: int) -> tuple[int, int]:
         shift += 7
         if not byte & 0x80:
             return value, position
-    raise _malformed(delta.line, "The binary delta ends early")
+    raise _refuse_line(delta.line, "The binary delta ends early")
 
 
 def _instruction(content: bytes, delta: Binary, position: int) -> tuple[bytes, int]:
@@ -132,22 +132,22 @@ def _instruction(content: bytes, delta: Binary, position: int) -> tuple[bytes, i
     if not code & 0x80:
         piece = delta.content[position : position + code]
         if not code or len(piece) < code:
-            raise _malformed(delta.line, "The binary delta ends early")
+            raise _refuse_line(delta.line, "The binary delta ends early")
         return piece, position + code
     numbers = [0] * 7  # four bytes of the offset, then three of the size; zero bytes are omitted
     for bit in range(7):
         if code & 1 << bit:
             if position == len(delta.content):
-                raise _malformed(delta.line, "The binary delta ends early")
+                raise _refuse_line(delta.line, "The binary delta ends early")
             numbers[bit] = delta.content[position]
             position += 1
     offset, size = int.from_bytes(numbers[:4], "little"), int.from_bytes(numbers[4:], "little") or 0x10000
     if offset + size > len(content):
-        raise _malformed(delta.line, "The binary delta copies from beyond the end of the file")
+        raise _refuse_line(delta.line, "The binary delta copies from beyond the end of the file")
     return content[offset : offset + size], position
 
 
-def _malformed(line: int, message: str) -> MalformedEdit:
+def _refuse_line(line: int, message: str) -> MalformedEdit:
     return MalformedEdit(
         f"{message} (line {line} of the patch).",
         hint="Make the patch with `git diff --binary` and send it unchanged.",
@@ -206,9 +206,9 @@ def parse(patch: str) -> tuple[FilePatch, ...]:
         elif _begins_plain_diff(reader):
             files.append(_plain_diff(reader))
         elif line.startswith((b"diff --cc ", b"diff --combined ")):
-            raise reader.malformed("This is a combined diff of a merge", "Make it against one parent.")
+            raise reader.refusal("This is a combined diff of a merge", "Make it against one parent.")
         elif line.startswith(b"@@"):
-            raise reader.malformed(
+            raise reader.refusal(
                 "The hunk has no file header before it",
                 "Begin each file with `--- a/path` and `+++ b/path`, each hunk with `@@ -1,3 +1,4 @@`.",
             )
@@ -297,7 +297,7 @@ class _Reader(Struct):
         self.position += 1
         return line
 
-    def malformed(self, message: str, hint: str, *, line: int | None = None) -> MalformedEdit:
+    def refusal(self, message: str, hint: str, *, line: int | None = None) -> MalformedEdit:
         number = line or min(self.number, max(len(self.lines), 1))
         return MalformedEdit(f"{message} (line {number} of the patch).", hint=hint, data={"line": number})
 
@@ -328,7 +328,7 @@ def _git_diff(reader: _Reader) -> FilePatch:
     source = None if b"new file mode" in headers else source
     target = None if b"deleted file mode" in headers else target
     if (source is None and target is None) or (not is_moved and source and target and source != target):
-        raise reader.malformed(
+        raise reader.refusal(
             "The diff's header does not name exactly one file",
             "Name the same file twice, or add `rename from` and `rename to`.",
             line=first,
@@ -339,11 +339,11 @@ def _git_diff(reader: _Reader) -> FilePatch:
     hunks = () if binary else _hunks(reader, is_crlf=header.endswith(b"\r\n"))
     if not (binary or hunks or is_moved or mode or b"deleted file mode" in headers):
         hint = "Leave the file out, or add its hunks."
-        raise reader.malformed("The diff changes nothing", hint, line=first)
+        raise reader.refusal("The diff changes nothing", hint, line=first)
     return FilePatch(
         line=first,
-        source=_parsed(source),
-        target=_parsed(target),
+        source=_parse_path(source),
+        target=_parse_path(target),
         hunks=hunks,
         binary=binary,
         mode=mode,
@@ -377,14 +377,14 @@ def _plain_diff(reader: _Reader) -> FilePatch:
     source, target = (None if old.is_missing else source), (None if new.is_missing else target)
     hunks = _hunks(reader, is_crlf=is_crlf)
     if not hunks or (source is None and target is None):
-        raise reader.malformed(
+        raise reader.refusal(
             "The diff names files and has no hunk"
             if not hunks
             else "The diff is between no file and no file",
             "Follow `--- a/path` and `+++ b/path` with hunks that begin with `@@ -1,3 +1,4 @@`.",
             line=first,
         )
-    return FilePatch(line=first, source=_parsed(source), target=_parsed(target), hunks=hunks)
+    return FilePatch(line=first, source=_parse_path(source), target=_parse_path(target), hunks=hunks)
 
 
 def _mode(raw: bytes, reader: _Reader, line: int) -> GitMode:
@@ -394,14 +394,14 @@ def _mode(raw: bytes, reader: _Reader, line: int) -> GitMode:
         mode = 0
     if not (stat.S_ISREG(mode) or mode == SYMLINK):
         shown = raw.decode("utf-8", "replace")
-        raise reader.malformed(f"{shown} is not the mode of a file", "Leave submodules out.", line=line)
+        raise reader.refusal(f"{shown} is not the mode of a file", "Leave submodules out.", line=line)
     return mode_of(mode)
 
 
 def _binary_part(reader: _Reader) -> Binary | None:
     line = reader.peek()
     if line.startswith((b"Binary files ", b"Files ")) and line.rstrip().endswith(b"differ"):
-        raise reader.malformed(
+        raise reader.refusal(
             "The patch has no content for a binary file",
             "Make it with `git diff --binary`, or use `write`.",
         )
@@ -445,7 +445,7 @@ def _plain_names(reader: _Reader) -> tuple[_Name, _Name]:
 def _plain_name(reader: _Reader) -> _Name:
     rest = reader.peek()[4:].rstrip(b"\r\n")
     if quoted := _QUOTED.match(rest):
-        name, time = _unquoted(quoted[1], reader), rest[quoted.end() :].strip()
+        name, time = _unquote(quoted[1], reader), rest[quoted.end() :].strip()
     else:
         name, _, time = rest.partition(b"\t")
     reader.take()
@@ -459,14 +459,14 @@ def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
     middle (git's apply.c, `git_header_name`).
     """
     if quoted := _QUOTED.match(rest):
-        left, right = _unquoted(quoted[1], reader), rest[quoted.end() + 1 :]
+        left, right = _unquote(quoted[1], reader), rest[quoted.end() + 1 :]
     elif rest.endswith(b'"') and (at := rest.find(b' "')) > 0:
         left, right = rest[:at], rest[at + 1 :]
     else:
         middle = len(rest) // 2
         left, right = rest[:middle], rest[middle + 1 :]
     if quoted := _QUOTED.fullmatch(right):
-        right = _unquoted(quoted[1], reader)
+        right = _unquote(quoted[1], reader)
     if left == right:
         return False, left
     if left[1:] == right[1:] and left[1:2] == b"/" and left[0] in _PREFIXES and right[0] in _PREFIXES:
@@ -477,18 +477,18 @@ def _header_names(rest: bytes, reader: _Reader) -> tuple[bool, bytes | None]:
 def _moved_name(headers: dict[bytes, bytes], side: bytes, reader: _Reader) -> bytes:
     name = headers.get(b"rename " + side, headers.get(b"copy " + side))
     if name is None:
-        raise reader.malformed("A rename or copy needs both `from` and `to`", "Add the missing line.")
+        raise reader.refusal("A rename or copy needs both `from` and `to`", "Add the missing line.")
     quoted = _QUOTED.fullmatch(name)
-    return _unquoted(quoted[1], reader) if quoted else name
+    return _unquote(quoted[1], reader) if quoted else name
 
 
-def _unquoted(name: bytes, reader: _Reader) -> bytes:
+def _unquote(name: bytes, reader: _Reader) -> bytes:
     def plain(match: re.Match[bytes]) -> bytes:
         escape = match[1]
         if len(escape) == 3:
             return bytes([int(escape, 8)])
         if escape[0] not in _ESCAPED:
-            raise reader.malformed("A quoted name holds an unknown escape", "Quote names as git does.")
+            raise reader.refusal("A quoted name holds an unknown escape", "Quote names as git does.")
         return bytes([_ESCAPED[escape[0]]])
 
     return _ESCAPE.sub(plain, name)
@@ -498,7 +498,7 @@ def _without_prefix(name: bytes | None, is_prefixed: bool) -> bytes | None:
     return name[2:] if name is not None and is_prefixed and name[1:2] == b"/" else name
 
 
-def _parsed(name: bytes | None) -> WorkspacePath | None:
+def _parse_path(name: bytes | None) -> WorkspacePath | None:
     return None if name is None else WorkspacePath.parse(name.decode("utf-8", "surrogateescape"))
 
 
@@ -512,11 +512,11 @@ def _hunks(reader: _Reader, *, is_crlf: bool) -> tuple[PatchHunk, ...]:
     while match := _HUNK.match(reader.peek()):
         hunks.append(_hunk(reader, match, len(hunks) + 1, is_crlf))
     if reader.peek().startswith(b"@@"):
-        raise reader.malformed("A hunk's header has no line numbers", "Write it as `@@ -1,3 +1,4 @@`.")
+        raise reader.refusal("A hunk's header has no line numbers", "Write it as `@@ -1,3 +1,4 @@`.")
     # Without this check, a line beyond the header's counts would be dropped silently.
     is_left_over = reader.peek()[:1] in (b"+", b"-", b" ") and reader.peek().rstrip() != b"--"
     if hunks and is_left_over and not _begins_plain_diff(reader):
-        raise reader.malformed(
+        raise reader.refusal(
             f"Hunk {len(hunks)} has more lines than its header counts",
             "Correct the counts in `@@ -start,count +start,count @@`.",
         )
@@ -534,7 +534,7 @@ def _hunk(reader: _Reader, match: re.Match[bytes], number: int, is_crlf: bool) -
         new -= sign != b"-"
         if old < 0 or new < 0:
             reader.position -= 1
-            raise reader.malformed(
+            raise reader.refusal(
                 f"Hunk {number} has other lines than its header counts",
                 "Correct the counts in `@@ -start,count +start,count @@`.",
             )
@@ -554,7 +554,7 @@ def _hunk_line(reader: _Reader, number: int) -> tuple[bytes, bytes]:
     elif line[:1] in (b" ", b"-", b"+"):
         sign, text = line[:1], line[1:]
     else:
-        raise reader.malformed(
+        raise reader.refusal(
             f"Hunk {number} ends here, but its header counts more lines",
             "Begin each line with a space, `-` or `+`, and correct the counts in the header.",
         )

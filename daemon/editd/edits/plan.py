@@ -33,7 +33,7 @@ from editd.errors import (
     Stale,
     TooLarge,
 )
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encoded
+from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encode_text
 from editd.values.name_key import is_same_form, key_of
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of, is_link_target
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
@@ -101,7 +101,7 @@ def plan(
                 work.apply(edit)
                 work.answers.append(None)
     except NoMatch as refusal:
-        raise refusal.revised(path=work.searched) from None
+        raise refusal.revise(path=work.searched) from None
     except InvalidParams as refusal:
         raise with_path_of_url(refusal, work.overlay.names, root, home) from None
     outcome = work.plan()
@@ -210,7 +210,7 @@ class PlanBuilder:
     def refuse_name(self, path: WorkspacePath, root: str, home: str) -> None:
         """Raise InvalidParams or FileExists if the name of a new file is probably not the one meant."""
         refuse_foreign(path, self.overlay.names, root, home)
-        refuse_twin(path, self.overlay.names, lambda name: self.overlay.at(path.named(name)) is None)
+        refuse_twin(path, self.overlay.names, lambda name: self.overlay.at(path.sibling(name)) is None)
 
     def change_of(self, path: WorkspacePath) -> Change[FileState]:
         """Return the change of `path`, whose states may be equal."""
@@ -263,8 +263,8 @@ class PlanBuilder:
     def _write(self, edit: Write) -> None:
         path, base = self.resolve(WorkspacePath.parse(edit.path)), base_of(edit)
         state = self.overlay.at(path)
-        replaced = self.replaced(path, state)
-        content = encoded(edit.content)
+        replaced = self.replaced_state(path, state)
+        content = encode_text(edit.content)
         if edit.keep_form and _is_unicode(edit.content):
             check_form(replaced, self.fallback_encoding, path=path.text)
             content = self.whole(path, edit.content, replaced)
@@ -296,7 +296,7 @@ class PlanBuilder:
         self.overlay.put(path, after)
         self.written_whole.add(path)
 
-    def replaced(self, path: WorkspacePath, state: FileState | None) -> FileState | None:
+    def replaced_state(self, path: WorkspacePath, state: FileState | None) -> FileState | None:
         """Return the file that a whole write replaces, also one that an earlier edit of these has deleted."""
         before = self.overlay.before(path) if state is None and path in self.removed else state
         return None if before is None or before.is_symlink else before
@@ -368,7 +368,7 @@ class PlanBuilder:
         name = to.name
         path, to = self.overlay.resolve_folder(path), self.overlay.resolve_folder(to)
         if path == to:  # also if only the spelling of the name is new
-            to = to.named(name)
+            to = to.sibling(name)
         if path == to:
             raise InvalidParams(f"{path} cannot be moved onto itself.", hint="Move it to another path.")
         # A deleted file cannot be merged, and `stale` says more than `file_missing`.
@@ -384,14 +384,14 @@ class PlanBuilder:
             origin=self.sources.get(path, None if path in self.removed else path),
             known=frozenset({*self.bases.known[path], Base(state.version)}),
             report=self.reports.pop(path, FileReport()),
-            carried_from=self._carried_from(path),
+            carried_from=self._source_of(path),
             is_merged=path in self.bases.merged,
         )
         self.bases.merged.discard(path)
         self._remove(path)
         return moving
 
-    def _carried_from(self, path: WorkspacePath) -> WorkspacePath | None:
+    def _source_of(self, path: WorkspacePath) -> WorkspacePath | None:
         """Return the snapshot's path whose content moves and copies have brought to `path`."""
         own = None if path in self.removed or self.overlay.before(path) is None else path
         return self.carried.get(path, own)
@@ -487,7 +487,7 @@ class PlanBuilder:
             new = FileState(state.content, state.mode)
             return _Moving(
                 new, origin=None, known=frozenset({Base(new.version)}), report=FileReport(),
-                carried_from=self._carried_from(path),
+                carried_from=self._source_of(path),
             )  # fmt: skip
         self.overlay.put(path, state)
         return self._leave(path)

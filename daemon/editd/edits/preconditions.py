@@ -55,7 +55,7 @@ class BaseSource(Protocol):
         """Return the bytes of any version that was ever recorded."""
         ...
 
-    def seen(self, path: WorkspacePath) -> Base | None:
+    def base_of(self, path: WorkspacePath) -> Base | None:
         """Return the version that this session last read or wrote at `path`."""
         ...
 
@@ -63,7 +63,7 @@ class BaseSource(Protocol):
         """Return what `reader`, or without it this session, has seen of `path`."""
         ...
 
-    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+    def unsaved_refusal(self, path: WorkspacePath, version: Version) -> Refused | None:
         """Return the refusal of a collision with the text that a client holds unsaved in this version.
 
         None if no client holds it. The result of an edit of such a text is merged with the file.
@@ -98,7 +98,7 @@ class BaseChecker:
 
     def is_known(self, path: WorkspacePath) -> bool:
         """Return whether the author named a version of `path`, or the session has seen one."""
-        return bool(self.known.get(path)) or self._knowledge.seen(path) is not None
+        return bool(self.known.get(path)) or self._knowledge.base_of(path) is not None
 
     def note(self, path: WorkspacePath, *versions: Version) -> None:
         """Record that the changeset names `path`, and that its author knows these versions."""
@@ -126,7 +126,7 @@ class BaseChecker:
         stale = self._stale(path, base)
         if stale is not None:
             (expected,) = self.known[path]
-            is_rejected = self._on_stale == "reject" and self._unsaved(path, expected.version) is None
+            is_rejected = self._on_stale == "reject" and self._unsaved_refusal(path, expected.version) is None
             if is_rejected or not may_merge:
                 raise stale
             self._rebase(path, expected, self._overlay.before(path), stale)
@@ -145,15 +145,15 @@ class BaseChecker:
 
     def _stale(self, path: WorkspacePath, base: Base | None) -> Stale | None:
         """Record the version of `path` that the author knows; return Stale if the snapshot has another."""
-        expected = base or self._knowledge.seen(path)
+        expected = base or self._knowledge.base_of(path)
         self.known[path] = set() if expected is None else {expected}
         current = version_at(self._overlay.before(path))
         if expected is None or expected.version == current:
             return None
         return Stale(path.text, expected.version, current)
 
-    def _unsaved(self, path: WorkspacePath, base: Version | None) -> Refused | None:
-        return None if base is None else self._knowledge.refusal_of_unsaved(path, base)
+    def _unsaved_refusal(self, path: WorkspacePath, base: Version | None) -> Refused | None:
+        return None if base is None else self._knowledge.unsaved_refusal(path, base)
 
     def _look_again(self, path: WorkspacePath, base: Base | None) -> None:
         """Check the base of a path's later edit: an earlier edit's base, or a version before or after it."""
@@ -184,7 +184,7 @@ class BaseChecker:
             join = merge_lines if self._knowledge.is_held_by_sender(path) else merge
             merged = merge_states(base, before, self._overlay.at(path), path=path.text, merge=join)
         except Conflict as conflict:
-            unsaved = self._unsaved(path, version_at(base))
+            unsaved = self._unsaved_refusal(path, version_at(base))
             if unsaved is not None:
                 raise unsaved from conflict
             for file in conflict.data["files"]:
@@ -320,7 +320,7 @@ class Overlay:
         is_removed = self.after.get(resolved, resolved) is None
         if not is_removed or key_of(path.name) != key_of(resolved.name):
             return resolved
-        return resolved.named(path.name)
+        return resolved.sibling(path.name)
 
     def _walk(self, path: WorkspacePath, *, is_final_followed: bool) -> WorkspacePath:
         """Resolve `path` name by name, as the kernel would after the edits."""

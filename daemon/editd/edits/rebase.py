@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from editd.edits.comparison import charge
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.edits.line_changes import (
     LineChange,
     TouchRule,
@@ -102,7 +102,7 @@ class FittedFile(Struct, frozen=True):
 
 def rebase(file: ProposedFile, present: Present) -> FittedFile:
     """Return the state of each hunk on the present files."""
-    path, now, move_state = _located(file, present)
+    path, now, move_state = _locate(file, present)
     charge(*(state.content for state in (file.base, file.proposed, now) if state is not None))
     base = landed_base(file)
     by_lines = {one.hunk.id: one for one in _fit_lines(file, base, now)}
@@ -178,7 +178,7 @@ def reviewer_diff(fitted: FittedFile, landed: FileState | None, decoder: Decoder
     It has the text that the reviewer changed, and the left-out hunks in reverse. It has nothing of the
     changes of others. "" means that the file landed as proposed.
     """
-    return unified(fitted.file.path, fitted.after, landed, with_binary=False, decoder=decoder)
+    return unified_diff(fitted.file.path, fitted.after, landed, with_binary=False, decoder=decoder)
 
 
 def hunk_texts(fitted: FittedFile, context: int) -> Mapping[HunkId, str]:
@@ -217,7 +217,7 @@ def view_token(files: Iterable[FittedFile]) -> str:
     return f"{approved.hexdigest()[:_TOKEN_DIGITS]}-{content.hexdigest()[:_TOKEN_DIGITS]}"
 
 
-def _located(file: ProposedFile, present: Present) -> tuple[WorkspacePath, FileState | None, HunkState]:
+def _locate(file: ProposedFile, present: Present) -> tuple[WorkspacePath, FileState | None, HunkState]:
     """Return the path and state of the present file, and the state of the move."""
     move = file.move
     if file.source is None or move is None or move.verdict == "landed":
@@ -268,10 +268,10 @@ def _fit_lines(file: ProposedFile, base: FileState | None, now: FileState | None
         others = [] if base.version == now.version else hunks_between(base.content, now.content)
     except (Timeout, TooLarge):  # it cannot be compared, so a reviewer rejects it or gives the text
         return [FittedHunk(hunk, "conflict") for hunk, _ in hunks]
-    return _placed(hunks, others, lines_of(base.content))
+    return _place_hunks(hunks, others, lines_of(base.content))
 
 
-def _placed(
+def _place_hunks(
     hunks: Sequence[tuple[ProposedHunk, LineChange]], others: Sequence[LineChange], base: Lines
 ) -> Iterator[FittedHunk]:
     """Yield the state and place of each hunk among the changes that others made of the same base."""

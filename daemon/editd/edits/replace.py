@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 # The matcher of all tools that replace whole lines.
 
 
-def numbered(*ranges: tuple[int, int]) -> str:
+def describe_lines(*ranges: tuple[int, int]) -> str:
     """Return ranges of lines, both ends included, in words: `line 3`, or `lines 3, 5-7`."""
     numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
     return f"line {numbers}" if numbers.isdigit() else f"lines {numbers}"
 
 
-def listed(lines: Sequence[int]) -> str:
+def list_numbers(lines: Sequence[int]) -> str:
     """Return the first ten numbers, with an ellipsis if there are more."""
     more = ", …" if len(lines) > _LINES_SHOWN_MAX else ""
     return ", ".join(map(str, lines[:_LINES_SHOWN_MAX])) + more
@@ -129,7 +129,7 @@ def replacements_of(text: str, edits: Iterable[TextEdit], encoding: PositionEnco
         end = _offset(text, starts, edit.end, encoding)
         if end < start:
             raise InvalidParams(
-                f"A text edit ends at {_shown(edit.end)}, before its start at {_shown(edit.start)}.",
+                f"A text edit ends at {_format(edit.end)}, before its start at {_format(edit.start)}.",
                 hint="Give the start first.",
             )
         placed.append(Replacement(start, end, edit.text))
@@ -144,7 +144,7 @@ def _offset(text: str, starts: Sequence[int], position: Position, encoding: Posi
             data={"line": position.line, "lines": len(starts)},
         )
     if position.character < 0:
-        raise InvalidParams(f"{_shown(position)} is left of the line.", hint="Characters count from 0.")
+        raise InvalidParams(f"{_format(position)} is left of the line.", hint="Characters count from 0.")
     start = starts[position.line]
     line = text[start : starts[position.line + 1] if position.line + 1 < len(starts) else None]
     return start + _characters(line.rstrip("\r\n"), position, encoding)
@@ -159,12 +159,12 @@ def _characters(line: str, position: Position, encoding: PositionEncoding) -> in
         return len(line.encode(codec)[: position.character * width].decode(codec))
     except UnicodeDecodeError:
         raise InvalidParams(
-            f"{_shown(position)} is inside a character.",
+            f"{_format(position)} is inside a character.",
             hint=f"Count characters in {encoding} units, or name another position_encoding.",
         ) from None
 
 
-def _shown(position: Position) -> str:
+def _format(position: Position) -> str:
     return f"{position.line}:{position.character}"
 
 
@@ -227,7 +227,9 @@ def replace_exactly(text: str, old: str, new: str, count: int = 1, *, path: str 
     _expect(count, spans, text, old, new, path or "the file")
     if old == new:
         return text
-    return replace(text, [Replacement(span.start, span.end, fitted(new, old, text, span)) for span in spans])
+    return replace(
+        text, [Replacement(span.start, span.end, fit_line_ends(new, old, text, span)) for span in spans]
+    )
 
 
 def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, path: str) -> None:
@@ -240,7 +242,7 @@ def _expect(count: int, spans: Sequence[Span], text: str, old: str, new: str, pa
         return
     times = len(spans)
     lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
-    shown = listed(lines)
+    shown = list_numbers(lines)
     if count == 1:
         raise Ambiguous(
             f"The text to be replaced is in {path} {times} times, at lines {shown}.",
@@ -283,9 +285,9 @@ def no_match(
         return NoMatch(message, hint=hint, data=all_data)
     first, last = applied_lines
     is_news = near is not None and (near.end_line < first or last < near.start_line)
-    applied = f"Leave the edit out if it was made before: the new text is at {numbered(applied_lines)}."
+    applied = f"Leave the edit out if it was made before: the new text is at {describe_lines(applied_lines)}."
     refusal = NoMatch(message, hint=Advice(f"{applied} ", *hint.parts) if is_news else applied, data=all_data)
-    return with_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
+    return note_applied(refusal, with_plain_line_ends(text).split("\n"), first, last)
 
 
 def nearest_hint(near: Nearest | None) -> str:
@@ -296,9 +298,8 @@ def nearest_hint(near: Nearest | None) -> str:
     differences = f" and differs in {' and '.join(kinds)}" if kinds else ""
     copy = "copy the text from there as it stands" + (", without line numbers" * ("line numbers" in kinds))
     more = "".join(f" {_HINTS[kind]}" for kind in kinds if kind in _HINTS)
-    return (
-        f"The nearest passage is at {numbered((near.start_line, near.end_line))}{differences}: {copy}.{more}"
-    )
+    lines = describe_lines((near.start_line, near.end_line))
+    return f"The nearest passage is at {lines}{differences}: {copy}.{more}"
 
 
 EMPTY_FILE_HINT = Advice("The file is empty: use ", operation_term("write"), " to fill it.")
@@ -313,9 +314,9 @@ _HINTS = {
 }
 
 
-def with_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> NoMatch:
+def note_applied(refusal: NoMatch, lines: Sequence[str], first: int, last: int) -> NoMatch:
     """Return the refusal with the fact that the lines from `first` to `last` hold the new text already."""
-    return refusal.revised(
+    return refusal.revise(
         data={"already_applied": True, "applied_at_line": first},
         applied=(first, tuple(lines[first - 1 : last])),
     )
@@ -325,8 +326,8 @@ def with_applied_hunk(refusal: NoMatch, lines: Sequence[str], start: int, signs:
     """Return the refusal with the fact that `lines` hold the result of a hunk from the index `start` on."""
     new = signs.replace("-", "")
     first, last = (new.find("+"), new.rfind("+")) if "+" in new else (0, len(new) - 1)
-    noted = with_applied(refusal, lines, start + first + 1, start + last + 1)
-    return noted.revised(data={"applied_at_line": start + 1})
+    noted = note_applied(refusal, lines, start + first + 1, start + last + 1)
+    return noted.revise(data={"applied_at_line": start + 1})
 
 
 def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int, int] | None:
@@ -342,7 +343,7 @@ def _place_of_new(text: str, old: str, new: str, count: int | None) -> tuple[int
     return first, last
 
 
-def fitted(new: str, old: str, text: str, span: Span) -> str:
+def fit_line_ends(new: str, old: str, text: str, span: Span) -> str:
     """Return `new` with the line ends of the text it replaces, line for line.
 
     Lines that `old` and `new` share at their beginning and end keep their line ends. Lines between take

@@ -271,7 +271,7 @@ def _variants(needle: str) -> Iterator[tuple[str, str]]:
     bare = without_line_numbers(needle)
     if bare is not None:
         yield "line numbers", bare
-    plain = _ESCAPE.sub(_unescaped, needle)
+    plain = _ESCAPE.sub(_unescape, needle)
     if plain != needle:
         yield "escapes", plain
     for plain in (html.unescape(needle), html.escape(needle, quote=False)):
@@ -279,7 +279,7 @@ def _variants(needle: str) -> Iterator[tuple[str, str]]:
             yield "entities", plain
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     return chr(int(match[2], 16)) if match[2] else _ESCAPED.get(match[1], match[1])
 
 

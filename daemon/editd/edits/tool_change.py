@@ -42,7 +42,7 @@ def is_called_for(
         return after is None and texts[-1].new is None
     result = _plain(after, fallback)
     if (whole := texts[-1]).old is None:
-        return result == _trimmed(whole.new).removeprefix("\ufeff").rstrip("\n")
+        return result == _normalize(whole.new).removeprefix("\ufeff").rstrip("\n")
     text = _plain(before or b"", fallback)
     return any(result == one.rstrip("\n") for one in _results(f"{text}\n" if text else "", texts))
 
@@ -56,7 +56,7 @@ def is_written(version: Version, texts: Sequence[CallText], fallback: str | None
 
 def _forms(whole: str, fallback: str | None) -> Iterator[bytes]:
     """Yield the contents that a tool may have written for a text."""
-    text = _trimmed(whole).removeprefix("\ufeff")
+    text = _normalize(whole).removeprefix("\ufeff")
     body = text.rstrip("\n")
     for form in {text, body, f"{body}\n"}:
         for ended in (form, form.replace("\n", "\r\n")):
@@ -74,7 +74,7 @@ def _plain(content: bytes, fallback: str | None) -> str:
 
 def _results(text: str, texts: Sequence[CallText]) -> Iterator[str]:
     """Yield the texts that the calls may have made of a text."""
-    pairs = [(_trimmed(one.old), _trimmed(one.new)) for one in texts if one.old or one.new]
+    pairs = [(_normalize(one.old), _normalize(one.new)) for one in texts if one.old or one.new]
     first = every = text
     for old, new in pairs:
         first, every = first.replace(old, new, 1), every.replace(old, new)
@@ -91,5 +91,5 @@ def _results(text: str, texts: Sequence[CallText]) -> Iterator[str]:
         at = text.find(old, at + 1)
 
 
-def _trimmed(text: str | None) -> str:
+def _normalize(text: str | None) -> str:
     return (text or "").replace("\r\n", "\n")

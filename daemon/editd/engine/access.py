@@ -267,7 +267,7 @@ class AccessControl(Struct, frozen=True):
         Raises NothingToUndo if all targets are published.
         """
         by_seq = {target.transaction.seq: target for target in targets}
-        published = self.registry.published(by_seq)
+        published = self.registry.publications_of(by_seq)
         commits: dict[str, list[Seq]] = {}
         for seq in by_seq:
             if (commit := published.get(seq)) is not None:
@@ -391,7 +391,7 @@ class AccessControl(Struct, frozen=True):
                 path = glob.text
             if path is not None:
                 refusal = _outside(session, path, "write")
-                raise refusal.revised(
+                raise refusal.revise(
                     message=f"{refusal.message[:-1]}, which a lease of {glob.text} would cover.",
                     data={"glob": glob.text},
                 )
@@ -418,7 +418,7 @@ class AccessControl(Struct, frozen=True):
                     is_covered = lease.covers(change.path)
                     problem = "is leased" if is_covered else "would be a file, but paths below it are leased"
                     refusal = leased(lease, f"{change.path} {problem}")
-                    raise refusal.revised(data={"path": change.path.text})
+                    raise refusal.revise(data={"path": change.path.text})
 
     def _check_read(
         self,

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from editd.advice import Advice, command_term
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
 from editd.engine.undo_conflicts import UndoConflict
-from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge, listed
+from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge, join_names
 from editd.store.line_blame import LineBlame
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
@@ -174,7 +174,7 @@ def _explained_stale(stale: Stale, history: History, decoder: Decoder) -> Stale:
     path = WorkspacePath(stale.data["path"])
     base, current = stale.data["base"], stale.data["current"]
     changed_by = _changes_since(history, path, base)
-    return stale.revised(
+    return stale.revise(
         data={"changed_by": changed_by, "diff": _diff(history, path, (base, current), decoder)}
     )
 
@@ -208,7 +208,7 @@ def with_similar(
         return missing
     question = f"Did you mean {' or '.join(similar)}?"
     hint = Advice(f"{question} ", *missing.advice.parts) if missing.advice else question
-    return missing.revised(hint=hint, data={"similar": similar})
+    return missing.revise(hint=hint, data={"similar": similar})
 
 
 def _similar(parts: list[str], names: Callable[[WorkspacePath | None], list[str] | None]) -> list[str]:
@@ -261,8 +261,8 @@ def _explained_applied(refusal: NoMatch, first: int, lines: tuple[str, ...], his
     if not blame.run_for(BLAME_SECONDS_MAX):
         return refusal
     transaction = history.find(max(blame.seqs[number] for number in numbers))
-    hint = refusal.advice.followed_by(f" {_origin(transaction)}")
-    return refusal.revised(hint=hint, data={"applied_by": transaction})
+    hint = refusal.advice.with_parts(f" {_origin(transaction)}")
+    return refusal.revise(hint=hint, data={"applied_by": transaction})
 
 
 def _origin(transaction: Transaction) -> str:
@@ -285,7 +285,7 @@ def _diff(
             return None
         states.append(None if content is None else FileState(content))
     try:
-        return unified(path, states[0], states[1], path, with_binary=False, decoder=decoder)
+        return unified_diff(path, states[0], states[1], path, with_binary=False, decoder=decoder)
     except (Timeout, TooLarge):
         return None
 
@@ -299,7 +299,7 @@ def folder_missing(root: str) -> Refused:
     )
     if not os.path.isdir(root):
         return gone
-    return gone.revised(
+    return gone.revise(
         message=f"The workspace's folder was moved or removed, and {root} is another folder now.",
         hint=Advice(
             "Put the old folder back, or run ", command_term("stop"), " and ", command_term("start"),
@@ -310,7 +310,7 @@ def folder_missing(root: str) -> Refused:
 
 def kept_changing(request: Write) -> Refused:
     paths = sorted(getattr(edit, "path", "") for edit in getattr(request, "edits", ()))
-    return Stale(paths[0] if paths else "", None, None).revised(
-        message=f"{listed(paths) or 'A file'} kept changing while the edit was being made.",
+    return Stale(paths[0] if paths else "", None, None).revise(
+        message=f"{join_names(paths) or 'A file'} kept changing while the edit was being made.",
         hint="Try again when the program that writes to it has finished.",
     )

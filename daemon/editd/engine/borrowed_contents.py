@@ -15,7 +15,7 @@ import pygit2
 
 from editd.store.excluded import absent_contents
 from editd.store.git_objects import EMPTY_TREE, CommitObject, GitTree, object_id, oid_of
-from editd.store.git_repository import add_pack, borrowed_from, open_store, own_objects
+from editd.store.git_repository import add_pack, borrowed_folders, open_store, own_objects
 from editd.store.packfile import PackWriter
 from editd.system.regular_files import open_regular
 from editd.values.content import SYMLINK
@@ -32,7 +32,7 @@ LOST_MAX = 1_000  # paths in one answer
 
 def lenders(store: str) -> tuple[tuple[str, tuple[str, ...] | None], ...]:
     """Return the folders that the store borrows from, each with its packs, or None if it is gone."""
-    return tuple((folder, _packs(folder)) for folder in borrowed_from(store))
+    return tuple((folder, _packs(folder)) for folder in borrowed_folders(store))
 
 
 def _packs(folder: str) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from editd.advice import Advice, option_term
 from editd.engine.undo_selection import BySession, sessions_of
-from editd.errors import NothingToUndo, listed
+from editd.errors import NothingToUndo, join_names
 from editd.values.transaction import Part
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def spare_by_time(
         "another program wrote these files shortly before": spared,
         "the user may have written these files while the agent asked": asked,
     }
-    warnings = tuple(f"Left alone, because {why}: {listed(some)}." for why, some in reasons.items() if some)
+    warnings = tuple(
+        f"Left alone, because {why}: {join_names(some)}." for why, some in reasons.items() if some
+    )
     if not warnings:
         return targets, ()
     if not left:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, operation_term
 from editd.edits.comparison import NeedsComparison
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.edits.search import NeedsSearch
 from editd.engine.answers import (
     explained,
@@ -616,7 +616,7 @@ def _with_diffs(result: Result, decoder: Decoder, breathe: Callable[[], None]) -
     for change in result.changes:
         breathe()
         if change.source is None:
-            diffs[change.path] = unified(change.path, change.before, change.after, decoder=decoder)
+            diffs[change.path] = unified_diff(change.path, change.before, change.after, decoder=decoder)
     return replace(result, diffs=diffs)
 
 

@@ -25,7 +25,7 @@ from pygit2.enums import FileMode, RepositoryState, SortMode
 
 from editd.advice import Advice, argument_term, command_term
 from editd.engine.queries import numbers_in
-from editd.errors import Conflict, InvalidParams, IoError, listed
+from editd.errors import Conflict, InvalidParams, IoError, join_names
 from editd.store.git_objects import EMPTY_TREE
 from editd.system.git_command import work_tree_of
 
@@ -428,7 +428,7 @@ def _check_clean(branch: Branch, index: pygit2.Index) -> None:
         staged = sorted({delta.new_file.path for delta in deltas})
     if staged or index.conflicts is not None:
         raise Conflict(
-            f"The index differs from HEAD: {listed(staged) or 'a merge is not finished'}.",
+            f"The index differs from HEAD: {join_names(staged) or 'a merge is not finished'}.",
             hint="Commit it, unstage it with `git restore --staged .`, or publish to a new branch.",
             data={"files": [{"path": path} for path in staged[:SHOWN_MAX]]},
         )

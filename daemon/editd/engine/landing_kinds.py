@@ -179,13 +179,13 @@ class _Knowledge(Struct, frozen=True):
         held = self.documents.text(version) if self.documents.by_path else None
         return self.history.content(version) if held is None else held
 
-    def seen(self, path: WorkspacePath) -> Base | None:
+    def base_of(self, path: WorkspacePath) -> Base | None:
         return self.expected.get((self.reader, path)) or self.seen_by.by(self.reader, path)
 
     def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         return self.seen_by.sight(reader_of(reader), path) or self.seen_by.sight(self.reader, path)
 
-    def refusal_of_unsaved(self, path: WorkspacePath, version: Version) -> Refused | None:
+    def unsaved_refusal(self, path: WorkspacePath, version: Version) -> Refused | None:
         held = [one for one in self.documents.others(path, NOBODY) if one.version == version]
         return refusal_of(path, held) if held else None
 

@@ -58,7 +58,7 @@ class View(Struct, frozen=True):
     @property
     def undecided(self) -> dict[HunkId, ProposedHunk]:
         """The hunks that wait for a decision, by their ids."""
-        return {hunk.id: hunk for fitted in self.files for hunk in fitted.file.undecided}
+        return {hunk.id: hunk for fitted in self.files for hunk in fitted.file.undecided_hunks}
 
     @property
     def is_moot(self) -> bool:
@@ -223,7 +223,7 @@ def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedTex
     number = view.proposal.number
     undecided = view.undecided
     replaced = {
-        hunk.id for fitted in view.files if fitted.file.path in texts for hunk in fitted.file.undecided
+        hunk.id for fitted in view.files if fitted.file.path in texts for hunk in fitted.file.undecided_hunks
     }
     if request.hunks is not None:
         if missing := request.hunks - undecided.keys():

@@ -331,7 +331,7 @@ class Proposals(Grants):
         proposal = self._reviewable(number)
         _check_length(comment)
         files = self.store.files(number, proposal.revision)
-        undecided = {hunk.id for file in files for hunk in file.undecided}
+        undecided = {hunk.id for file in files for hunk in file.undecided_hunks}
         chosen = undecided if hunks is None else hunks
         if not chosen <= undecided:
             raise view_changed(number, None, chosen - undecided)
@@ -356,7 +356,7 @@ class Proposals(Grants):
         if settled in ("landed", "rejected"):
             verdict: Verdict = "landed" if settled == "landed" else "rejected"
             files = self.store.files(number, proposal.revision)
-            verdicts = {hunk.id: verdict for file in files for hunk in file.undecided}
+            verdicts = {hunk.id: verdict for file in files for hunk in file.undecided_hunks}
         after = replace(proposal, state=settled, changed_us=self._clock.now_us())
         self.store.decide(after, Decision(after.changed_us, by, what, comment=comment), verdicts)
         return self._changed(after, settled)

@@ -51,7 +51,7 @@ from editd.errors import (
     NoChange,
     PermissionDenied,
     Refused,
-    listed,
+    join_names,
 )
 from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import open_store
@@ -114,7 +114,7 @@ def refused_by(answer: Frame) -> Refused | None:
     if "refused" not in answer:
         return None
     refusal = Refused(answer["message"], hint=answer["hint"], data=answer["data"])
-    return refusal.revised(code=answer["refused"])
+    return refusal.revise(code=answer["refused"])
 
 
 def publish(root: str, folder: str, wanted: Publication) -> Frame:
@@ -394,7 +394,7 @@ def _nothing_new(
 ) -> NoChange:
     if taken_out:
         seqs = sorted({seq for each in taken_out.values() for seq in each})
-        shown = listed(sorted(taken_out))
+        shown = join_names(sorted(taken_out))
         return NoChange(
             f"Nothing to publish: a later change took {format_ranges(seqs)} out of {shown},"
             f" and {branch.name} already has all other changes.",
@@ -406,7 +406,7 @@ def _nothing_new(
             data={"left_out": sorted(left_out), "taken_out": seqs},
         )
     paths = sorted(left_out)
-    shown = listed(paths)
+    shown = join_names(paths)
     ignores = "git ignores, or `history.exclude` leaves out," if wanted.excluded else "git ignores"
     if all(run.path.text in left_out for run in wanted.runs):
         return NoChange(

@@ -299,7 +299,7 @@ class Recorder:
 
     def record_late_writes(self, checks: Sequence[QuarantineCheck]) -> None:
         """Record content that another program wrote into a file after its replacement (C4)."""
-        with contextlib.closing(self.files.written(checks)) as written:
+        with contextlib.closing(self.files.late_writes(checks)) as written:
             for path, state in written:
                 if path is None:  # from before a crash: unrecorded content goes to lost and found
                     if not self.history.is_safe(state.version):
@@ -323,7 +323,7 @@ class Recorder:
 
     def packed(self, seq: int, until: JournalPosition) -> None:
         """Note that all transactions up to `seq` are packed."""
-        self.history.packed_through(seq, until)
+        self.history.note_packed(seq, until)
         self._release()
 
     def sync_files(self, through: Seq) -> None:

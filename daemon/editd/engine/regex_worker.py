@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict
 
-from editd.edits.comparison import Comparison, encoded
+from editd.edits.comparison import Comparison, encode_result
 from editd.edits.search import Match, Search
 from editd.engine.search_refusals import out_of_time
 from editd.engine.text_search import MEMORY_BYTES_MAX, search
@@ -104,7 +104,7 @@ def _compared(request: Frame) -> bytes:
     import pygit2  # late: the daemon imports this module, too
 
     try:
-        result = encoded(Comparison(request["compare"], tuple(request["arguments"])))
+        result = encode_result(Comparison(request["compare"], tuple(request["arguments"])))
     except (MemoryError, pygit2.GitError):  # libgit2 raises either if it gets no memory
         raise comparison_too_large(f"more than {MEMORY_BYTES_MAX >> 20} MiB of memory") from None
     if len(result) > RESULT_BYTES_MAX:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from editd.engine.borrowed_contents import take_over
-from editd.errors import listed
+from editd.errors import join_names
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, oid_of, tree_content
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
 from editd.store.packfile import PackWriter
@@ -269,7 +269,7 @@ def _texts(paths: Iterable[bytes]) -> list[str]:
 
 
 def _some(paths: list[bytes]) -> str:
-    return listed([_shown(os.fsdecode(path) or ".") for path in paths])
+    return join_names([_shown(os.fsdecode(path) or ".") for path in paths])
 
 
 def _shown(path: str) -> str:

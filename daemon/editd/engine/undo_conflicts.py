@@ -14,7 +14,7 @@ from editd.edits.merge import merge_lines, merge_states
 from editd.engine.path_history import HistoryWalker
 from editd.engine.undo import ConflictSite, invert, undone_in_part
 from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
-from editd.errors import Conflict, NothingToUndo, listed
+from editd.errors import Conflict, NothingToUndo, join_names
 from editd.store.index import NEVER
 from editd.values.path import WorkspacePath
 from editd.values.transaction import ConflictReport, Seq
@@ -51,7 +51,7 @@ class UndoConflict(Conflict):
         """Return it with the transactions in the way, once the turn is over and its changes are recorded."""
         reports = undo_conflicts(self.places, self.targets, self.scope, HistoryWalker(history), current)
         needs = sorted({seq for report in reports for seq in report.needs}, reverse=True)
-        return self.revised(
+        return self.revise(
             message=" ".join([*map(_sentence, reports[:SENTENCES_MAX]), "Nothing was changed."]),
             hint=self._advice(needs),
             data={"files": [report.as_data() for report in reports]},
@@ -95,7 +95,7 @@ def _sentence(report: ConflictReport) -> str:
     seqs = [seq for seq in report.blocking if seq in report.needs] or report.blocking
     if not seqs:
         return f"{report.path} is in the way."
-    transactions = f"Transaction{'s' * (len(seqs) > 1)} {listed([*map(str, seqs)])}"
+    transactions = f"Transaction{'s' * (len(seqs) > 1)} {join_names([*map(str, seqs)])}"
     verbs = {"lines": "changed the same lines of", "deleted": "deleted or changed", "path": "made"}
     return f"{transactions} {verbs.get(report.reason, 'changed')} {report.path}."
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.advice import Advice, method_term
-from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction, listed
+from editd.errors import InvalidParams, NothingToUndo, UnknownTransaction, join_names
 from editd.store.index_tables import LogQuery, UndoQuery
 from editd.store.transaction_record import microseconds
 from editd.values.path import WorkspacePath, folders_of, is_among
@@ -223,7 +223,7 @@ def _is_redone_by(scope: LastUndoOf, undo: Transaction, history: History) -> boo
         return True
     floor = history.floor.seq  # the history no longer knows whose work was before it
     return session is None and all(
-        seq > floor and history.index.made(seq).session == scope.session for seq in undo.undoes
+        seq > floor and history.index.origin_of(seq).session == scope.session for seq in undo.undoes
     )
 
 
@@ -250,7 +250,8 @@ def rests(targets: Sequence[UndoTarget]) -> tuple[str, ...]:
         if target.rest_on is not None:
             seqs.setdefault(target.rest_on, []).append(str(target.transaction.seq))
     return tuple(
-        f"Undone in part: {host} keeps further files of {listed(named)}, and an undo there takes them back."
+        f"Undone in part: {host} keeps further files of {join_names(named)}, "
+        "and an undo there takes them back."
         for host, named in sorted(seqs.items())
     )
 
@@ -258,7 +259,7 @@ def rests(targets: Sequence[UndoTarget]) -> tuple[str, ...]:
 def without_effect(targets: Sequence[UndoTarget], warnings: Sequence[str] = ()) -> NothingToUndo:
     """Return the refusal of an undo that would change nothing. `warnings` name the changes left alone."""
     newest = targets[0].transaction.seq
-    seqs = listed([str(target.transaction.seq) for target in targets])
+    seqs = join_names([str(target.transaction.seq) for target in targets])
     several = "s" * (len(targets) > 1)
     undo, hint = "An undo", f"Use `show` with tx {newest} to see the change, and `log` to see the history."
     if warnings:
@@ -333,7 +334,7 @@ def spare_dropped(targets: list[UndoTarget], history: History) -> tuple[list[Und
     excluded = [name for name, version in spared.items() if history.is_excluded(version)]
     forgotten = [name for name in spared if name not in excluded]
     reasons = ("the content was forgotten", forgotten), ("the file is excluded", excluded)
-    return left, tuple(f"Not undone, because {why}: {listed(names)}." for why, names in reasons if names)
+    return left, tuple(f"Not undone, because {why}: {join_names(names)}." for why, names in reasons if names)
 
 
 def check_not_excluded(targets: Sequence[UndoTarget], history: History) -> None:
@@ -372,7 +373,7 @@ def times_warning(since: int | str | None, until: int | str | None, history: His
     seqs = history.index.set_back(*times) if any(time_us is not None for time_us in times) else []
     if not seqs:
         return ()
-    cause = f"the clock was set back before transaction {listed([*map(str, seqs)])}"
+    cause = f"the clock was set back before transaction {join_names([*map(str, seqs)])}"
     return (f"Times are not in order: {cause}. Each transaction counts by its own time; name one instead.",)
 
 
@@ -397,7 +398,7 @@ def seq_at(reference: int | str, history: History) -> int:
 def _named(scope: ByTransaction, history: History) -> UndoTarget:
     transaction = history.find(scope.tx)
     if 0 < transaction.seq == history.floor.seq:
-        raise history.compacted(scope.tx)
+        raise history.compaction_refusal(scope.tx)
     _check_undoable(transaction)
     if not scope.paths and not scope.hunks:
         return whole_of(transaction)
@@ -565,7 +566,7 @@ def _check_undoable(transaction: Transaction) -> None:
     if transaction.kind == "claim":
         raise NothingToUndo(
             f"Transaction {transaction.seq} is a claim, which changed no file.",
-            hint=f"Undo the claimed ones: {listed([*map(str, transaction.claims)])}.",
+            hint=f"Undo the claimed ones: {join_names([*map(str, transaction.claims)])}.",
         )
     if transaction.undone_by is not None:
         raise NothingToUndo(

@@ -16,7 +16,7 @@ from editd.advice import Advice, argument_term, step_term
 from editd.edits.comparison import charge
 from editd.edits.line_changes import hunks_between
 from editd.edits.merge import Merged, merge_lines
-from editd.edits.replace import numbered
+from editd.edits.replace import describe_lines
 from editd.errors import Overloaded, TooLarge, Unsaved
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def refusal_of(path: WorkspacePath, documents: Sequence[HeldDocument], lines: Se
     """Return the refusal of an edit that would run into these documents, in these lines of them."""
     ranges = _ranges(lines)
     who = " and ".join(dict.fromkeys(document.client for document in documents))
-    where = f", in {numbered(*ranges[:10])}," if ranges else ""
+    where = f", in {describe_lines(*ranges[:10])}," if ranges else ""
     return Unsaved(
         f"{path} has unsaved changes in {who}{where} that this edit would run into.",
         hint=Advice(step_term("edit_the_unsaved"), "."),
@@ -241,7 +241,7 @@ def note_of(documents: Sequence[HeldDocument], content_of: Callable[[Version], b
         return None
     ranges = [changed_lines(document, content_of)[:10] for document in documents]
     holders = [
-        f"{document.client} ({numbered(*lines)})" if lines else document.client
+        f"{document.client} ({describe_lines(*lines)})" if lines else document.client
         for document, lines in zip(documents, ranges, strict=True)
     ]
     return f"There are unsaved changes in {' and '.join(holders)}; this is the file."

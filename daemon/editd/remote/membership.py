@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.errors import Conflict, listed
+from editd.errors import Conflict, join_names
 from editd.remote.entries import (
     Tentative,
     differences,
@@ -116,7 +116,7 @@ def send_mine(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
         for _ in range(SEND_TRIES):
             entry, answer = _compared(objects, transport, place, head)
             if answer["clashes"]:
-                raise Conflict(f"The log has changed: {listed(answer['clashes'])}.", hint="Join again.")
+                raise Conflict(f"The log has changed: {join_names(answer['clashes'])}.", hint="Join again.")
             commit = _entry_of_mine(objects, place, head, entry, time_us)
             if commit is None:
                 return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import listed
+from editd.errors import join_names
 from editd.remote.replica import Step
 from editd.store.git_objects import oid_of
 
@@ -113,7 +113,7 @@ def _parts(
 
 def _caught_up(objects: LogObjects, step: Step) -> Frame:
     arrival = step.entry.arrival
-    paths = listed([change.path.text for change in step.changes])
+    paths = join_names([change.path.text for change in step.changes])
     return {
         "number": arrival.number, "host": arrival.host, "time_us": arrival.time_us, "origin": None,
         "actor": "editd", "session": None, "attribution": None, "kind": "restore", "undoes": [], "parts": [],

@@ -100,7 +100,7 @@ class CheckRun:
             return _not_run(f"{self._command[0]} cannot be run: {error.strerror or error}")
         except subprocess.SubprocessError:
             return _not_run(f"{self._command[0]} cannot be confined to `writable` and `network`.")
-        return {**self._attended(process, began), "unheld": self._unheld}
+        return {**self._attend(process, began), "unheld": self._unheld}
 
     def _in_overlay(self) -> subprocess.Popen[bytes] | None:
         """Start the command in an overlay; return None if this system has none for us. Raises OSError."""
@@ -114,7 +114,7 @@ class CheckRun:
             self._confine(self._root, has_left=has_left)
 
         try:
-            return self._started(self._root, enter)
+            return self._start(self._root, enter)
         except subprocess.SubprocessError:
             return None
 
@@ -128,16 +128,16 @@ class CheckRun:
             os.umask(0o022)
             self._confine(copied)
 
-        return self._started(copied, prepare)
+        return self._start(copied, prepare)
 
     def _confine(self, files: str, *, has_left: bool = False) -> None:
         if self._reach is not None:
             self._reach.enter([files, self._scratch], self._unheld, has_left=has_left)
 
-    def _started(self, folder: str, prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+    def _start(self, folder: str, prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
         return start(self._command, folder, self._environment, prepare, errors=subprocess.STDOUT)
 
-    def _attended(self, process: subprocess.Popen[bytes], began: float) -> Frame:
+    def _attend(self, process: subprocess.Popen[bytes], began: float) -> Frame:
         output = KeptOutput(CHECKS.kept_bytes, is_end=True)
         limit, status = "", 0
         for event in events(process, began + self._seconds):

@@ -119,7 +119,7 @@ class HookProcess:
             some = files[first : first + size]
             before = [file.content for file in some]
             if problem := _problem_of_names(command, some):
-                yield self._failed(hook, HookRun(None), some, problem)
+                yield self._handle_failure(hook, HookRun(None), some, problem)
                 continue
             try:
                 os.makedirs(os.path.join(self._folder, "tmp"), 0o700, exist_ok=True)
@@ -130,7 +130,7 @@ class HookProcess:
             if problem:
                 for file, content in zip(some, before, strict=True):
                     file.content = content  # discard partial changes of the formatter
-                yield self._failed(hook, ran, some, problem)
+                yield self._handle_failure(hook, ran, some, problem)
                 continue
             for file, content in zip(some, before, strict=True):
                 if file.content != content:
@@ -141,7 +141,7 @@ class HookProcess:
         name = os.path.join(self._folder, "input")
         with open(name, "wb") as target:
             target.write(file.content)
-        argv = placeholders.filled(hook["command"], {"{path}": [_argument(file.path)]})
+        argv = placeholders.fill(hook["command"], {"{path}": [_argument(file.path)]})
         is_format = hook["kind"] == "format"
         self._lay_out(self._beside)
         os.makedirs(os.path.dirname(os.path.join(self._tree, file.path)), 0o700, exist_ok=True)
@@ -155,7 +155,7 @@ class HookProcess:
         """Run a command on files in the scratch folder, where a formatter changes them."""
         self._lay_out([*self._beside, *files])
         names = [_argument(file.path) for file in files]
-        argv = placeholders.filled(hook["command"], {"{file}": names[:1], "{files}": names})
+        argv = placeholders.fill(hook["command"], {"{file}": names[:1], "{files}": names})
         ran = self._command(hook, argv, None, None)
         if hook["kind"] == "format" and ran.status == 0:
             for file in files:
@@ -192,7 +192,9 @@ class HookProcess:
         emptied = [file for file, content in zip(files, before, strict=True) if content and not file.content]
         return f"it made {emptied[0].path} empty" if emptied else ""
 
-    def _failed(self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], problem: str) -> Frame:
+    def _handle_failure(
+        self, hook: dict[str, Any], ran: HookRun, files: Sequence[HookFile], problem: str
+    ) -> Frame:
         """Return the warning if the edit continues without this hook. Raises _Refusal otherwise."""
         output = self._shown_output(ran)
         message = f"{hook['name']} failed on {_names(files)}: {problem}."

@@ -39,7 +39,7 @@ from editd.runs.command import (
     start_with_terminal,
 )
 from editd.runs.scratch import read_plan, remove_tree, write_files
-from editd.runs.workspace_copy import WorkspaceTooLarge, asked_of_git, copy_workspace
+from editd.runs.workspace_copy import WorkspaceTooLarge, ask_git, copy_workspace
 from editd.system.namespaces import enter_overlay
 from editd.system.process_tree import set_subreaper
 
@@ -156,7 +156,7 @@ def _make_copy(plan: str, root: str, to: str) -> int:
 def _print_ignored(root: str) -> int:
     """Write the paths on standard input that git ignores."""
     try:
-        ignored = asked_of_git(root, "check-ignore", "-z", "--stdin", stdin=sys.stdin.buffer.read())
+        ignored = ask_git(root, "check-ignore", "-z", "--stdin", stdin=sys.stdin.buffer.read())
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -52,7 +52,7 @@ def _names(root: str) -> Iterator[str]:
 
     Raises OSError if the repository of the workspace cannot be read.
     """
-    listed = asked_of_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = ask_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed is None:
         for folder, folders, names in os.walk(root):
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -66,7 +66,7 @@ def _is_inside(name: bytes) -> bool:
     return bool(name) and not name.startswith(b"/") and b".." not in name.split(b"/")
 
 
-def asked_of_git(root: str, verb: str, *arguments: str, stdin: bytes = b"") -> bytes | None:
+def ask_git(root: str, verb: str, *arguments: str, stdin: bytes = b"") -> bytes | None:
     """Return git's answer about the workspace; None without git or a repository. Raises OSError."""
     work_tree = work_tree_of(root)
     if work_tree is None:

@@ -208,7 +208,7 @@ class SocketConnection(asyncio.Protocol):
 
     async def _reply_large(self, request: Request, call_id: Id, result: Message) -> None:
         try:
-            answer = await self._clients.large.run(lambda: self.connection.encoded(call_id, result))
+            answer = await self._clients.large.run(lambda: self.connection.encode(call_id, result))
         except Exception:  # our bug
             log.exception("the answer to a request of %s cannot be encoded", self.peer)
             self.fail(request)
@@ -371,7 +371,7 @@ class SocketConnection(asyncio.Protocol):
             self.send_away("The requests under way have as many bytes as the daemon takes at once.")
             return
         try:
-            parsed = await self._clients.large.run(message.parsed)
+            parsed = await self._clients.large.run(message.parse)
         finally:
             let_go()
         self._is_decoding = False

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, command_term, method_term
 from editd.engine.removal import Places, Removal, came_back, known_paths, places_of, selected_versions
-from editd.errors import Broken, Conflict, FileMissing, IoError, Refused, ShuttingDown, listed
+from editd.errors import Broken, Conflict, FileMissing, IoError, Refused, ShuttingDown, join_names
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.log_lines import drop_lines
 from editd.store import compaction, first_scan
@@ -294,7 +294,7 @@ def _parsed(named: Iterable[str]) -> Iterator[WorkspacePath]:
 def _present(places: Places) -> Conflict:
     files = sorted({path.text for paths in places.present.values() for path in paths})
     return Conflict(
-        f"The content is in the workspace now, in {listed(files)}.",
+        f"The content is in the workspace now, in {join_names(files)}.",
         hint="Change or delete the file first.",
         data={"files": [{"path": file} for file in files]},
     )

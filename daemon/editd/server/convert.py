@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, argument_term, method_term
 from editd.edits.comparison import charge_files
-from editd.edits.diff import unified
+from editd.edits.diff import unified_diff
 from editd.engine.commands import Apply, Reader
 from editd.engine.removal import Selection
 from editd.engine.unsaved import HeldDocument
@@ -24,7 +24,15 @@ from editd.errors import InvalidParams, Refused
 from editd.store.index_tables import LogQuery
 from editd.store.transaction_record import microseconds, rfc3339
 from editd.values import transaction
-from editd.values.content import NO_FALLBACK, FileState, Text, encoded, line_end_of, lines_between, version_of
+from editd.values.content import (
+    NO_FALLBACK,
+    FileState,
+    Text,
+    encode_text,
+    line_end_of,
+    lines_between,
+    version_of,
+)
 from editd.values.glob import Bounds, Glob, GlobSet, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
@@ -97,7 +105,7 @@ def edits(given: Sequence[messages.AnyEdit]) -> tuple[messages.AnyEdit, ...]:
 
 def content(text: str) -> bytes:
     """Return the bytes of a text. Raises InvalidParams."""
-    return encoded(text)
+    return encode_text(text)
 
 
 def path(text: str) -> WorkspacePath:
@@ -347,7 +355,7 @@ def diff_of(changes: Iterable[Change[FileState]], decoder: Decoder | None = None
     for change in shown:
         source = None if change.source is None else by_path.get(change.source)
         old = change if source is None or source.before is None else source
-        parts.append(unified(old.path, old.before, change.after, change.path, decoder=decoder))
+        parts.append(unified_diff(old.path, old.before, change.after, change.path, decoder=decoder))
     return "".join(parts)
 
 
@@ -679,7 +687,7 @@ def _file_result(
     elif diff:
         known = given.diffs.get(change.path)
         origin = change.source or change.path
-        shown = unified(origin, before, after, change.path, decoder=decoder) if known is None else known
+        shown = unified_diff(origin, before, after, change.path, decoder=decoder) if known is None else known
     return messages.FileResult(
         path=change.path.text,
         version=None if after is None else after.version,

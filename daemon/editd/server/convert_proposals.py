@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from editd.advice import Advice, method_term
-from editd.edits.diff import line_counts, unified
+from editd.edits.diff import line_counts, unified_diff
 from editd.edits.line_changes import lines_of
 from editd.edits.rebase import hunk_texts
 from editd.engine.commands import Land, ReviewedText
@@ -305,7 +305,7 @@ def _whole_text(fitted: FittedFile, kind: str, decoder: Decoder) -> str:
     """Return the diff of a hunk without its own lines."""
     file = fitted.file
     if kind == "file":
-        return unified(file.path, file.base, file.proposed, with_binary=False, decoder=decoder)
+        return unified_diff(file.path, file.base, file.proposed, with_binary=False, decoder=decoder)
     if kind == "mode" and file.base is not None and file.proposed is not None:
         return f"old mode {file.base.mode:o}\nnew mode {file.proposed.mode:o}\n"
     if kind == "move" and file.source is not None:
@@ -315,7 +315,7 @@ def _whole_text(fitted: FittedFile, kind: str, decoder: Decoder) -> str:
 
 def _diff(fitted: FittedFile, decoder: Decoder) -> str:
     """Return the diff from the present file to the file with all hunks that fit."""
-    return unified(fitted.path, fitted.now, fitted.after, fitted.file.path, decoder=decoder)
+    return unified_diff(fitted.path, fitted.now, fitted.after, fitted.file.path, decoder=decoder)
 
 
 def _version(state: FileState | None) -> str | None:

@@ -689,7 +689,7 @@ class Daemon:
                 *self._gate.weaker(),
                 *self._notifier.weaker(),
             ],
-            uncovered=self._shortfalls.uncovered(known),
+            uncovered=self._shortfalls.describe_uncovered(known),
             system=self._shortfalls.facts(known),
             pid=os.getpid(),
             id=self._places.name,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd.engine.borrowed_contents import lenders
-from editd.errors import listed
+from editd.errors import join_names
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
 from editd.store.index_tables import LogQuery
@@ -98,7 +98,9 @@ class Lenders:
         history.reopen_packs()
         history.unlent = []
         if count:
-            names = listed(lost) if count == len(lost) else f"{listed(lost[:10])} and {count - 10} more"
+            names = (
+                join_names(lost) if count == len(lost) else f"{join_names(lost[:10])} and {count - 10} more"
+            )
             cause = "The user's git repository has lost it, and the file was changed before editd took it."
             history.unlent = [f"The first content of {names} cannot be restored. {cause}"]
             log.warning("%s", history.unlent[0])

@@ -14,7 +14,7 @@ from editd.errors import InvalidParams, NothingToUndo, Refused, UnknownTransacti
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
-from editd.wire.redaction import redacted
+from editd.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +80,7 @@ class Refusals:
         session = caller.session_of(named)
         paths = _paths(params, refusal)
         is_excluded = any(map(self._is_excluded, (*paths, *_named(params, refusal))))
-        message = WITHOUT_TEXT if is_excluded else redacted(refusal.message[:MESSAGE_CHARACTERS_MAX])
+        message = WITHOUT_TEXT if is_excluded else redact(refusal.message[:MESSAGE_CHARACTERS_MAX])
         entry = messages.RefusalEntry(
             number=self._number,
             time=rfc3339(self._clock.now_us()),
@@ -130,7 +130,7 @@ class Refusals:
 def _attempt(params: messages.Params) -> str:
     """Return the text that a request would have put into the files, or its command."""
     if isinstance(params, messages.ExecBegin):
-        return redacted(params.command)[:ATTEMPT_CHARACTERS_MAX]
+        return redact(params.command)[:ATTEMPT_CHARACTERS_MAX]
     if not isinstance(params, messages.Apply):
         return ""
     attempt = ""

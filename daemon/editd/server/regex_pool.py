@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from editd.edits.comparison import decoded
+from editd.edits.comparison import decode_result
 from editd.engine.regex_worker import (
     COMPARISON_BYTES_MAX,
     comparison_out_of_time,
@@ -86,7 +86,7 @@ class _ComparisonJob(Struct):
     def take(self, answer: Frame) -> None:
         """Take one frame of the answer. Raises the process's refusal."""
         if "done" not in answer:
-            self.result = decoded(self.comparison, comparison_result(answer))
+            self.result = decode_result(self.comparison, comparison_result(answer))
 
     def late(self) -> Refused:
         return comparison_out_of_time(self.seconds)

@@ -536,7 +536,7 @@ async def record_in_portions(
 
 async def replaced_files_checked(engine: Engine) -> None:
     """Wait for the second check of replaced files, if no lease shows their writers."""
-    waiting = deque(engine.files.unchecked())
+    waiting = deque(engine.files.unchecked_files())
     while waiting and engine.recorder.broken is None:  # a background task makes the checks
         await asyncio.sleep(QUIET_SECONDS)
         while waiting and waiting[0].is_checked:

@@ -26,7 +26,16 @@ from editd.engine.arrivals import arrival_of, change_of, log_author, returned, u
 from editd.engine.commands import ArrivalChain
 from editd.engine.set_aside import SetAside
 from editd.engine.unshared import KeptBack, UndoneInPart, Unshared
-from editd.errors import Conflict, InvalidParams, IoError, Refused, Stale, Timeout, UnknownTransaction, listed
+from editd.errors import (
+    Conflict,
+    InvalidParams,
+    IoError,
+    Refused,
+    Stale,
+    Timeout,
+    UnknownTransaction,
+    join_names,
+)
 from editd.remote.server_address import ServerAddress
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import first_of, wait_event
@@ -255,7 +264,8 @@ class SharedLog:
             differing = answer["differs"]
             if differing and take is None and keep is None:
                 raise Conflict(
-                    f"{len(differing)} files of this workspace are not as in the log: {listed(differing)}.",
+                    f"{len(differing)} files of this workspace are not as in the log: "
+                    f"{join_names(differing)}.",
                     hint=(
                         "Join with `--take log` to replace or delete them; the history keeps them. "
                         "With `--keep mine` they become an edit of this host."
@@ -264,7 +274,7 @@ class SharedLog:
                 )
             if keep is not None and answer["clashes"]:
                 raise Conflict(
-                    f"Both cannot be kept: {listed(answer['clashes'])}.",
+                    f"Both cannot be kept: {join_names(answer['clashes'])}.",
                     hint="Rename it here, and join again.",
                 )
             asked |= {"ref": answer["ref"]}
@@ -356,7 +366,7 @@ class SharedLog:
         after = int(self._answer["seen"] if known is not None else place["through"])
         later = range(max(after, history.floor.seq) + 1, int(history.head) + 1)
         named = islice(
-            (*(known or ()), *(seq for seq in later if history.index.landed(seq) is None)), LEFT_MAX
+            (*(known or ()), *(seq for seq in later if history.index.log_entry_of(seq) is None)), LEFT_MAX
         )
         transactions = map(history.find, named)
         return [one for one in transactions if one.authorship.arrival is None and one.kind != "baseline"]
@@ -386,7 +396,7 @@ class SharedLog:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         seq = await self._queue.run(partial(self._newest_or, reference))
-        while (entry := await self._queue.run(partial(self._engine.history.index.landed, seq))) is None:
+        while (entry := await self._queue.run(partial(self._engine.history.index.log_entry_of, seq))) is None:
             if loop.time() >= until or self._place is None:
                 raise Timeout(
                     f"Transaction {seq} is not in the log yet.",
@@ -741,7 +751,7 @@ class SharedLog:
         )
         if not paths or self._in_the_way[2] < HOLD_AFTER:
             return False
-        log.warning("%s is not exchanged: %s", listed(paths), refusal.message)
+        log.warning("%s is not exchanged: %s", join_names(paths), refusal.message)
         place = self._place_now()
         self._save(place | {"held": [*place.get("held", ()), *([path, head] for path in paths)]})
         return True
@@ -756,7 +766,7 @@ class SharedLog:
         free = set(await self._queue.run(partial(self._engine.free_for_arrivals, since, alone)))
         if not free:
             return
-        log.info("exchanged again: %s", listed(sorted(free)))
+        log.info("exchanged again: %s", join_names(sorted(free)))
         self._held_pause = min(2 * self._held_pause, HELD_LOOK_SECONDS_MAX)  # if they have to be held again
         place, head = self._place_now(), int(self._engine.history.head)
         self._answer = {**self._answer, "held_since": {}}
@@ -786,7 +796,7 @@ class SharedLog:
 
     def _known(self) -> dict[str, Any]:
         """Return what the child has to know of this host's proposals and numbers."""
-        return {**self._aside().known(), "listed": self._engine.history.index.last_landed}
+        return {**self._aside().known(), "listed": self._engine.history.index.last_log_number}
 
     def _note(self, answer: Mapping[str, Any]) -> None:
         """Store and announce what the child has read in the log."""

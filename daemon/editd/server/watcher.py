@@ -151,7 +151,7 @@ class WorkspaceWatcher:
 
     def status(self) -> dict[str, Any]:
         watch = self._watch
-        failed = 0 if watch is None else len(watch.failed)
+        failed = 0 if watch is None else len(watch.failures)
         return {
             "backend": "scan" if watch is None else watch.backend,
             "state": self._state(failed),
@@ -182,7 +182,7 @@ class WorkspaceWatcher:
             watch is not None
             and self._is_ready
             and self._seen == self._generation
-            and not watch.failed
+            and not watch.failures
             and watch.is_alive()
             and not self._is_deaf(watch.has)
         )
@@ -301,7 +301,7 @@ class WorkspaceWatcher:
         if notice.state is not None:
             self._stated(notice)
             return
-        if watch.failed:
+        if watch.failures:
             self._ailing.set()
         now = self._loop.time()
         if notice.paths or notice.folders or notice.repositories:
@@ -419,9 +419,9 @@ class WorkspaceWatcher:
                 await self._rebuild()
         elif self._is_ready and self._seen != self._generation:
             await self._rescan()
-        elif self._is_ready and watch.failed and now >= self._retry_at:
+        elif self._is_ready and watch.failures and now >= self._retry_at:
             self._retry_at = now + BLIND_SECONDS
-            watch.rewatch(watch.failed)
+            watch.rewatch(watch.failures)
             await self._rescan()
         elif self._is_ready and now >= self._scan_at:
             self._scan_at = now + BLIND_SECONDS

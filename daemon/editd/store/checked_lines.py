@@ -34,7 +34,7 @@ def read_lines(path: str) -> tuple[list[str], int]:
         body = _body(line.removesuffix(b"\n"))
         is_torn = not line.endswith(b"\n")
         if body is None and not is_torn:
-            raise damaged(path, f"byte {at} begins a wrong line", at)
+            raise damage_refusal(path, f"byte {at} begins a wrong line", at)
         if body is None or is_torn:
             break
         bodies.append(body)
@@ -48,7 +48,7 @@ def whole_lines_of(path: str) -> list[str]:
     return [body for body in bodies if body is not None]
 
 
-def damaged(path: str, fault: str, at: int = 0) -> HistoryDamaged:
+def damage_refusal(path: str, fault: str, at: int = 0) -> HistoryDamaged:
     """Return the refusal of a damaged record."""
     return HistoryDamaged(
         f"The history is damaged: {path}: {fault}, so a gap looks like damage.",

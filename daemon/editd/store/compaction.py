@@ -234,7 +234,7 @@ def main() -> None:
     assert alone is not None
     while (request := read_frame(sys.stdin.buffer)) is not None:
         try:
-            answer = _answered(request)
+            answer = _answer(request)
         except Refused as refusal:
             answer = {"failed": refusal.text()}
         except (OSError, pygit2.GitError) as error:
@@ -242,7 +242,7 @@ def main() -> None:
         write_frame(sys.stdout.buffer, answer)
 
 
-def _answered(request: dict[str, Any]) -> dict[str, object]:
+def _answer(request: dict[str, Any]) -> dict[str, object]:
     compactor = Compactor(sys.argv[1])
     if request["do"] == "sweep":
         compactor.sweep(request["packs"])

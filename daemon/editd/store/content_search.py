@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from editd.store import sqlite
 from editd.store.git_objects import CommitObject, oid_of
-from editd.store.git_repository import borrowed_from, open_store, own_objects
+from editd.store.git_repository import borrowed_folders, open_store, own_objects
 from editd.store.journal import left_frames
 from editd.store.packfile import Pack
 from editd.store.transaction_record import Committed, parse
@@ -137,7 +137,7 @@ class ContentSearch:
                 if kind == "blob" and oid.hex() in self._sought.versions:
                     yield f"the content {oid.hex()}"
                 if self._sought.is_in(content):
-                    yield _named(kind, oid.hex(), content)
+                    yield _name_of(kind, oid.hex(), content)
         finally:
             pack.close()
 
@@ -166,7 +166,7 @@ def _tables(database: sqlite3.Connection) -> list[str]:
     return [name.decode() for (name,) in database.execute(query).fetchall()]
 
 
-def _named(kind: str, oid: str, content: bytes) -> str:
+def _name_of(kind: str, oid: str, content: bytes) -> str:
     """Return a name for an object that has the text in it: for a commit, its transaction's name."""
     if kind == "commit":
         with contextlib.suppress(ValueError):
@@ -211,7 +211,7 @@ def sizes_of(
     """
     store = os.path.join(folder, "store.git")
     own = own_objects(store)
-    users = [pygit2.Odb(folder) for folder in borrowed_from(store) if os.path.isdir(folder)]
+    users = [pygit2.Odb(folder) for folder in borrowed_folders(store) if os.path.isdir(folder)]
     log = os.path.join(folder, REMOTE, "log.git")
     shared = open_store(log).odb if os.path.isdir(log) else ()
     sizes: dict[Version, int] = {}

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.store.checked_lines import checked_line, damaged, read_lines, whole_lines_of
+from editd.store.checked_lines import checked_line, damage_refusal, read_lines, whole_lines_of
 from editd.store.forgotten import read_forgotten, whole_lines
 from editd.store.git_objects import oid_of
 from editd.system.files import replace_file, replace_file_durably, sync_path
@@ -91,7 +91,7 @@ class ExcludedContents:
 
     def open_damaged(self) -> None:
         """Read the whole lines of a record that may be damaged, and the names of the kept contents."""
-        self._take(whole_excluded(self._store))
+        self._take(read_whole_lines(self._store))
         with contextlib.suppress(OSError):
             self._list()
 
@@ -101,7 +101,7 @@ class ExcludedContents:
             self.paths.setdefault(version, path)
 
     def _list(self) -> None:
-        self.kept = dict(_listed(self._folder))
+        self.kept = dict(_list_kept(self._folder))
         self.bytes = sum(kept.size for kept in self.kept.values())
 
     def files(self) -> list[str]:
@@ -227,9 +227,9 @@ def read_excluded(store: str) -> list[Named]:
     return _read(store)[0]
 
 
-def whole_excluded(store: str) -> list[Named]:
+def read_whole_lines(store: str) -> list[Named]:
     """Return the excluded versions that whole lines name with their paths, despite damage around them."""
-    known = map(_parsed, whole_lines_of(os.path.join(store, EXCLUDED)))
+    known = map(_parse, whole_lines_of(os.path.join(store, EXCLUDED)))
     return list(dict.fromkeys(one for one in known if one is not None))
 
 
@@ -280,7 +280,7 @@ def absent_contents(store: str, *, is_strict: bool = True) -> frozenset[Oid]:
     if is_strict:
         versions = read_forgotten(store).keys() | dict(read_excluded(store)).keys()
     else:
-        versions = whole_lines(store).keys() | dict(whole_excluded(store)).keys()
+        versions = whole_lines(store).keys() | dict(read_whole_lines(store)).keys()
     return frozenset(map(oid_of, versions))
 
 
@@ -291,14 +291,14 @@ def _read(store: str) -> tuple[list[Named], int]:
     """
     path = os.path.join(store, EXCLUDED)
     bodies, end = read_lines(path)
-    parsed = list(map(_parsed, bodies))
+    parsed = list(map(_parse, bodies))
     known = [one for one in parsed if one is not None]
     if len(known) < len(parsed):
-        raise damaged(path, "it has a line that names no version")
+        raise damage_refusal(path, "it has a line that names no version")
     return list(dict.fromkeys(known)), end
 
 
-def _parsed(body: str) -> Named | None:
+def _parse(body: str) -> Named | None:
     """Return the version and the path of a line; None if it has none."""
     match = _BODY.fullmatch(body)
     with contextlib.suppress(ValueError):
@@ -310,7 +310,7 @@ def _line(version: Version, path: str) -> bytes:
     return checked_line(f"{version} {json.dumps(path)}")
 
 
-def _listed(folder: str) -> Iterator[tuple[Version, KeptContent]]:
+def _list_kept(folder: str) -> Iterator[tuple[Version, KeptContent]]:
     """Yield the kept contents by their files' names; of two files with one content, the later one is last."""
     try:
         names = sorted(os.listdir(folder))

@@ -106,7 +106,7 @@ def _pack_rest(history: History) -> None:
     head, position = int(history.head), history.journal.position
     if history.packed < head:
         Packer(history.folder).pack(history.tail, position, head)
-        history.packed_through(head, position)
+        history.note_packed(head, position)
 
 
 def _record(history: History, scanned: Oid, time_us: int) -> Transaction:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.store.checked_lines import checked_line, damaged, read_lines, whole_lines_of
+from editd.store.checked_lines import checked_line, damage_refusal, read_lines, whole_lines_of
 from editd.system.files import read_or_empty, replace_file_durably
 from editd.values.content import Version
 
@@ -53,11 +53,11 @@ def read_forgotten(store: str) -> dict[Version, ForgottenContent]:
     path = os.path.join(store, FORGOTTEN)
     content = read_or_empty(path)
     if content.startswith(_FIRST_FORM):
-        return _parsed(_first_form(path, content))
+        return _by_version(_first_form(path, content))
     bodies, _ = read_lines(path)
     if content and (not bodies or bodies[0] != _head(len(bodies) - 1)):
-        raise damaged(path, "it lacks lines")
-    return _parsed(bodies[1:])
+        raise damage_refusal(path, "it lacks lines")
+    return _by_version(bodies[1:])
 
 
 def whole_lines(store: str) -> dict[Version, ForgottenContent]:
@@ -66,7 +66,9 @@ def whole_lines(store: str) -> dict[Version, ForgottenContent]:
     with contextlib.suppress(OSError):
         content = read_or_empty(path)
         is_first = content.startswith(_FIRST_FORM)
-        return _parsed(content.decode("ascii", "replace").splitlines() if is_first else whole_lines_of(path))
+        return _by_version(
+            content.decode("ascii", "replace").splitlines() if is_first else whole_lines_of(path)
+        )
     return {}
 
 
@@ -80,7 +82,7 @@ def _first_form(path: str, content: bytes) -> list[str]:
     """Return the lines of a record that an earlier editd wrote, with one SHA-1 at its end."""
     body, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
     if hashlib.sha1(body).hexdigest().encode() + b"\n" != checksum:
-        raise damaged(path, "its checksum is wrong")
+        raise damage_refusal(path, "its checksum is wrong")
     return body.decode("ascii", "replace").splitlines()
 
 
@@ -88,7 +90,7 @@ def _head(number: int) -> str:
     return f"editd forgotten 2 {number}"
 
 
-def _parsed(bodies: Iterable[str]) -> dict[Version, ForgottenContent]:
+def _by_version(bodies: Iterable[str]) -> dict[Version, ForgottenContent]:
     return {one.version: one for one in _contents(bodies)}
 
 

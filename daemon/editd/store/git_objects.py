@@ -249,7 +249,7 @@ class Trees:
         if path in self._folders:
             return self._folders[path]
         if b"" not in self._folders:
-            self._folders[b""] = _decoded(self._read, self.root)
+            self._folders[b""] = _decode_tree(self._read, self.root)
         for way in ways_down(path, self._folders):
             folder = self._subfolder(way)
             if folder is None and len(self._folders) > FOLDERS_KEPT_MAX:
@@ -269,7 +269,7 @@ class Trees:
         above, _, name = path.rpartition(b"/")
         folder = self._folders.get(above)  # a missing folder is not always kept
         oid = None if folder is None else folder.folder(name)
-        return None if oid is None else _decoded(self._read, oid)
+        return None if oid is None else _decode_tree(self._read, oid)
 
     def update(self, changes: Iterable[tuple[bytes, Entry | FileState | None]]) -> TreeUpdate:
         """Apply `changes` to the tree: each a path and its new state, None for a removal."""
@@ -461,7 +461,7 @@ def _differing_entries(old: bytes, new: bytes) -> tuple[int, int]:
     return start, end
 
 
-def _decoded(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
+def _decode_tree(read: Callable[[Oid], bytes], oid: Oid) -> GitTree:
     return GitTree([], []) if oid == EMPTY_TREE else GitTree.decode_with_modules(read(oid))
 
 

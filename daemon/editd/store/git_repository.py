@@ -85,7 +85,7 @@ class HistoryStart(Struct, frozen=True):
     seq: int = 0
     time_us: int = 0  # of the compaction
 
-    def seen(self, oid: Oid, content: bytes) -> bytes:
+    def apply_floor(self, oid: Oid, content: bytes) -> bytes:
         """Return an object's content, with the floor's commit as a baseline without a parent."""
         return as_baseline(content) if oid == self.commit else content
 
@@ -165,7 +165,7 @@ def exclusive_lock(store: str) -> Iterator[None]:
     Packing, repacking and compaction take it, and each lists all packs. Never enter it twice, nor for long:
     packing waits.
     """
-    with _taken(store, _LOCK):
+    with _take_lock(store, _LOCK):
         yield
 
 
@@ -176,12 +176,12 @@ def shared_lock(store: str) -> Iterator[None]:
     Acquire before `exclusive_lock`, never inside it. So a verification never delays packing, however long it
     takes.
     """
-    with _taken(store, _STAYING):
+    with _take_lock(store, _STAYING):
         yield
 
 
 @contextlib.contextmanager
-def _taken(store: str, name: str) -> Iterator[None]:
+def _take_lock(store: str, name: str) -> Iterator[None]:
     flock = take(os.path.join(os.path.dirname(store), name), wait=True)
     assert flock is not None
     try:
@@ -311,7 +311,7 @@ def own_objects(store: str) -> pygit2.Odb:
     return odb
 
 
-def borrowed_from(store: str) -> list[str]:
+def borrowed_folders(store: str) -> list[str]:
     """Return the `objects` folders of the user's repositories that the store may read."""
     try:
         with open(os.path.join(store, "objects/info/alternates"), "rb") as file:

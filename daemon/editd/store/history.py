@@ -48,9 +48,9 @@ from editd.store.journal import (
     Journal,
     JournalPosition,
     acknowledged_seq,
-    committed,
     frames,
     segments,
+    select_committed,
 )
 from editd.store.large_objects import LARGE_BYTES, read_large
 from editd.store.state_files import (
@@ -76,7 +76,7 @@ from editd.store.transaction_record import (
     content_of,
     entries_of,
     excluded_record,
-    left_out_by,
+    excluded_versions,
     part_records,
     touch_by,
     transaction_of,
@@ -209,21 +209,21 @@ class History:
         self.measure()
         head = read_head(self.store)
         if head is None:
-            raise self._damaged("it has no head")
+            raise self._damage_refusal("it has no head")
         self.floor = self._read_floor()
         self.forgotten = read_forgotten(self.store)
         self.excluded.open()
         self._begin_at(head)
         self._tail = JournalPosition(min(segments(self.journal.folder), default=0), 0)
         read = list(frames(self.journal.folder, self._tail))
-        standing = sorted(committed(read).items())
+        standing = sorted(select_committed(read).items())
         self._catch_up_index(standing)
         self._replay(read, standing)
 
     def _begin_at(self, head: Oid) -> None:
         """Take the packed transactions up to the commit `head`. Raises HistoryDamaged."""
         self._head = self._packed_commit = head
-        self.packed = self._written(head).seq
+        self.packed = self._parse_message(head).seq
         self._seq = int(self.packed)
         self._trees = Trees(self._commit(head).tree, self._object_bytes)
 
@@ -272,7 +272,7 @@ class History:
         except KeyError:
             return None
         except pygit2.GitError as error:
-            raise self._damaged(f"the content {version} cannot be read") from error
+            raise self._damage_refusal(f"the content {version} cannot be read") from error
         return content if kind == pygit2.enums.ObjectType.BLOB else None
 
     def is_forgotten(self, version: Version) -> bool:
@@ -396,7 +396,7 @@ class History:
         seq = self.seq_of(reference)
         transaction = self.index.transaction(seq)
         if 0 <= seq < self.floor.seq:
-            raise self.compacted(reference)
+            raise self.compaction_refusal(reference)
         if transaction is None:
             raise UnknownTransaction(
                 f"There is no transaction {reference}; the newest is {self._seq}.",
@@ -405,7 +405,7 @@ class History:
             )
         return transaction
 
-    def compacted(self, reference: int | str) -> UnknownTransaction:
+    def compaction_refusal(self, reference: int | str) -> UnknownTransaction:
         """Return the refusal of a compacted transaction."""
         floor = self.floor
         return UnknownTransaction(
@@ -493,7 +493,7 @@ class History:
         touches: list[Change[Entry]] = []  # each equals `touch_of` of its record
         entries: list[tuple[bytes, FileState | None]] = []
         if excluded is None:
-            excluded = self._left_out(changes, is_kept=False)
+            excluded = self._excluded_contents(changes, is_kept=False)
         for change in changes:
             if excluded and self.excluded.rule.covers(change.path):
                 record = excluded_record(change)
@@ -537,7 +537,7 @@ class History:
         Then a crash leaves no other copy of them that nothing knows. Return the contents that are left out of
         the record, and the newly kept contents. Raises IoError.
         """
-        excluded = self._left_out(changes, is_kept=True)
+        excluded = self._excluded_contents(changes, is_kept=True)
         if not excluded:
             return excluded, ()
         try:
@@ -545,7 +545,7 @@ class History:
         except OSError as error:
             raise IoError(error, "The contents of an excluded file cannot be kept") from error
 
-    def _left_out(self, changes: Sequence[Change[FileState]], *, is_kept: bool) -> LeftOut:
+    def _excluded_contents(self, changes: Sequence[Change[FileState]], *, is_kept: bool) -> LeftOut:
         """Return the contents of excluded files, without the empty one."""
         excluded: dict[Version, tuple[str, bytes | None]] = {}
         for change in changes:
@@ -574,7 +574,7 @@ class History:
         """
         for draft in drafts:
             if draft.excluded:
-                self.excluded.name(left_out_by(draft.record))
+                self.excluded.name(excluded_versions(draft.record))
         self.journal.append(tuple(map(_RECORD, drafts)))
 
     def abort(self, drafts: Sequence[TransactionDraft]) -> None:
@@ -637,7 +637,7 @@ class History:
         """Whether the rest of the room in the journal is for requests, and packing is urgent."""
         return self.pending.bytes > PENDING_BYTES_MAX // 2
 
-    def packed_through(self, seq: int, tail: JournalPosition) -> None:
+    def note_packed(self, seq: int, tail: JournalPosition) -> None:
         """Record that all up to `seq` is durable in git, and that packing has read the journal to `tail`."""
         self.packed = Seq(seq)
         self._tail = tail
@@ -691,7 +691,9 @@ class History:
 
     def _read_floor(self) -> HistoryStart:
         floor = read_history_start(self.store)
-        return floor if floor.commit is None else replace(floor, seq=int(self._written(floor.commit).seq))
+        return (
+            floor if floor.commit is None else replace(floor, seq=int(self._parse_message(floor.commit).seq))
+        )
 
     def compact(self, commit: CommitId) -> None:
         """Make this packed transaction the start of the history; earlier ones are no longer available.
@@ -781,16 +783,16 @@ class History:
             self.journal.note(frame.end, max(record.seq for record in frame.records))
         for seq, record in standing:
             if self.floor.seq <= seq <= self.packed and self.index.id_of(seq) != record.commit.hex():
-                raise self._damaged(f"its journal has another transaction {seq} than its store")
+                raise self._damage_refusal(f"its journal has another transaction {seq} than its store")
         hot = [record for seq, record in standing if seq > self.packed]
         for record in hot:
             if record.seq != self._seq + 1:
-                raise self._damaged(f"its journal goes from transaction {self._seq} to {record.seq}")
+                raise self._damage_refusal(f"its journal goes from transaction {self._seq} to {record.seq}")
             transaction = transaction_of(record)
             splice = self._trees.update(entries_of(transaction))
             commit, _ = commit_of(transaction, record.notes, splice.root, self._head)
             if commit != record.commit:
-                raise self._damaged(
+                raise self._damage_refusal(
                     f"transaction {record.seq} in its journal does not follow from the one before"
                 )
             self._advance(record)
@@ -822,11 +824,11 @@ class History:
             return
         acknowledged = acknowledged_seq(mark, read)
         if self._seq < acknowledged:
-            raise self._damaged(
+            raise self._damage_refusal(
                 f"it ends with transaction {self._seq}, and was acknowledged up to {acknowledged}"
             )
         if acknowledged == mark.seq == self._seq and mark.commit not in (NOBODY, self._head):
-            raise self._damaged(f"its transaction {self._seq} is not the acknowledged one")
+            raise self._damage_refusal(f"its transaction {self._seq} is not the acknowledged one")
 
     def _catch_up_index(self, standing: Sequence[tuple[int, Committed]]) -> None:
         """Add the git commits up to the packed head that the index lacks.
@@ -843,7 +845,7 @@ class History:
             last = -1
         lacking: list[Oid] = []
         oid: Oid | None = self._head
-        while oid is not None and (last < 0 or self._written(oid).seq > last):
+        while oid is not None and (last < 0 or self._parse_message(oid).seq > last):
             lacking.append(oid)
             oid = self._commit(oid).parent
         for oid in reversed(lacking):
@@ -873,7 +875,7 @@ class History:
         if seq == self.packed:
             return known == self._packed_commit.hex()
         try:
-            return self._written(oid_of(known)).seq == seq
+            return self._parse_message(oid_of(known)).seq == seq
         except HistoryDamaged:
             return False
 
@@ -882,21 +884,21 @@ class History:
         try:
             return transaction_of_commit(self._object_bytes, oid)
         except ValueError as error:
-            raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
+            raise self._damage_refusal(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
-    def _written(self, oid: Oid) -> transaction_record.ParsedMessage:
+    def _parse_message(self, oid: Oid) -> transaction_record.ParsedMessage:
         try:
             return transaction_record.parse(self._commit(oid).message)
         except ValueError as error:
-            raise self._damaged(f"commit {oid.hex()} is not one of editd's: {error}") from error
+            raise self._damage_refusal(f"commit {oid.hex()} is not one of editd's: {error}") from error
 
     def _commit(self, oid: Oid) -> CommitObject:
         try:
             return CommitObject.decode(self._read(oid)[1])
         except (KeyError, ValueError, pygit2.GitError) as error:
-            raise self._damaged(f"commit {oid.hex()} cannot be read") from error
+            raise self._damage_refusal(f"commit {oid.hex()} cannot be read") from error
 
-    def _damaged(self, problem: str) -> HistoryDamaged:
+    def _damage_refusal(self, problem: str) -> HistoryDamaged:
         return HistoryDamaged(
             f"The history is damaged: {problem}.",
             hint=Advice("Nothing was changed. Keep the state folder, and run ", command_term("check"), "."),
@@ -906,7 +908,7 @@ class History:
     def _read(self, oid: Oid) -> tuple[int, bytes]:
         """Return an object's type and bytes from the store. Raises KeyError, pygit2.GitError, IoError."""
         kind, content = self._objects.read(oid)
-        return kind, self.floor.seen(oid, content)
+        return kind, self.floor.apply_floor(oid, content)
 
     def _in_memory(self, oid: Oid) -> bytes | None:
         pending = self.pending.get(oid)
@@ -918,7 +920,7 @@ class History:
         try:
             return bytes(self._read(oid)[1])
         except (KeyError, pygit2.GitError) as error:
-            raise self._damaged(f"the object {oid.hex()} cannot be read") from error
+            raise self._damage_refusal(f"the object {oid.hex()} cannot be read") from error
 
 
 def _open_repository(path: str) -> pygit2.Repository:

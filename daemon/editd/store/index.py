@@ -25,6 +25,8 @@ from editd.store.index_tables import (
     SessionWork,
     TransactionInfo,
     UndoQuery,
+    decode_text,
+    encode_text,
     insert,
     mark_all,
     marks,
@@ -33,10 +35,8 @@ from editd.store.index_tables import (
     open_database,
     path_step_in,
     refusal_of,
-    stored,
     touch_in,
     transaction_in,
-    unstored,
     whole,
 )
 from editd.store.recent_transactions import RecentTransactions
@@ -243,7 +243,7 @@ class Index:
 
     def first_of(self, session: str) -> int | None:
         """Return the first indexed transaction of a session."""
-        row = self._one("select min(seq) from tx where session = ?", (stored(session),))
+        row = self._one("select min(seq) from tx where session = ?", (encode_text(session),))
         return None if row is None else cast("int | None", row[0])
 
     @property
@@ -261,7 +261,7 @@ class Index:
         return self._all("select seq, id from tx where seq > ?", (seq,))
 
     def transaction(self, seq: int) -> Transaction | None:
-        if (recent := self._recent.untouched(seq)) is not None:
+        if (recent := self._recent.find_untouched(seq)) is not None:
             return recent
         row = self._one("select * from tx where seq = ?", (seq,))
         return None if row is None else self._transactions([row])[0]
@@ -296,7 +296,7 @@ class Index:
             "select approval from tx where time_us > ? and approval is not null and proposal is null",
             (since_us,),
         )
-        return sum(sqlite.decoded(row[0], Approval).rule == rule for row in approvals)
+        return sum(sqlite.decode(row[0], Approval).rule == rule for row in approvals)
 
     def by_id(self, prefix: str) -> list[int]:
         """Return the seqs of at most two transactions whose id begins with `prefix`, hex digits."""
@@ -313,11 +313,11 @@ class Index:
         )
         return [row[0] for row in rows]
 
-    def landed(self, seq: int) -> tuple[int, str] | None:
+    def log_entry_of(self, seq: int) -> tuple[int, str] | None:
         """Return the number and the outcome of a transaction's entry in the log; None if it has none."""
         return cast(
             "tuple[int, str] | None",
-            self._written("select number, outcome from landed where seq = ? order by number limit 1", (seq,)),
+            self._row("select number, outcome from landed where seq = ? order by number limit 1", (seq,)),
         )
 
     def undone_elsewhere(self) -> list[int]:
@@ -330,7 +330,7 @@ class Index:
         )
         return [row[0] for row in rows]
 
-    def landed_of(self, seqs: Sequence[int]) -> dict[int, int]:
+    def log_numbers_of(self, seqs: Sequence[int]) -> dict[int, int]:
         """Return the numbers of the entries of these transactions, as far as they have landed."""
         rows = self._of("landed", seqs, "number")
         return {row[1]: row[0] for row in reversed(list(rows))}
@@ -339,13 +339,13 @@ class Index:
         """Return the transaction of an entry of the log, if it has one here, and its outcome."""
         return cast(
             "tuple[int | None, str] | None",
-            self._written("select seq, outcome from landed where number = ?", (number,)),
+            self._row("select seq, outcome from landed where number = ?", (number,)),
         )
 
     @property
-    def last_landed(self) -> int:
+    def last_log_number(self) -> int:
         """The last entry of the log that is noted; -1 if none is."""
-        row = self._written("select max(number) from landed", ())
+        row = self._row("select max(number) from landed", ())
         return -1 if row is None or row[0] is None else cast("int", row[0])
 
     def by_request(self, request_id: str, session: str | None) -> int | None:
@@ -353,8 +353,8 @@ class Index:
         waiting = self._requests.get((session, request_id))
         if waiting is not None:
             return waiting
-        row = self._written(
-            "select seq from tx where request_id = ? and session is ?", (request_id, stored(session))
+        row = self._row(
+            "select seq from tx where request_id = ? and session is ?", (request_id, encode_text(session))
         )
         return None if row is None else cast("int", row[0])
 
@@ -420,12 +420,12 @@ class Index:
         )
         return [row[0] for row in self._all(query, (since_us, until_us))]
 
-    def made(self, seq: int) -> TransactionInfo:
+    def origin_of(self, seq: int) -> TransactionInfo:
         """Return the origin of transaction `seq`, which must be in the history."""
         row = self._one("select kind, actor, session, time_us from tx where seq = ?", (seq,))
         assert row is not None, "callers pass only recorded transactions"
         kind, actor, session, time_us = row
-        return TransactionInfo(cast("Kind", kind), unstored(actor), unstored(session), time_us)
+        return TransactionInfo(cast("Kind", kind), decode_text(actor), decode_text(session), time_us)
 
     def following(self, seq: int, limit: int) -> list[Transaction]:
         """Return the first `limit` transactions after `seq`, rising."""
@@ -436,7 +436,7 @@ class Index:
         """Return whether any transaction touched this path, so that the store has its bytes."""
         raw = path.raw
         if raw not in self._touched:
-            if self._written("select 1 from touch where path = ? limit 1", (raw,)) is None:
+            if self._row("select 1 from touch where path = ? limit 1", (raw,)) is None:
                 return False
             self._touched.add(raw)
         return True
@@ -447,7 +447,7 @@ class Index:
         for start in range(0, len(seqs), ASKED_AT_ONCE):
             few = seqs[start : start + ASKED_AT_ONCE]
             query = f"select seq, session from tx where seq in ({marks(few)})"  # noqa: S608  # marks only
-            rows |= {seq: unstored(session) for seq, session in self._all(query, few)}
+            rows |= {seq: decode_text(session) for seq, session in self._all(query, few)}
         return rows
 
     def touched_paths(self) -> list[bytes]:
@@ -580,9 +580,9 @@ class Index:
             "select session, min(seq), max(seq) from tx where session is not null group by session", ()
         )
         return [
-            SessionWork(unstored(name), newest.actor, self.made(first).time_us, newest.time_us)
+            SessionWork(decode_text(name), newest.actor, self.origin_of(first).time_us, newest.time_us)
             for name, first, last in rows
-            for newest in [self.made(last)]
+            for newest in [self.origin_of(last)]
         ]
 
     def at_time(self, time_us: int) -> int | None:
@@ -643,21 +643,21 @@ class Index:
 
     def _one(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         self.flush()
-        return self._written(query, values)
+        return self._row(query, values)
 
-    def _written(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    def _row(self, query: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """Return one row without flushing first."""
         try:
             return cast("tuple[Any, ...] | None", self._database.execute(query, values).fetchone())
         except sqlite3.DatabaseError as error:
-            raise self._refused(error, "read") from error
+            raise self._note_flaw(error, "read") from error
 
     def _all(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self.flush()
         try:
             return self._database.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._refused(error, "read") from error
+            raise self._note_flaw(error, "read") from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -667,9 +667,9 @@ class Index:
                 yield
             self._used.measure()
         except sqlite3.DatabaseError as error:
-            raise self._refused(error, "written") from error
+            raise self._note_flaw(error, "written") from error
         self.flaw = None
 
-    def _refused(self, error: sqlite3.DatabaseError, failed_action: str) -> Refused:
+    def _note_flaw(self, error: sqlite3.DatabaseError, failed_action: str) -> Refused:
         self.flaw = refusal_of(error, failed_action)
         return self.flaw

@@ -163,14 +163,14 @@ def open_database(path: str) -> sqlite3.Connection:
     Raises IoError.
     """
     try:
-        opened = _known(path) or create(path)
+        opened = _open_existing(path) or create(path)
         sqlite.is_open(opened)
     except (OSError, sqlite3.DatabaseError) as error:
         raise sqlite.refusal(error, "The index of the history cannot be made") from error
     return opened
 
 
-def _known(path: str) -> sqlite3.Connection | None:
+def _open_existing(path: str) -> sqlite3.Connection | None:
     """Open an existing index; None for a damaged one or another version, which is only a cache."""
     if not os.path.exists(path):
         return None
@@ -236,7 +236,7 @@ def transaction_row(transaction: Transaction) -> tuple[object, ...]:
     """Return the columns of `tx` from `seq` to `undoes`."""
     return (
         transaction.seq, transaction.id, transaction.kind, *_authorship(transaction.authorship),
-        transaction.time_us, written(transaction),
+        transaction.time_us, encode_undone(transaction),
     )  # fmt: skip
 
 
@@ -248,19 +248,19 @@ def touch_rows(transaction: Transaction) -> Iterator[tuple[object, ...]]:
 
 
 def _authorship(author: Authorship) -> Iterator[str | bytes | None]:
-    return map(stored, (author.actor, author.session, author.message, author.request_id))
+    return map(encode_text, (author.actor, author.session, author.message, author.request_id))
 
 
 def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | None]:
-    return (None, None) if approval is None else (approval.proposal, sqlite.encoded(approval))
+    return (None, None) if approval is None else (approval.proposal, sqlite.encode(approval))
 
 
 def _attribution_column(attribution: Attribution | None) -> bytes | None:
-    return None if attribution is None else sqlite.encoded(attribution)
+    return None if attribution is None else sqlite.encode(attribution)
 
 
 def _arrival_column(arrival: Arrival | None) -> bytes | None:
-    return None if arrival is None else sqlite.encoded(arrival)
+    return None if arrival is None else sqlite.encode(arrival)
 
 
 # The number of files of each transaction, and the first; a file that was moved counts at its new path.
@@ -281,8 +281,10 @@ from touch join tx using (seq) where path = ? order by seq desc limit ?
 def path_step_in(row: Sequence[Any]) -> PathStep:
     """Convert a row of `PATH_STEPS`."""
     seq, kind, session, time_us, attribution, before, after = row
-    is_by_time = attribution is not None and not sqlite.decoded(attribution, Attribution).is_by_path
-    return PathStep(seq, kind, unstored(session), time_us, is_by_time, before is not None, after is not None)
+    is_by_time = attribution is not None and not sqlite.decode(attribution, Attribution).is_by_path
+    return PathStep(
+        seq, kind, decode_text(session), time_us, is_by_time, before is not None, after is not None
+    )
 
 
 def touching(paths: Sequence[WorkspacePath]) -> str:
@@ -335,7 +337,7 @@ def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]])
             values.append(value)
     for column, names in (("session", wanted.sessions), ("actor", wanted.actors), ("kind", wanted.kinds)):
         if names:
-            condition, some = _named(column, names)
+            condition, some = _name_condition(column, names)
             conditions.append(condition)
             values += some
     if wanted.is_in_force or wanted.is_unreviewed:
@@ -344,7 +346,7 @@ def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]])
         conditions += UNREVIEWED
     if wanted.grep is not None:
         conditions.append("instr(lower(tx.message), lower(?))")
-        values.append(stored(wanted.grep))
+        values.append(encode_text(wanted.grep))
     source = "tx"
     if wanted.paths:
         source = f"(select distinct seq from touch where {touching(wanted.paths)}) join tx using (seq)"  # noqa: S608
@@ -352,7 +354,7 @@ def matching_log(wanted: LogQuery, times: Iterable[tuple[str, str, int | None]])
     return f"{source} where {' and '.join(conditions)}", values
 
 
-def _named(column: str, names: Sequence[str]) -> tuple[str, list[Any]]:
+def _name_condition(column: str, names: Sequence[str]) -> tuple[str, list[Any]]:
     """Return the condition that a column has a name in `names`, or matches a name as a glob.
 
     The bounds let SQLite search its index for the names that begin as the glob does.
@@ -364,7 +366,7 @@ def _named(column: str, names: Sequence[str]) -> tuple[str, list[Any]]:
     matching = f"tx.{column} in (select {column} from tx where {within})"  # noqa: S608  # the name of a column
     any_of = [f"tx.{column} in ({marks(names)})", *[matching] * len(globs)]
     values = [*names, *(one for glob, start in globs for one in (start, start + _LAST, glob))]
-    return f"({' or '.join(any_of)})", list(map(stored, values))
+    return f"({' or '.join(any_of)})", list(map(encode_text, values))
 
 
 def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
@@ -383,7 +385,7 @@ def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
     for column, names in (("session", chosen.sessions), ("actor", chosen.actors)):
         if names:
             conditions.append(f"{column} in ({marks(names)})")
-            values += map(stored, names)
+            values += map(encode_text, names)
     if chosen.below is not None:
         conditions.append(f"seq in (select seq from touch where {touching(chosen.below)})")  # noqa: S608
         values += bounds(chosen.below)
@@ -399,13 +401,13 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
         CommitId(oid),
         kind,
         Authorship(
-            unstored(actor),
-            unstored(session),
-            unstored(message),
-            unstored(request_id),
-            None if approval is None else sqlite.decoded(approval, Approval),
-            None if attribution is None else sqlite.decoded(attribution, Attribution),
-            None if arrival is None else sqlite.decoded(arrival, Arrival),
+            decode_text(actor),
+            decode_text(session),
+            decode_text(message),
+            decode_text(request_id),
+            None if approval is None else sqlite.decode(approval, Approval),
+            None if attribution is None else sqlite.decode(attribution, Attribution),
+            None if arrival is None else sqlite.decode(arrival, Arrival),
         ),
         time_us,
         tuple(touches),
@@ -417,7 +419,7 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
     )
 
 
-def as_recorded(transaction: Transaction) -> Transaction:
+def without_claim(transaction: Transaction) -> Transaction:
     """Return the transaction as its commit has it, without a later claim: by NOBODY."""
     if transaction.claimed_by is None:
         return transaction
@@ -441,7 +443,7 @@ def _entry(columns: Sequence[Any]) -> Entry | None:
     return None if version is None else Entry(cast("GitMode", mode), Version(version), permissions)
 
 
-def stored(text: str | None) -> str | bytes | None:
+def encode_text(text: str | None) -> str | bytes | None:
     """Encode text that is not UTF-8 as bytes, because SQLite's text is UTF-8."""
     if text is None or text.isascii():
         return text
@@ -452,7 +454,7 @@ def stored(text: str | None) -> str | bytes | None:
     return text
 
 
-def unstored(value: Any) -> Any:
+def decode_text(value: Any) -> Any:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
@@ -509,13 +511,21 @@ def _mark_claimed(database: sqlite3.Connection, claim: Transaction) -> None:
         "update tx set kind = ?, actor = ?, session = ?, attribution = ?, claimed_by = ?"
         " where seq = ? and kind = ? and claimed_by is null",
         [
-            (CLAIMED, stored(author.actor), stored(author.session), evidence, claim.seq, seq, CLAIMABLE)
+            (
+                CLAIMED,
+                encode_text(author.actor),
+                encode_text(author.session),
+                evidence,
+                claim.seq,
+                seq,
+                CLAIMABLE,
+            )
             for seq in claim.claims
         ],
     )
 
 
-def written(transaction: Transaction) -> str:
+def encode_undone(transaction: Transaction) -> str:
     """Encode the undone transactions as JSON.
 
     Each is a seq, or a seq and its paths as latin-1 of their bytes. A path with only some hunks undone is a
@@ -531,7 +541,7 @@ def written(transaction: Transaction) -> str:
 
 
 def read(text: str) -> tuple[tuple[Seq, ...], tuple[Part, ...]]:
-    """Decode the result of `written`."""
+    """Decode the result of `encode_undone`."""
     if text == NOTHING:
         return (), ()
     items = [item if isinstance(item, list) else [item] for item in json.loads(text)]
@@ -597,10 +607,14 @@ def _is_in_force(
     """Return whether `undo`, which is at least partly in force, is in force for `path` of `seq`."""
     if undo.is_whole:
         return True
-    return undo.undone.get(path if is_gone else _met(database, path, seq, by, undo.undone)) is None
+    return (
+        undo.undone.get(path if is_gone else _find_undone_path(database, path, seq, by, undo.undone)) is None
+    )
 
 
-def _met(database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]) -> bytes:
+def _find_undone_path(
+    database: sqlite3.Connection, path: bytes, seq: int, by: int, touched: Collection[bytes]
+) -> bytes:
     """Find the path where `by` undid `path` of `seq`: the file may have been moved in between.
 
     If a move had overwritten a file, its undo restores that file, and so is not recorded as a move back. The

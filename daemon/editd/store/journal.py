@@ -107,7 +107,7 @@ class Journal:
         self._size = 0
         self.is_relaxed = False  # an append returns before its sync: a power cut may take it, with its files
         self._unsynced: Record | None = None  # the newest unsynced record
-        self._relaxed_through = relaxed_through(folder) if not is_sealed else 0
+        self._relaxed_through = last_relaxed_segment(folder) if not is_sealed else 0
         self.position = JournalPosition(0, 0)
         self._next = max(segments(folder), default=0) + 1
 
@@ -296,7 +296,7 @@ class Journal:
 
     def _turn(self, length: int) -> None:
         """Switch to a new segment with room for `length` bytes."""
-        size = max(self._segment_bytes, _aligned(_HEADER.size) + length)
+        size = max(self._segment_bytes, _align(_HEADER.size) + length)
         spare = self._open_spare() if size == self._segment_bytes else None
         source, descriptor = spare if spare is not None else self._create(size)
         try:
@@ -322,7 +322,7 @@ class Journal:
         except BaseException:
             os.unlink(target)
             raise
-        return JournalPosition(number, _aligned(_HEADER.size))
+        return JournalPosition(number, _align(_HEADER.size))
 
     def _open_spare(self) -> tuple[str, int] | None:
         """Take a spare, and open it; None without one. Remove a spare with a lease of another program.
@@ -380,7 +380,7 @@ def frames(folder: str, start: JournalPosition, until: JournalPosition | None = 
     (durability = "relaxed"), because a power cut leaves holes there.
     """
     ends = known_ends(folder) if until is None else {}
-    holes_through = relaxed_through(folder)
+    holes_through = last_relaxed_segment(folder)
     for number in segments(folder):
         if number < start.segment or (until is not None and number > until.segment):
             continue
@@ -430,27 +430,27 @@ def known_ends(folder: str) -> dict[int, int]:
             try:
                 before = before_in(file.read(ALIGNMENT))
             except ValueError as error:
-                raise _damaged(path, str(error), BEFORE_AT) from error
+                raise _damage_refusal(path, str(error), BEFORE_AT) from error
         if before is not None:
             is_marked = True
             ends[before.segment] = before.offset
     for number in not_begun:
         if ends.get(number):
-            raise _damaged(segment_path(folder, number), "it is another segment, or none", 0)
+            raise _damage_refusal(segment_path(folder, number), "it is another segment, or none", 0)
     if mark is None and is_marked:
-        raise _damaged(
+        raise _damage_refusal(
             os.path.join(folder, ACKNOWLEDGED), "it is missing, so the end of the journal is unknown"
         )
     if mark is not None and mark.offset and mark.segment not in present:
         missing = segment_path(folder, mark.segment)
-        raise _damaged(missing, f"it is missing; it had transactions up to {mark.seq}")
+        raise _damage_refusal(missing, f"it is missing; it had transactions up to {mark.seq}")
     return ends
 
 
 def whole_records(folder: str) -> list[Committed]:
     """Return the committed records of all valid frames, by seq, despite damage around them."""
     nowhere = JournalPosition(0, 0)
-    records_by_seq = committed(Frame(records, nowhere) for _, _, records in whole_frames(folder))
+    records_by_seq = select_committed(Frame(records, nowhere) for _, _, records in whole_frames(folder))
     return [records_by_seq[seq] for seq in sorted(records_by_seq)]
 
 
@@ -459,12 +459,12 @@ def whole_frames(folder: str) -> Iterator[tuple[int, int, tuple[Record, ...]]]:
     for number in segments(folder):
         with open(segment_path(folder, number), "rb") as file:
             content = file.read()
-        at = _aligned(_HEADER.size)
+        at = _align(_HEADER.size)
         while 0 <= at < len(content):
             frame = _frame_at(content, at, number)
             if frame is not None:
                 yield number, at, frame[0]
-                at = _aligned(at + frame[1])
+                at = _align(at + frame[1])
             else:
                 at = _next_magic(content, at)
 
@@ -479,7 +479,7 @@ def left_frames(content: bytes) -> Iterator[tuple[Record, ...]]:
         at = _next_magic(content, at)
 
 
-def committed(read: Iterable[Frame]) -> dict[int, Committed]:
+def select_committed(read: Iterable[Frame]) -> dict[int, Committed]:
     """Return the committed records by seq, without the aborted ones (C6)."""
     standing: dict[int, Committed] = {}
     for frame in read:
@@ -507,7 +507,7 @@ def _frames_of(
     if offset == 0:
         if not _is_begun(path, number):
             return
-        offset = _aligned(_HEADER.size)
+        offset = _align(_HEADER.size)
     with open(path, "rb") as file:
         file.seek(offset)
         content = file.read(-1 if end is None else max(0, end - offset))
@@ -517,10 +517,12 @@ def _frames_of(
         if frame is None:
             is_known = end is not None or offset + at < acknowledged
             if is_known or (not has_holes and _any_frame_after(content, at, number)):
-                raise _damaged(path, f"the frame at byte {offset + at} has a wrong checksum", offset + at)
+                raise _damage_refusal(
+                    path, f"the frame at byte {offset + at} has a wrong checksum", offset + at
+                )
             return
         records, length = frame
-        at = _aligned(at + length)
+        at = _align(at + length)
         yield Frame(records, JournalPosition(number, offset + at))
 
 
@@ -531,12 +533,12 @@ def _is_begun(path: str, number: int) -> bool:
     if head == bytes(_HEADER.size):
         return False
     if len(head) < _HEADER.size:
-        raise _damaged(path, f"it is cut off after {len(head)} bytes", len(head))
+        raise _damage_refusal(path, f"it is cut off after {len(head)} bytes", len(head))
     magic, version, header_number, checksum = _HEADER.unpack(head)
     if magic != _HEADER_MAGIC or zlib.crc32(head[:-4]) != checksum:
-        raise _damaged(path, "its header has a wrong checksum", 0)
+        raise _damage_refusal(path, "its header has a wrong checksum", 0)
     if version != VERSION:
-        raise _damaged(path, f"it is of version {version}, made by a newer editd")
+        raise _damage_refusal(path, f"it is of version {version}, made by a newer editd")
     return bool(header_number == number)  # False for a reused segment whose new header is not written yet
 
 
@@ -573,7 +575,7 @@ def _next_magic(content: bytes, offset: int) -> int:
     return at
 
 
-def _damaged(path: str, problem: str, offset: int | None = None) -> HistoryDamaged:
+def _damage_refusal(path: str, problem: str, offset: int | None = None) -> HistoryDamaged:
     return HistoryDamaged(
         f"The journal is damaged: {path}: {problem}.",
         hint=Advice(
@@ -587,7 +589,7 @@ def _damaged(path: str, problem: str, offset: int | None = None) -> HistoryDamag
     )
 
 
-def _aligned(offset: int) -> int:
+def _align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
@@ -600,7 +602,7 @@ def _aligned(offset: int) -> int:
 RELAXED = "relaxed"
 
 
-def relaxed_through(folder: str) -> int:
+def last_relaxed_segment(folder: str) -> int:
     """Return the highest number of a segment in `folder` that may have a hole. Raises HistoryDamaged."""
     path = os.path.join(folder, RELAXED)
     try:

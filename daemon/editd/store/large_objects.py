@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from editd.store.git_objects import KIND_NUMBERS, KINDS, ObjectKind, Oid, object_id
-from editd.store.git_repository import borrowed_from
+from editd.store.git_repository import borrowed_folders
 from editd.store.packfile import apply_delta, find_offset, read_entry
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ _LOOSE_HEAD_BYTES = 64  # of a loose object: its kind and its size
 
 def read_large(store: str, oid: Oid) -> tuple[int, bytes] | None:
     """Return an object's type (gitformat-pack(5)) and its bytes; None if libgit2 must read it."""
-    for folder in (os.path.join(store, "objects"), *borrowed_from(store)):
+    for folder in (os.path.join(store, "objects"), *borrowed_folders(store)):
         try:
-            parts = _loose(folder, oid) or _packed(folder, oid)
+            parts = _loose(folder, oid) or _read_packed(folder, oid)
         except (OSError, ValueError, zlib.error):  # an empty file cannot be mapped
             continue
         if parts is not None and object_id(*parts) == oid:
@@ -56,20 +56,20 @@ def _loose(folder: str, oid: Oid) -> tuple[ObjectKind, bytes] | None:
     return kinds[kind], content
 
 
-def _packed(folder: str, oid: Oid) -> tuple[ObjectKind, bytes] | None:
+def _read_packed(folder: str, oid: Oid) -> tuple[ObjectKind, bytes] | None:
     packs = os.path.join(folder, "pack")
     for name in sorted(os.listdir(packs)):
         if not name.endswith(".idx"):
             continue
-        with _mapped(os.path.join(packs, name)) as index:
+        with _map(os.path.join(packs, name)) as index:
             offset = find_offset(index, oid)
             if offset is not None:
-                with _mapped(os.path.join(packs, name.removesuffix("idx") + "pack")) as pack:
-                    return _made(list(_chain(pack, index, offset)))
+                with _map(os.path.join(packs, name.removesuffix("idx") + "pack")) as pack:
+                    return _build(list(_chain(pack, index, offset)))
     return None
 
 
-def _mapped(path: str) -> mmap.mmap:
+def _map(path: str) -> mmap.mmap:
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
@@ -86,7 +86,7 @@ def _chain(pack: mmap.mmap, index: mmap.mmap, offset: int) -> Iterator[PackEntry
     yield None
 
 
-def _made(chain: list[PackEntry | None]) -> tuple[ObjectKind, bytes] | None:
+def _build(chain: list[PackEntry | None]) -> tuple[ObjectKind, bytes] | None:
     """Return the object at the begin of a chain; None if an entry is damaged, or does not fit its base."""
     last = chain.pop()
     if last is None:

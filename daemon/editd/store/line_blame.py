@@ -57,7 +57,7 @@ class LineHistory(Protocol):
     def is_dropped(self, version: Version) -> bool: ...
 
 
-def divided(lines: Lines, unchanged: Sequence[UnchangedRun]) -> tuple[Lines, Lines]:
+def divide(lines: Lines, unchanged: Sequence[UnchangedRun]) -> tuple[Lines, Lines]:
     """Divide lines of a version into those in `unchanged` runs, with their origins, and the others."""
     kept: Lines = []
     others: Lines = []
@@ -134,8 +134,8 @@ class LineBlame:
         """Pass on the lines that the parents have. Attribute the others to this transaction."""
         assert touch.after is not None, "a file that is blamed was not deleted last"
         # An edit that writes an earlier text again is its author. A checkout or a restore is not.
-        is_edit = self._history.index.made(seq).kind == "edit"
-        left = None if is_edit else self._left_by(touch.path, touch.after.version, seq)
+        is_edit = self._history.index.origin_of(seq).kind == "edit"
+        left = None if is_edit else self._replacement_before(touch.path, touch.after.version, seq)
         if left is not None:
             self._suspect(touch.path, left - 1, lines)
             return
@@ -144,7 +144,7 @@ class LineBlame:
             path, before, entry = self._readable(*parent, seq)
             if entry is None or not lines:
                 continue
-            kept, lines = self._divided(entry.version, touch.after.version, lines)
+            kept, lines = self._divide(entry.version, touch.after.version, lines)
             passed.append((path, before, kept))
         for path, before, kept in passed:  # after the last comparison, which may have to wait for its result
             self._suspect(path, before, kept)
@@ -174,7 +174,7 @@ class LineBlame:
             return touch.source, seq - 1, self._history.entry_at(touch.source, seq - 1)
         return path, seq - 1, touch.before
 
-    def _left_by(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
+    def _replacement_before(self, path: WorkspacePath, version: Version, seq: int) -> int | None:
         """Return the newest transaction before `seq` that replaced `version` at `path`.
 
         Return None if there is none, or if that transaction moved the file away.
@@ -185,11 +185,11 @@ class LineBlame:
             return None
         return None if any(at == left for at, _ in index.moves_from(path)) else left
 
-    def _divided(self, before: Version, after: Version, lines: Lines) -> tuple[Lines, Lines]:
+    def _divide(self, before: Version, after: Version, lines: Lines) -> tuple[Lines, Lines]:
         """Divide lines of `after` into lines that `before` has, with their numbers there, and the others."""
         if before == after:
             return lines, []
-        return divided(lines, unchanged_runs(self._content(before), self._content(after)))
+        return divide(lines, unchanged_runs(self._content(before), self._content(after)))
 
     def _parents(self, seq: int, touch: Change[Entry]) -> Iterator[tuple[WorkspacePath, int]]:
         """Yield the previous homes of the lines: a path, and the transaction after which to read it."""
@@ -197,7 +197,7 @@ class LineBlame:
             yield touch.path, seq - 1
         if touch.source is not None:
             yield touch.source, seq - 1
-        if self._history.index.made(seq).kind not in TAKING_BACK:
+        if self._history.index.origin_of(seq).kind not in TAKING_BACK:
             return
         undoing = self._history.index.transaction(seq)
         for undone in () if undoing is None else undoing.undoes[:TAKEN_BACK_MAX]:

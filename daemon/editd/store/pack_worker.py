@@ -33,7 +33,7 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.journal import Frame, JournalPosition, committed, frames, read_while_written
+from editd.store.journal import Frame, JournalPosition, frames, read_while_written, select_committed
 from editd.store.packfile import PackWriter, offsets_in, release, tidy
 from editd.store.transaction_record import Committed, commit_of, entries_of, parse, transaction_of
 from editd.system.confinement import confine
@@ -75,7 +75,7 @@ class Packer:
             move_head(self._store, self._head)
             self._is_head_unsure = False
         self._release()
-        records = committed(_reading(self.folder, start, until))
+        records = select_committed(_reading(self.folder, start, until))
         unpacked = [records[seq] for seq in sorted(records) if self.packed < seq <= through]
         if not unpacked:
             if self.packed < through:
@@ -303,7 +303,7 @@ def main() -> None:
         with exclusive_lock(store):
             try:
                 packer = packer or Packer(sys.argv[1])
-                answer = _packed(packer, request)
+                answer = _pack(packer, request)
             except (Refused, KeyError, ValueError, pygit2.GitError) as error:
                 answer = {"failed": f"the store cannot be read: {error}", "damaged": True}
         write_frame(sys.stdout.buffer, answer)
@@ -315,7 +315,7 @@ def main() -> None:
         exit_fast()
 
 
-def _packed(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
+def _pack(packer: Packer, request: dict[str, Any]) -> dict[str, object]:
     try:
         packer.pack(
             JournalPosition(*request["start"]), JournalPosition(*request["until"]), request["through"]

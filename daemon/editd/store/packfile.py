@@ -444,12 +444,12 @@ class Pack:
             if entry is None:
                 return None
             if entry.base is None:
-                return self._made(KINDS[entry.kind], entry.content, deltas)
+                return self._apply_deltas(KINDS[entry.kind], entry.content, deltas)
             deltas.append((base_offset, entry.content))
             base_offset = self._places.get(entry.base) if isinstance(entry.base, bytes) else entry.base
-        return None if base_offset is None else self._made(*self._kept[base_offset], deltas)
+        return None if base_offset is None else self._apply_deltas(*self._kept[base_offset], deltas)
 
-    def _made(
+    def _apply_deltas(
         self, kind: ObjectKind, content: bytes, deltas: list[tuple[int, bytes]]
     ) -> tuple[ObjectKind, bytes] | None:
         """Apply the deltas to a base, the last one first; None if one does not fit."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, json
 
-from editd.errors import listed
+from editd.errors import join_names
 from editd.store import sqlite
 from editd.system.files import replace_file_durably
 from editd.values.content import version_of
@@ -84,7 +84,7 @@ class Flaw(Struct, frozen=True):
 
 def is_or_are(flaws: Sequence[Flaw]) -> str:
     """Return the names of lost proposals and grants, with the verb."""
-    return f"{listed([flaw.name for flaw in flaws])} {'is' if len(flaws) == 1 else 'are'}"
+    return f"{join_names([flaw.name for flaw in flaws])} {'is' if len(flaws) == 1 else 'are'}"
 
 
 def note_lost(damaged: str, flaws: Sequence[Flaw]) -> None:
@@ -101,13 +101,13 @@ def losses(folder: str) -> Iterator[str]:
     """
     for note in sorted(glob(os.path.join(escape(folder), "damaged", "*", NOTE))):
         with open(note, "rb") as file:
-            flaws = still_lost(json.decode(file.read(), type=list[Flaw]), _requests(folder))
+            flaws = remaining_flaws(json.decode(file.read(), type=list[Flaw]), _requests(folder))
         if flaws:
-            names = listed([flaw.name for flaw in flaws])
+            names = join_names([flaw.name for flaw in flaws])
             yield f"A damaged proposals.db has cost {names}. To confirm, delete {os.path.dirname(note)}."
 
 
-def still_lost(flaws: Iterable[Flaw], requests: Container[object]) -> list[Flaw]:
+def remaining_flaws(flaws: Iterable[Flaw], requests: Container[object]) -> list[Flaw]:
     """Return the flaws of proposals that no request has made again."""
     return [flaw for flaw in flaws if not any(request in requests for request in flaw.requests)]
 
@@ -154,7 +154,9 @@ def flaws_of(database: sqlite3.Connection) -> list[Flaw]:
         for row in database.execute(f"select {COLUMNS['content']} from content"):  # noqa: S608  # ours
             unsound += not _is_sound(row)
             sound.update(row[:1] if _is_sound(row) else ())
-        _, flaws = _judged({table: _all(database, table) for table in COLUMNS if table != "content"}, sound)
+        _, flaws = _compare_seals(
+            {table: _all(database, table) for table in COLUMNS if table != "content"}, sound
+        )
     except (sqlite3.DatabaseError, ValueError) as error:
         if isinstance(error, sqlite3.Error) and not sqlite.is_damage(error):
             raise
@@ -184,7 +186,7 @@ def rescue(damaged: str, database: sqlite3.Connection) -> list[Flaw]:
     """
     tables = _readable(damaged)
     contents = {row[0]: row for row in tables.pop("content") if _is_sound(row)}
-    whole, flaws = _judged(tables, contents.keys())
+    whole, flaws = _compare_seals(tables, contents.keys())
     whole["content"] = [contents[version] for version in sorted(_versions(whole["file"]), key=str)]
     with sqlite.writing(database):
         for table, rows in whole.items():
@@ -197,7 +199,7 @@ def rescue(damaged: str, database: sqlite3.Connection) -> list[Flaw]:
     return flaws if tables["seal"] else [*flaws, Flaw(None, "none of it can be read")]
 
 
-def _judged(
+def _compare_seals(
     tables: Mapping[str, Sequence[Row]], sound: Set[object]
 ) -> tuple[dict[str, list[Row]], list[Flaw]]:
     """Return the rows of whole proposals and grants, and the flaws of the others.

@@ -273,14 +273,14 @@ class ProposalStore:
     def intend(self, number: ProposalNumber, intent: Intent) -> None:
         """Store a decision before its transaction. `decide` removes it; after a crash it is still there."""
         with self._writing():
-            self._execute("insert or replace into intent values (?, ?)", number, sqlite.encoded(intent))
+            self._execute("insert or replace into intent values (?, ?)", number, sqlite.encode(intent))
             self._seal(number)
 
     def intent(self, number: ProposalNumber) -> Intent | None:
         """Return the decision that was to land hunks of a proposal when the daemon ended, or None."""
         with self._reading():
             row = self._execute("select written from intent where proposal = ?", number).fetchone()
-            return None if row is None else sqlite.decoded(row[0], Intent)
+            return None if row is None else sqlite.decode(row[0], Intent)
 
     def comment(self, proposal: Proposal, comment: Comment) -> None:
         """Store a comment, and the proposal with the time of it."""
@@ -520,7 +520,7 @@ class ProposalStore:
         self.content_bytes = _content_bytes(database)
         boot = boot_name()
         for number, written in database.execute("select proposal, written from author order by number"):
-            author = sqlite.decoded(written, _Author)
+            author = sqlite.decode(written, _Author)
             self._programs.setdefault(number, author.program if author.boot == boot else None)
 
     def _rescue(self, damaged: str, database: sqlite3.Connection) -> None:
@@ -631,13 +631,13 @@ class ProposalStore:
     ) -> None:
         self._execute(
             f"insert into {table} select ?, count(*) + 1, ? from {table} where proposal = ?",  # noqa: S608  # ours
-            number, sqlite.encoded(note), number,
+            number, sqlite.encode(note), number,
         )  # fmt: skip
 
     def _notes(self, table: str, number: ProposalNumber, form: type[Note]) -> list[Note]:
         with self._reading():
             query = f"select written from {table} where proposal = ? order by number"  # noqa: S608  # ours
-            return [sqlite.decoded(written, form) for (written,) in self._execute(query, number)]
+            return [sqlite.decode(written, form) for (written,) in self._execute(query, number)]
 
     def _state(self, version: str | None, mode: int, permissions: int | None) -> FileState | None:
         """Return a state with its content. Raises IoError if the content is damaged."""
@@ -712,7 +712,7 @@ def _row(proposal: Proposal) -> tuple[str, str | None, str | None, int, int, byt
     )  # fmt: skip
     return (
         proposal.state, author.session, author.request_id, proposal.revision, proposal.changed_us,
-        sqlite.encoded(written),
+        sqlite.encode(written),
     )  # fmt: skip
 
 
@@ -725,7 +725,7 @@ def _proposal(
     changed_us: int,
     written: bytes,
 ) -> Proposal:
-    kept = sqlite.decoded(written, _Proposal)
+    kept = sqlite.decode(written, _Proposal)
     return Proposal(
         ProposalNumber(number),
         cast("ProposalState", state),
@@ -752,11 +752,11 @@ def _grant_row(grant: Grant) -> bytes:
         grant.session, [glob.text for glob in grant.paths], grant.expires_us, grant.uses, grant.lines,
         grant.actor, grant.by_session, grant.via,
     )  # fmt: skip
-    return sqlite.encoded(written)
+    return sqlite.encode(written)
 
 
 def _grant(number: int, written: bytes) -> Grant:
-    kept = sqlite.decoded(written, _Grant)
+    kept = sqlite.decode(written, _Grant)
     return Grant(
         number, kept.session, known_globs(kept.paths), kept.expires_us, kept.uses, kept.lines,
         kept.actor, kept.by_session, kept.via,

@@ -60,7 +60,7 @@ class RecentTransactions:
             return None
         return self._kept[seq - self._kept[0].seq]
 
-    def untouched(self, seq: int) -> Transaction | None:
+    def find_untouched(self, seq: int) -> Transaction | None:
         """Return the transaction with this number if it is in memory, and no later one undoes any of it."""
         transaction = self.transaction(seq)
         if transaction is None:

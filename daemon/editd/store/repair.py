@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged, listed
+from editd.errors import HistoryDamaged, join_names
 from editd.store import sqlite
-from editd.store.excluded import EXCLUDED, absent_contents, rewrite_excluded, whole_excluded
+from editd.store.excluded import EXCLUDED, absent_contents, read_whole_lines, rewrite_excluded
 from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -43,13 +43,13 @@ from editd.store.git_repository import (
     write_history_start,
     write_manifest,
 )
-from editd.store.index_tables import as_recorded
+from editd.store.index_tables import without_claim
 from editd.store.journal import (
     Journal,
     JournalPosition,
     acknowledged_seq,
-    committed,
     frames,
+    select_committed,
     whole_records,
 )
 from editd.store.pack_worker import Packer
@@ -112,7 +112,7 @@ class Repair:
         self._whole: dict[Oid, Pack] = {}  # whole objects of damaged packs
         gone: AbstractSet[Oid] = frozenset()  # lost in an earlier repair
         self._forgotten = whole_lines(self._store)
-        self._excluded = whole_excluded(self._store)
+        self._excluded = read_whole_lines(self._store)
         self._records: list[Committed] | None = None  # of a new journal; None keeps the old one
         self._pack_through = 0
         self._head: Oid | None = None
@@ -210,7 +210,7 @@ class Repair:
 
     def _plan_chain(self) -> tuple[int, _Link]:
         """Verify or rebuild each packed transaction from the baseline on; return the last good one."""
-        packed, ids = self._packed()
+        packed, ids = self._packed_commits()
         link: _Link | None = None
         last = -1
         for seq in range(self._first(ids), packed + 1):
@@ -232,7 +232,7 @@ class Repair:
         self._head = link.commit
         return last, link
 
-    def _packed(self) -> tuple[int, dict[int, Oid]]:
+    def _packed_commits(self) -> tuple[int, dict[int, Oid]]:
         """Return the seq of the newest packed transaction, and the known commits up to it, by seq."""
         head: Oid | None = None
         with contextlib.suppress(HistoryDamaged):
@@ -306,7 +306,7 @@ class Repair:
         if record is not None and self._salvage.index.id_of(seq) in (None, record.commit.hex()):
             return transaction_of(record), record.notes
         known = self._salvage.index.transaction(seq)
-        return None if known is None else as_recorded(known), self._salvage.index.notes(seq)
+        return None if known is None else without_claim(known), self._salvage.index.notes(seq)
 
     def _made_anew(self, transaction: Transaction, notes: bytes, before: _Link) -> _Link | None:
         trees = Trees(before.tree, self._rescued.read)
@@ -355,7 +355,7 @@ class Repair:
             return False
         try:
             read = list(frames(self._journal, JournalPosition(0, 0)))
-            standing = committed(read)
+            standing = select_committed(read)
             mark = read_acknowledged(self._journal)
         except (HistoryDamaged, OSError):
             return False
@@ -422,7 +422,7 @@ class Repair:
         for seq in range(first, last + 1):
             transaction, _ = self._transaction(seq)
             paths = [] if transaction is None else [touch.path.text for touch in transaction.touches]
-            named_paths = listed(paths) or "its changes are unknown"
+            named_paths = join_names(paths) or "its changes are unknown"
             self.lost.append(f"Transaction {seq}: {named_paths}. The files stay as they are.")
 
     # ── execution ──

@@ -163,7 +163,7 @@ class Salvage(History):
         """Return the newest readable commit: head, or the one with the highest seq."""
         with contextlib.suppress(HistoryDamaged, UnknownTransaction):
             head = read_head(self.store)
-            if head is not None and self._written(head).seq >= 0:
+            if head is not None and self._parse_message(head).seq >= 0:
                 return head
         return max(self.objects.commits(), default=(0, None))[1]
 
@@ -173,7 +173,7 @@ class Salvage(History):
         lacking: list[Oid] = []
         while oid is not None:
             try:
-                seq = int(self._written(oid).seq)
+                seq = int(self._parse_message(oid).seq)
                 if self.index.id_of(seq) == oid.hex():
                     break
                 parent = self._commit(oid).parent
@@ -269,7 +269,7 @@ class RescuedObjects:
         return content
 
     def commit(self, oid: Oid) -> CommitObject:
-        return CommitObject.decode(self._salvage.floor.seen(oid, self.read(oid)))
+        return CommitObject.decode(self._salvage.floor.apply_floor(oid, self.read(oid)))
 
     def walk(self, tree: Oid, before: Oid | None) -> None:
         """Read each new folder in `tree`, or all for the baseline. Raises KeyError, ValueError."""

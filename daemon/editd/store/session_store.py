@@ -158,7 +158,7 @@ class SessionStore:
         self.was_ended_cleanly = _fact(database, "running") == 0
         self.sessions = [_session(*row) for row in database.execute("select * from session")]
         self.leases = [_lease(*row) for row in database.execute("select * from lease")]
-        self.pauses = [sqlite.decoded(row[0], Pause) for row in database.execute("select written from pause")]
+        self.pauses = [sqlite.decode(row[0], Pause) for row in database.execute("select written from pause")]
         self.last_token = _fact(database, "token")
         names = database.execute("select name, after from agent_session order by rowid")
         self.agent_sessions = names.fetchall()
@@ -175,7 +175,7 @@ class SessionStore:
             session.always_proposes, session.is_collected, session.is_draft, session.kind,
             session.after,
         )  # fmt: skip
-        self._write("insert or replace into session values (?, ?)", session.name, sqlite.encoded(written))
+        self._write("insert or replace into session values (?, ?)", session.name, sqlite.encode(written))
 
     def drop_session(self, name: str) -> None:
         self._write("delete from session where name = ?", name)
@@ -185,7 +185,7 @@ class SessionStore:
         paths = [glob.text for glob in lease.paths]
         written = _Lease(lease.session, lease.token, paths, lease.expires_us, lease.is_of_name)
         self._write(
-            "insert or replace into lease values (?, ?)", lease.id, sqlite.encoded(written),
+            "insert or replace into lease values (?, ?)", lease.id, sqlite.encode(written),
             token=lease.token,
         )  # fmt: skip
 
@@ -198,7 +198,7 @@ class SessionStore:
         with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
             self._database.executemany("insert or replace into published values (?, ?, ?)", rows)
 
-    def published(self, seqs: Collection[int]) -> dict[int, Published]:
+    def publications_of(self, seqs: Collection[int]) -> dict[int, Published]:
         """Return the git commits of the published ones of these transactions. Raises IoError."""
         return {seq: Published(oid, branch) for seq, oid, branch in self._of("published", seqs)}
 
@@ -215,7 +215,7 @@ class SessionStore:
 
     def put_pause(self, pause: Pause) -> None:
         """Store a pause in place of an earlier one of its session; durable on return. Raises IoError."""
-        self._write("insert or replace into pause values (?, ?)", pause.session, sqlite.encoded(pause))
+        self._write("insert or replace into pause values (?, ?)", pause.session, sqlite.encode(pause))
 
     def drop_pause(self, session: str) -> None:
         self._write("delete from pause where session = ?", session)
@@ -242,7 +242,7 @@ class SessionStore:
 
         Return those whose mark has changed: an earlier mark stays.
         """
-        marked = self.marked(seqs).keys()
+        marked = self.marks_of(seqs).keys()
         changed = sorted(marked if mark is None else set(seqs) - marked)
         with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
             if mark is None:
@@ -252,12 +252,12 @@ class SessionStore:
                 self._database.executemany("insert into reviewed values (?, ?, ?)", rows)
         return changed
 
-    def marked(self, seqs: Collection[int]) -> dict[int, ReviewNote]:
+    def marks_of(self, seqs: Collection[int]) -> dict[int, ReviewNote]:
         """Return the marks of these transactions, without the unmarked ones. Raises IoError."""
         rows = self._of("reviewed", seqs)
         return {seq: ReviewNote(actor, time_us) for seq, actor, time_us in rows}
 
-    def all_marked(self) -> list[int]:
+    def list_marked(self) -> list[int]:
         """Return every transaction that has a mark. Raises IoError."""
         with sqlite.refusing("The registry of sessions cannot be read"):
             return [row[0] for row in self._database.execute("select seq from reviewed")]
@@ -284,7 +284,7 @@ def _fact(database: sqlite3.Connection, name: str) -> int:
 
 
 def _session(name: str, written: bytes) -> Session:
-    kept = sqlite.decoded(written, _Session)
+    kept = sqlite.decode(written, _Session)
     return Session(
         name, kept.token_hash, kept.actor, Bounds(_globs(kept.write), _globs(kept.read)),
         cast("OnStale | None", kept.on_stale), cast("Unread", kept.unread), kept.ttl, kept.created_us,
@@ -294,7 +294,7 @@ def _session(name: str, written: bytes) -> Session:
 
 
 def _lease(name: str, written: bytes) -> Lease:
-    kept = sqlite.decoded(written, _Lease)
+    kept = sqlite.decode(written, _Lease)
     paths = known_globs(kept.paths)
     return Lease(name, kept.session, kept.token, paths, kept.expires_us, kept.is_of_name)
 
@@ -409,11 +409,11 @@ class ReadVersionStore:
         """Return the open brackets, the oldest first."""
         with self._refusing("read"):
             rows = self._database.execute("select written from span order by rowid").fetchall()
-        return [sqlite.decoded(written, StoredSpan) for (written,) in rows]
+        return [sqlite.decode(written, StoredSpan) for (written,) in rows]
 
     def put_span(self, span: StoredSpan) -> None:
         with self._refusing("written"), sqlite.writing(self._database):
-            self._database.execute("insert into span values (?, ?)", (span.name, sqlite.encoded(span)))
+            self._database.execute("insert into span values (?, ?)", (span.name, sqlite.encode(span)))
 
     def drop_span(self, name: str) -> None:
         with self._refusing("written"), sqlite.writing(self._database):
@@ -434,7 +434,7 @@ def _verify_rows(opened: sqlite3.Connection) -> None:
         _sight(version, lines)
     opened.execute("select session, time_us from used").fetchall()
     for (written,) in opened.execute("select written from span"):
-        sqlite.decoded(written, StoredSpan)
+        sqlite.decode(written, StoredSpan)
 
 
 def _sight(version: str | None, lines: str | None) -> ReadMark:

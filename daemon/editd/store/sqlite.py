@@ -214,13 +214,13 @@ def refusing(failure: str) -> Iterator[None]:
         raise refusal(error, failure) from error
 
 
-def encoded(written: Struct) -> bytes:
+def encode(written: Struct) -> bytes:
     """Encode as JSON in ASCII, because a text may hold surrogates for bytes that are not UTF-8."""
     return json.dumps(to_builtins(written)).encode()
 
 
-def decoded(written: bytes, form: type[Written]) -> Written:
-    """Decode what `encoded` made. Raises ValueError or MsgspecError if it is damaged."""
+def decode(written: bytes, form: type[Written]) -> Written:
+    """Decode what `encode` made. Raises ValueError or MsgspecError if it is damaged."""
     return convert(json.loads(written), type=form)
 
 

@@ -70,7 +70,7 @@ class AcknowledgedFile:
     def write(self, segment: int, offset: int, seq: int, commit: bytes) -> None:
         """Write the mark without a sync. If that fails, the old mark stays, and keeps its segment."""
         with contextlib.suppress(OSError):
-            write_at(self._descriptor, _packed(segment, offset, seq, commit), 0)
+            write_at(self._descriptor, _encode(segment, offset, seq, commit), 0)
             self.segment = segment
 
     def sync(self) -> None:
@@ -93,7 +93,7 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
                 content = file.read(_MARK.size + 1)
         except FileNotFoundError:
             return None
-        mark = _parsed(content)
+        mark = _parse(content)
         if mark is not None:
             return mark
     raise HistoryDamaged(
@@ -105,15 +105,15 @@ def read_acknowledged(folder: str) -> Acknowledged | None:
 
 def _make(path: str) -> None:
     """Create an empty mark. It fits a sector, so that overwriting it in place never tears it."""
-    replace_file(path, _packed(0, 0, 0, NOBODY))  # the journal removes the temporary after a crash
+    replace_file(path, _encode(0, 0, 0, NOBODY))  # the journal removes the temporary after a crash
 
 
-def _packed(segment: int, offset: int, seq: int, commit: bytes) -> bytes:
+def _encode(segment: int, offset: int, seq: int, commit: bytes) -> bytes:
     head = _MARK.pack(_MAGIC, _VERSION, segment, offset, seq, commit, 0)[:-4]
     return head + zlib.crc32(head).to_bytes(4, "little")
 
 
-def _parsed(content: bytes) -> Acknowledged | None:
+def _parse(content: bytes) -> Acknowledged | None:
     if len(content) != _MARK.size:
         return None
     magic, version, segment, offset, seq, commit, checksum = _MARK.unpack(content)

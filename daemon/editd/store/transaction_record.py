@@ -96,14 +96,14 @@ def compose(
     if authorship.request_id is not None:
         lines.append(f"Request: {_value(authorship.request_id)}")
     if authorship.approval is not None:
-        lines += _approved(authorship.approval)
+        lines += _approval_trailers(authorship.approval)
     if authorship.attribution is not None:
         lines.append("By: path" if authorship.attribution.is_by_path else "By: time")
         lines += [f"Candidate: {_value(name)}" for name in authorship.attribution.candidates]
     if authorship.arrival is not None:
-        lines += _arrived(authorship.arrival)
+        lines += _arrival_trailers(authorship.arrival)
     if undoes:
-        lines += _undone(undoes, parts)
+        lines += _undo_lines(undoes, parts)
     lines += [f"Claims: {claimed}" for claimed in claims]
     lines.append(f"Time: {rfc3339(time_us)}")
     for touch in touches:
@@ -144,7 +144,7 @@ def parse(message: str) -> ParsedMessage:
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
             _parts(fields.get("Undoes", []), fields.get("Hunks", [])),
-            tuple(map(_moved, fields.get("Moved", []))),
+            tuple(map(_parse_move, fields.get("Moved", []))),
             tuple(
                 (_read(path), int(bits, 8))
                 for bits, _, path in (value.partition(" ") for value in fields.get("Permissions", []))
@@ -223,7 +223,7 @@ def microseconds(text: str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _approved(approval: Approval) -> list[str]:
+def _approval_trailers(approval: Approval) -> list[str]:
     """Return the trailers of an approval."""
     lines = []
     if approval.proposal is not None:
@@ -256,7 +256,7 @@ def _attribution(fields: Mapping[str, Sequence[str]]) -> Attribution | None:
     return Attribution(fields["By"][0] == "path", tuple(map(_read, fields.get("Candidate", []))))
 
 
-def _arrived(arrival: Arrival) -> list[str]:
+def _arrival_trailers(arrival: Arrival) -> list[str]:
     """Return the trailers of a transaction that the log of all hosts has, too."""
     lines = [
         f"Number: {arrival.number}",
@@ -278,7 +278,7 @@ def _arrival(fields: Mapping[str, Sequence[str]]) -> Arrival | None:
     )  # fmt: skip
 
 
-def _undone(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
+def _undo_lines(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
     """Return a line for each transaction that is undone whole, and for each undone path of the others.
 
     A path with only some hunks undone also has a line with their numbers.
@@ -321,7 +321,7 @@ def _read(value: str) -> str:
     return str(json.loads(value)) if value.startswith('"') else value
 
 
-def _moved(value: str) -> tuple[str, str]:
+def _parse_move(value: str) -> tuple[str, str]:
     """Parse a pair of paths. Raises ValueError."""
     match json.loads(value):
         case [str() as source, str() as target]:
@@ -447,7 +447,7 @@ def is_excluding(record: Record) -> bool:
     return isinstance(record, Committed) and any(change.is_excluded for change in record.changes)
 
 
-def left_out_by(record: Committed) -> Iterator[tuple[Version, str]]:
+def excluded_versions(record: Committed) -> Iterator[tuple[Version, str]]:
     """Yield each version that is not in a record, with its path, for `store.excluded`."""
     for change in record.changes:
         for side in (change.before, change.after) if change.is_excluded else ():

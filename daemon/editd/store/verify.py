@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pygit2
 from msgspec import Struct
 
-from editd.errors import HistoryDamaged, listed
+from editd.errors import HistoryDamaged, join_names
 from editd.store.excluded import read_excluded
 from editd.store.forgotten import read_forgotten
 from editd.store.git_repository import (
@@ -203,14 +203,14 @@ def _of_packs(store: str, listed: dict[str, int], bytes_max: int | None) -> Iter
             left -= present[name]
         flaw = None if left is not None and left < 0 else verify_pack(path + ".pack")
         if flaw is not None:
-            yield Damage(path + ".pack", flaw, _lost_in(path))
+            yield Damage(path + ".pack", flaw, _describe_lost(path))
             continue
         flaw = verify_index(path + ".idx", path + ".pack")
         if flaw is not None:
             yield Damage(path + ".idx", flaw, f"It only has the positions of the objects in {name}.pack.")
 
 
-def _lost_in(path: str) -> str:
+def _describe_lost(path: str) -> str:
     """Describe the unreadable objects of a damaged pack in a sentence."""
     pack = Pack(path + ".pack")
     holes = [f"{start} to {end}" for start, end in pack.holes]
@@ -223,4 +223,4 @@ def _lost_in(path: str) -> str:
         pack.close()
     if not gone:
         return where + "Each object in it is whole."
-    return f"{where}Its objects {listed([oid.hex() for oid in gone])} are damaged."
+    return f"{where}Its objects {join_names([oid.hex() for oid in gone])} are damaged."

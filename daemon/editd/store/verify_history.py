@@ -16,7 +16,7 @@ import pygit2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.errors import listed
+from editd.errors import join_names
 from editd.store import index_tables, sqlite, transaction_record
 from editd.store.excluded import absent_contents
 from editd.store.git_objects import (
@@ -282,17 +282,17 @@ class _Walk:
         lenders = f"the repositories in {self._store}/objects/info/alternates"
         if unneeded:
             yield (
-                f"The baseline's content of {listed(unneeded)} was borrowed from {lenders} and is gone "
+                f"The baseline's content of {join_names(unneeded)} was borrowed from {lenders} and is gone "
                 "there. No transaction needs it. `editctl check --repair` takes it from the files that still "
                 "hold it."
             )
         if needed:
-            seqs = listed([str(seq) for seq in sorted(set(needed.values()))])
+            seqs = join_names([str(seq) for seq in sorted(set(needed.values()))])
             yield (
-                f"The baseline's content of {listed(sorted(needed))} was borrowed from {lenders} and is gone "
-                f"there. The undo of these transactions needs it, and so does `restore`: {seqs}. Bring the "
-                "objects back into the repository, for example by `git fetch`. `editctl check --repair` "
-                "records the content as lost if no file holds it."
+                f"The baseline's content of {join_names(sorted(needed))} was borrowed from {lenders} and is "
+                f"gone there. The undo of these transactions needs it, and so does `restore`: {seqs}. "
+                "Bring the objects back into the repository, for example by `git fetch`. "
+                "`editctl check --repair` records the content as lost if no file holds it."
             )
 
     def of_index(self) -> list[str]:
@@ -301,7 +301,7 @@ class _Walk:
         return [] if problem is None else [problem]
 
     def _read(self, oid: Oid) -> bytes:
-        return self._floor.seen(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
+        return self._floor.apply_floor(oid, bytes(self._own.read(pygit2.Oid(raw=oid))[1]))
 
 
 _TX = "select seq, id, kind, actor, session, message, request_id, time_us, undoes, notes from tx"

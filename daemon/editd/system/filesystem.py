@@ -279,7 +279,7 @@ class Disk:
         os.close(self._descriptor)
         os.close(self._to_sync)
 
-    def spelled(self, path: bytes) -> bytes:
+    def spelling_of(self, path: bytes) -> bytes:
         """Return the path as the disk spells it."""
         return path
 
@@ -323,12 +323,12 @@ class Disk:
             folders |= {b"/".join(names[:depth]) for depth in range(1, len(names))}
             self._sync_file(path)
         for path in sorted(folders, reverse=True):  # a folder's content before its own name
-            with _unless_gone(), self.folder(path) as folder:
+            with _ignore_missing(), self.folder(path) as folder:
                 _fsync(folder.open_itself())
 
     def _sync_file(self, path: bytes) -> None:
         above, _, name = path.rpartition(b"/")
-        with _unless_gone(), self.folder(above) as folder:
+        with _ignore_missing(), self.folder(above) as folder:
             status = folder.stat(name)
             if status is not None and stat.S_ISREG(status.st_mode):
                 _fsync(folder.open(name))
@@ -384,7 +384,7 @@ def _sync(descriptor: int) -> None:
 
 
 @contextmanager
-def _unless_gone() -> Iterator[None]:
+def _ignore_missing() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -40,7 +40,7 @@ def take(path: str, *, wait: bool = False) -> Flock | None:
     file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return _locked(os.open(path, flags, 0o600), wait=wait)
+    return _lock(os.open(path, flags, 0o600), wait=wait)
 
 
 def take_folder(path: str) -> Flock | None:
@@ -48,7 +48,7 @@ def take_folder(path: str) -> Flock | None:
 
     Raises OSError; it is one of NO_LOCKS if the file system has no locks on folders.
     """
-    return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), wait=False)
+    return _lock(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), wait=False)
 
 
 def holder_of(folder: str) -> tuple[int, str] | None:
@@ -65,7 +65,7 @@ def holder_of(folder: str) -> tuple[int, str] | None:
         return None
 
 
-def _locked(descriptor: int, *, wait: bool) -> Flock | None:
+def _lock(descriptor: int, *, wait: bool) -> Flock | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

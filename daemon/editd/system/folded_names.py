@@ -114,7 +114,7 @@ class FoldingDisk(Disk):
                 folder = FoldingFolder(step_into(folder.descriptor, name, path))
         return folder
 
-    def spelled(self, path: bytes) -> bytes:
+    def spelling_of(self, path: bytes) -> bytes:
         """Return the path as the disk spells it, as far as folders lead to it. Raises OSError."""
         names = path.split(b"/")
         for depth, name in enumerate(names):

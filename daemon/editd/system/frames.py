@@ -52,7 +52,7 @@ def frame_parts(frame: Frame) -> list[bytes | memoryview]:
     """
     parts: list[bytes | memoryview] = [msgpack.Packer().pack_map_header(len(frame))]
     for key, value in frame.items():
-        parts.append(_packed(key))
+        parts.append(_pack(key))
         if isinstance(value, list | tuple):
             parts.append(msgpack.Packer().pack_array_header(len(value)))
             for item in value:
@@ -67,13 +67,13 @@ def frame_parts(frame: Frame) -> list[bytes | memoryview]:
 
 def _value_parts(value: Any) -> list[bytes | memoryview]:
     if not isinstance(value, bytes) or len(value) <= PART_BYTES:
-        return [_packed(value)]
+        return [_pack(value)]
     content = memoryview(value)
     parts = [content[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
     return [_BINARY + len(value).to_bytes(4, "big"), *parts]
 
 
-def _packed(value: Any) -> bytes:
+def _pack(value: Any) -> bytes:
     return cast("bytes", msgpack.packb(value, unicode_errors="surrogateescape"))
 
 

@@ -132,7 +132,7 @@ class Watcher:
         return 0 if self._emitter is None else len(self._emitter.folders)
 
     @property
-    def failed(self) -> dict[bytes, int]:
+    def failures(self) -> dict[bytes, int]:
         """The folders that cannot be watched, by path, with the error's number."""
         return {} if self._emitter is None else dict(self._emitter.failed)
 
@@ -324,7 +324,7 @@ class FolderEmitter(EventEmitter):
                 continue
             if folder:
                 self._below.setdefault(folder.rpartition(b"/")[0], set()).add(folder)
-            for entry in self._listed(folder):
+            for entry in self._list(folder):
                 name = os.fsencode(entry.name)
                 path = _join(folder, name)
                 if name == GIT:
@@ -335,7 +335,7 @@ class FolderEmitter(EventEmitter):
                     else:
                         heard.paths.add(path)
 
-    def _listed(self, folder: bytes) -> list[os.DirEntry[str]]:
+    def _list(self, folder: bytes) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(os.fsdecode(self._absolute(folder))) as entries:
                 return list(entries)

@@ -47,17 +47,17 @@ def open_queue() -> int:
     """Open a queue that does not block. Raises OSError: EMFILE if the user has too many of them."""
     if not NATIVE.has_inotify:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+    return _check(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def add_watch(queue: int, path: bytes, mask: int) -> int:
     """Watch a folder; return the same number for the same inode. Raises OSError: ENOSPC at the limit."""
-    return _checked(_libc.inotify_add_watch(queue, path, ctypes.c_uint32(mask)))
+    return _check(_libc.inotify_add_watch(queue, path, ctypes.c_uint32(mask)))
 
 
 def remove_watch(queue: int, watch: int) -> None:
     """Stop watching a folder. Raises OSError if the kernel has already dropped the watch."""
-    _checked(_libc.inotify_rm_watch(queue, watch))
+    _check(_libc.inotify_rm_watch(queue, watch))
 
 
 def events_in(data: bytes) -> Iterator[InotifyEvent]:
@@ -70,7 +70,7 @@ def events_in(data: bytes) -> Iterator[InotifyEvent]:
         offset += length
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

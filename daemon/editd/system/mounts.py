@@ -57,7 +57,7 @@ class Mount(Struct, frozen=True):
         if self.kind != "overlay":
             return ()
         named = [option.partition(b"=")[2] for option in self.options if _LAYER.match(option)]
-        folders = (folder for names in named for folder in _BETWEEN_LAYERS.split(_unescaped(names)))
+        folders = (folder for names in named for folder in _BETWEEN_LAYERS.split(_unescape(names)))
         return tuple(_PROTECTED.sub(rb"\1", folder) for folder in folders if folder.startswith(b"/"))
 
     @property
@@ -70,7 +70,7 @@ class Mount(Struct, frozen=True):
 def mounts(table: str = TABLE) -> list[Mount] | None:
     """Return every mount that this process can reach, in the kernel's order; None if unknown."""
     try:
-        return [_parsed(line) for line in read_proc(table).split(b"\n") if line]
+        return [_parse(line) for line in read_proc(table).split(b"\n") if line]
     except OSError:
         return None
 
@@ -118,21 +118,21 @@ def two_sided_below(folder: bytes) -> frozenset[bytes]:
     return frozenset(two_sided | {b""} if its is not None and its.is_two_sided else two_sided)
 
 
-def _parsed(line: bytes) -> Mount:
+def _parse(line: bytes) -> Mount:
     fields = line.split()
     end = fields.index(b"-")  # the number of the fields before it varies
     major, minor = fields[2].split(b":")
     return Mount(
         number=int(fields[0]),
         device=os.makedev(int(major), int(minor)),
-        path=_unescaped(fields[4]),
+        path=_unescape(fields[4]),
         kind=os.fsdecode(fields[end + 1]),
         options=frozenset(fields[5].split(b",") + fields[end + 3].split(b",")),
-        root=_unescaped(fields[3]),
+        root=_unescape(fields[3]),
     )
 
 
-def _unescaped(name: bytes) -> bytes:
+def _unescape(name: bytes) -> bytes:
     return _ESCAPED.sub(lambda escape: bytes([int(escape[1], 8)]), name)
 
 

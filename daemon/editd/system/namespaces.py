@@ -44,7 +44,7 @@ def enter_overlay(
     upper, work = (os.path.join(scratch, name) for name in ("upper", "work"))
     os.mkdir(upper, os.stat(root).st_mode & 0o777)
     os.mkdir(work)
-    options = f"lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
+    options = f"lowerdir={_escape(root)},upperdir={_escape(upper)},workdir={_escape(work)},userxattr"
     _mount(libc, "overlay", root, "overlay", 0, options)
     os.chdir(root)
     fill()
@@ -98,7 +98,7 @@ def _mount(
         raise OSError(ctypes.get_errno(), "mount")
 
 
-def _escaped(path: str) -> str:
+def _escape(path: str) -> str:
     """Return a path as the options of an overlay take it."""
     for character in "\\:,":
         path = path.replace(character, "\\" + character)

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from editd.edits.plan import base_of
 from editd.edits.preconditions import version_at
-from editd.edits.replace import Replacement, fitted, replace
+from editd.edits.replace import Replacement, fit_line_ends, replace
 from editd.edits.search import SearchResults, Span, lines_of, lost_returns, overlapping, with_plain_line_ends
 from editd.errors import InvalidParams, NotAFile, NotText, PathOutside, PermissionDenied, Unread
 from editd.values.content import FILE, FileState
@@ -69,7 +69,7 @@ class ToolText:
         old, new = self.text[replacement.start : replacement.end], replacement.text
         if with_plain_line_ends(new) == old:
             return Replacement(span.start, span.end, self.raw[span.start : span.end])
-        return Replacement(span.start, span.end, fitted(new, old, self.raw, span))
+        return Replacement(span.start, span.end, fit_line_ends(new, old, self.raw, span))
 
     def _raw_offset(self, offset: int) -> int:
         return offset + bisect_left(self._lost, offset)
@@ -291,7 +291,7 @@ class ToolSet(Struct, frozen=True):
         try:
             return tool.run(edit.args, ToolApi(work, self, base_of(edit)))
         except Unread as refusal:
-            raise refusal.revised(sights=tuple(work.sights)) from None
+            raise refusal.revise(sights=tuple(work.sights)) from None
 
     def _find(self, call: Tool) -> ToolDefinition | None:
         dialect = self.dialects.get(call.dialect)
@@ -390,7 +390,7 @@ class ToolApi:
         self._work.bases.guarded.discard(real)
         if state is not None:
             self._work.text(real, state)  # raises NotText: nothing is written over what is no text
-        old = self._work.replaced(real, state)
+        old = self._work.replaced_state(real, state)
         content = self._work.whole(real, text, old)
         if state is None:
             after = FileState(content, FILE if old is None else old.mode)

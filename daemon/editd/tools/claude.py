@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, list_numbers, no_match
 from editd.edits.search import lines_of, occurrences, with_plain_line_ends, with_twin
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
 from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
@@ -41,7 +41,7 @@ def replacement_of(text: str, old: str, new: str, path: str = "the file") -> Rep
         return Replacement(spans[0].start, spans[0].end, new)
     lines = lines_of(text, [span.start for span in spans[:LINES_TOLD_MAX]])
     raise Ambiguous(
-        f"`old_str` is in {path} {len(spans)} times, at lines {listed(lines)}.",
+        f"`old_str` is in {path} {len(spans)} times, at lines {list_numbers(lines)}.",
         hint="Take lines before or after it into `old_str` and `new_str` until it is there once.",
         data={"found": len(spans), "lines": lines},
     )

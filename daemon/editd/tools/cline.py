@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace as with_fields
 
 from editd.edits.approximate import js_trim
-from editd.edits.replace import LineMatcher, Replacement, listed, no_match, numbered, replace
+from editd.edits.replace import LineMatcher, Replacement, describe_lines, list_numbers, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
 from editd.tools.api import Dialect, ToolDefinition, argument, text_of
@@ -389,7 +389,7 @@ class _Match(Struct, frozen=True):
     @property
     def lines(self) -> str:
         """The lines' numbers in the file, from 1, in words."""
-        return numbered((self.start + 1, max(self.end, self.start + 1)))
+        return describe_lines((self.start + 1, max(self.end, self.start + 1)))
 
 
 def _locate(file: _File, block: ClineBlock, low: int, path: str) -> _Match | None:
@@ -487,7 +487,7 @@ def _first_match(match: _Match, others: Sequence[int], path: str) -> str:
     """Return the warning of M1."""
     count = f"{len(others)} or more" if len(others) == _MATCHES_MAX else f"{len(others)}"
     places = f"{count} other {'place' if len(others) == 1 else 'places'}"
-    lines = listed([line + 1 for line in others])
+    lines = list_numbers([line + 1 for line in others])
     return (
         f"first_match: {match.block.name} matches {places} of {path} as well, "
         f"at line{'' if len(others) == 1 else 's'} {lines}; only {match.lines} changed."
@@ -529,10 +529,10 @@ def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> N
             f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them "
             "exactly, put the blocks in the file's order, and let no two blocks name the same lines."
         )
-        return refusal.revised(hint=hint)
+        return refusal.revise(hint=hint)
     if refusal.data["nearest"] and not refusal.data["differs"]:
         line = refusal.data["nearest"]["start_line"]
-        return refusal.revised(hint=f"It is only part of line {line}: give whole lines.")
+        return refusal.revise(hint=f"It is only part of line {line}: give whole lines.")
     return refusal
 
 

@@ -22,7 +22,7 @@ from editd.edits.replace import (
     LINES_TOLD_MAX,
     LineMatcher,
     Replacement,
-    listed,
+    list_numbers,
     no_match,
     offsets,
     with_applied_hunk,
@@ -214,7 +214,7 @@ def _after(begins: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[tup
 def _ambiguous(doubtful: Sequence[tuple[CodexHunk, Sequence[int]]], path: str) -> Ambiguous:
     doubts = "; ".join(
         f"the hunk at line {hunk.line} of the patch could be applied at lines "
-        + listed([start + 1 for start in starts])
+        + list_numbers([start + 1 for start in starts])
         for hunk, starts in doubtful[:10]
     )
     hunk, starts = doubtful[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from editd.edits.approximate import js_trim
-from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, listed, no_match
+from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, list_numbers, no_match
 from editd.edits.search import lines_of
 from editd.errors import (
     Ambiguous,
@@ -315,4 +315,4 @@ def _warnings(text: str, result: StageResult) -> list[str]:
 
 def places_named(text: str, places: Sequence[int]) -> str:
     """Return the line numbers in words: `line 3`, or `lines 3, 5`."""
-    return f"line{'' if len(places) == 1 else 's'} {listed(lines_of(text, places[:LINES_TOLD_MAX]))}"
+    return f"line{'' if len(places) == 1 else 's'} {list_numbers(lines_of(text, places[:LINES_TOLD_MAX]))}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from editd.edits.diff import quoted
+from editd.edits.diff import quote
 
 OF_ONE_FILE = frozenset({"gemini", "roo", "cline"})  # whose answers tell of the one file of the call
 TEXT_CHARACTERS_MAX = 4_000  # of a new text that is repeated; a longer one is told by its diff
@@ -50,7 +50,7 @@ def changed(dialect: str, answer: str, path: str, text: str, diff: str) -> str:
 
 def part_of(diff: str, path: str) -> str:
     """Return the part of a diff that is about this file; "" if there is none."""
-    head = f"diff --git {quoted(f'a/{path}')} "
+    head = f"diff --git {quote(f'a/{path}')} "
     return "".join(part for part in _FILES.split(diff) if part.startswith(head))
 
 

@@ -16,9 +16,9 @@ from editd.edits.approximate import JS_SPACES
 from editd.edits.replace import (
     LINES_TOLD_MAX,
     Replacement,
-    listed,
+    describe_lines,
+    list_numbers,
     no_match,
-    numbered,
     offsets,
 )
 from editd.edits.search import Search, Span, lines_of, nearest, occurrences, with_plain_line_ends
@@ -136,7 +136,7 @@ def _unmatched(call: RooCall, text: str) -> NoMatch:
     return NoMatch(
         message,
         hint="Correct `start_line` and `end_line` to include a whole match: there are matches at "
-        f"line{'' if len(elsewhere) == 1 else 's'} {listed(lines)}.",
+        f"line{'' if len(elsewhere) == 1 else 's'} {list_numbers(lines)}.",
         data={"found": len(elsewhere), "lines": lines},
     )
 
@@ -151,7 +151,7 @@ def _unmatched_expression(call: RooCall, text: str, message: str) -> NoMatch:
         return NoMatch(message, hint=rules, data={"nearest": None, "differs": []})
     return NoMatch(
         message,
-        hint=f"The nearest passage is at {numbered((near.start_line, near.end_line))}. {rules}",
+        hint=f"The nearest passage is at {describe_lines((near.start_line, near.end_line))}. {rules}",
         data=near.to_data(),
     )
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.advice import Advice
-from editd.edits.replace import LINES_TOLD_MAX, Replacement, listed, no_match, offsets
+from editd.edits.replace import LINES_TOLD_MAX, Replacement, list_numbers, no_match, offsets
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
 from editd.tools.fuzzy_match import (
     POINTS_MAX,
@@ -280,7 +280,7 @@ def _missing(
     if isinstance(alone, BlockNotFound):
         return refusal
     order = "Send the blocks in the order of the file, or fewer at once. "
-    return refusal.revised(hint=Advice(order, *refusal.advice.parts))
+    return refusal.revise(hint=Advice(order, *refusal.advice.parts))
 
 
 def _why(missing: BlockNotFound, path: str, *, is_alone: bool) -> str:
@@ -297,7 +297,7 @@ def _name(block: FuzzyBlock) -> str:
 
 
 def _fits(several: BlockAmbiguous, path: str) -> str:
-    shown = listed([place.start + 1 for place in several.places])
+    shown = list_numbers([place.start + 1 for place in several.places])
     return f"{_name(several.block)} fits {path} in {len(several.places)} places, at lines {shown}."
 
 

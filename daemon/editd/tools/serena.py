@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.edits.gitignore import Rule, is_ignored, rules_of
-from editd.edits.replace import EMPTY_FILE_HINT, LINES_TOLD_MAX, Replacement, listed, no_match, numbered
+from editd.edits.replace import (
+    EMPTY_FILE_HINT,
+    LINES_TOLD_MAX,
+    Replacement,
+    describe_lines,
+    list_numbers,
+    no_match,
+)
 from editd.edits.search import (
     Match,
     Search,
@@ -257,7 +264,7 @@ def _nothing(page: ToolText, needle: str, call: SerenaCall) -> NoMatch:
         )
     return NoMatch(
         message,
-        hint=f"The nearest passage is at {numbered((near.start_line, near.end_line))}. "
+        hint=f"The nearest passage is at {describe_lines((near.start_line, near.end_line))}. "
         "Line ends are `\\n` here, `.` matches them too, `^` and `$` match at each line.",
         data=near.to_data(),
     )
@@ -273,7 +280,7 @@ def _words_of(pattern: str) -> str:
 def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
     lines = lines_of(page.text, places[:LINES_TOLD_MAX])
     return Ambiguous(
-        f"The needle matches {len(places)} times in {page.path}, at lines {listed(lines)}.",
+        f"The needle matches {len(places)} times in {page.path}, at lines {list_numbers(lines)}.",
         hint="Extend it until it names one place, or set allow_multiple_occurrences to replace all of them.",
         data={"found": len(places), "lines": lines},
     )
@@ -282,7 +289,7 @@ def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
 def _begins_early(text: str, match: Match, found: int) -> Ambiguous:
     first, last = lines_of(text, [match.start, match.end - 1])
     return Ambiguous(
-        f"The match at {numbered((first, last))} holds another match, which begins later: "
+        f"The match at {describe_lines((first, last))} holds another match, which begins later: "
         "it may begin too early.",
         hint="Begin the pattern with text that occurs once, not with a part that can be shorter, such as "
         "`\\s*`, or name the text between instead of `.*?`.",

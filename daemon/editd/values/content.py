@@ -36,7 +36,7 @@ def version_of(content: bytes) -> Version:
     return Version(digest.hexdigest())
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Return the bytes of a text from a client, whose surrogate escapes are bytes. Raises InvalidParams."""
     try:
         return raw_of(text)
@@ -263,7 +263,7 @@ class Decoder(Struct, frozen=True, gc=False):
     def not_text(self, state: FileState, path: str) -> NotText:
         """Return the refusal for the reader of a file that is no text, with its size."""
         refusal = not_text(state.content, self.fallback, path=path)
-        return refusal.revised(data={"size": len(state.content)})
+        return refusal.revise(data={"size": len(state.content)})
 
     def as_in(self, state: FileState | None, written: bytes) -> bytes:
         """Return a text in UTF-8 in the encoding of a file, whose text a person has read as UTF-8.
@@ -355,11 +355,11 @@ def line_end_of(text: str) -> LineEnd:
     returns = text.count("\r")
     crlf = text.count("\r\n") if returns else 0  # the search for two characters takes long
     lf, cr = text.count("\n") - crlf, returns - crlf
-    kinds: list[LineEnd] = [kind for kind, count in _named(lf, crlf, cr) if count]
+    kinds: list[LineEnd] = [kind for kind, count in _by_line_end(lf, crlf, cr) if count]
     if len(kinds) > 1:
         return "mixed"
     return kinds[0] if kinds else "none"
 
 
-def _named(lf: int, crlf: int, cr: int) -> tuple[tuple[LineEnd, int], ...]:
+def _by_line_end(lf: int, crlf: int, cr: int) -> tuple[tuple[LineEnd, int], ...]:
     return (("lf", lf), ("crlf", crlf), ("cr", cr))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from editd.values.glob import Glob
-from editd.values.name_key import folded
+from editd.values.name_key import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ class ExcludedPaths:
     def __init__(self, globs: Iterable[str] = (), exceptions: Iterable[str] = ()) -> None:
         """Raises InvalidParams for a text that is no glob."""
         self.globs, self.exceptions = tuple(globs), tuple(exceptions)
-        self._included, self._excepted = _united(self.globs), _united(self.exceptions)
+        self._included, self._excepted = _unite(self.globs), _unite(self.exceptions)
 
     @classmethod
     def of(cls, texts: Sequence[Iterable[str]]) -> ExcludedPaths:
@@ -49,7 +49,7 @@ class ExcludedPaths:
 
     def covers(self, path: WorkspacePath) -> bool:
         """Return whether the path is excluded."""
-        text = folded(path.text)
+        text = fold(path.text)
         return self._included.fullmatch(text) is not None and self._excepted.fullmatch(text) is None
 
     def __eq__(self, other: object) -> bool:
@@ -70,9 +70,9 @@ def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Calla
 
 
 @lru_cache(maxsize=4)  # each start of a daemon asks for one rule five times
-def _united(globs: tuple[str, ...]) -> re.Pattern[str]:
+def _unite(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Return one expression that matches what any of the globs matches, so that a path is one comparison."""
-    parsed = [Glob.parse(folded(text)).pattern.pattern for text in globs]
+    parsed = [Glob.parse(fold(text)).pattern.pattern for text in globs]
     anywhere = [one.removeprefix(_FOLDERS) for one in parsed if one.startswith(_FOLDERS)]
     forms = [one for one in parsed if not one.startswith(_FOLDERS)]
     if anywhere:  # the folders above are compared once for all of them

@@ -59,7 +59,7 @@ Name = tuple[Piece, ...] | None  # None is `**`
 
 @dataclass(frozen=True)
 class Glob:
-    """One glob. Only `parse` and `known` make one.
+    """One glob. Only `parse` and `reparse` make one.
 
     Its names and its expression are made when they are first needed. A literal glob needs neither, because
     its text is compared: a daemon with thousands of leased files starts as fast as one without.
@@ -77,19 +77,19 @@ class Glob:
         """Return the glob. Raises InvalidParams."""
         has_wildcards = _WILDCARD.search(text) is not None
         if len(text) > (GLOB_CHARACTERS_MAX if has_wildcards else PLAIN_CHARACTERS_MAX):
-            raise _refused(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
+            raise _refusal(text, f"is longer than {GLOB_CHARACTERS_MAX} characters")
         if text.startswith("!"):
-            raise _refused(text, "begins with `!`; a glob can only include paths, not exclude them")
+            raise _refusal(text, "begins with `!`; a glob can only include paths, not exclude them")
         parts = _bare(text).removesuffix("/").split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in text:
-            raise _refused(text, "has an empty name, a `.` or a `..` in it")
-        glob = cls.known(text)
+            raise _refusal(text, "has an empty name, a `.` or a `..` in it")
+        glob = cls.reparse(text)
         if glob.literal is None:
             assert glob.names, "a text without names was refused"  # this refuses a class that is not closed
         return glob
 
     @classmethod
-    def known(cls, text: str) -> Glob:
+    def reparse(cls, text: str) -> Glob:
         """Return the glob of a text that `parse` has accepted before."""
         bare = _bare(text)
         folder = bare.removesuffix("/**") if bare.endswith("/**") else bare.removesuffix("/")
@@ -236,7 +236,7 @@ def parse_all(texts: Sequence[str], owner: str) -> GlobSet:
 
 def known_globs(texts: Iterable[str]) -> GlobSet:
     """Return the globs of texts that `parse_all` has accepted before."""
-    return GlobSet(map(Glob.known, texts))
+    return GlobSet(map(Glob.reparse, texts))
 
 
 def check_count(texts: Sequence[str], owner: str) -> None:
@@ -398,7 +398,7 @@ def _name(part: str, text: str) -> Name:
         else:
             if character == "\\":
                 if at == len(part):
-                    raise _refused(text, "ends in a `\\` without a character after it")
+                    raise _refusal(text, "ends in a `\\` without a character after it")
                 character = part[at]
                 at += 1
             pieces.append(((ord(character), ord(character)),))
@@ -425,7 +425,7 @@ def _class(part: str, at: int, text: str) -> tuple[Characters, int]:
 def _class_character(part: str, at: int, text: str) -> tuple[int, int]:
     at += part[at : at + 1] == "\\"
     if at >= len(part):
-        raise _refused(text, "has a `[` that is not closed")
+        raise _refusal(text, "has a `[` that is not closed")
     return ord(part[at]), at + 1
 
 
@@ -465,7 +465,7 @@ def _folder(names: Sequence[Name], *, is_below: bool) -> str:
     return "/".join(literals)
 
 
-def _refused(text: str, why: str) -> InvalidParams:
+def _refusal(text: str, why: str) -> InvalidParams:
     return InvalidParams(
         f"The glob {text[:200]!r} {why}.",
         hint="Globs are relative to the root: `src/**/*.py`, `docs/`, `README.md`.",

@@ -32,18 +32,18 @@ def key_of(text: str) -> str:
     if _folding == "case":
         return text.casefold()
     if _folding == "case and form":
-        return folded(text)
-    return unicodedata.normalize("NFC", _decomposed(text))  # one character again, for a `?`
+        return fold(text)
+    return unicodedata.normalize("NFC", _decompose(text))  # one character again, for a `?`
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return a text without its letter case and Unicode form, on every file system."""
     if text.isascii():
         return text.casefold()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", _decomposed(text).casefold()))
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", _decompose(text).casefold()))
 
 
-def _decomposed(text: str) -> str:
+def _decompose(text: str) -> str:
     """Return a text in NFD, without the characters that a casefolded ext4 ignores."""
     return unicodedata.normalize("NFD", IGNORED.sub("", text))
 

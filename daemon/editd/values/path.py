@@ -35,7 +35,7 @@ _NAME_ENDS = re.compile(
 )  # NTFS ends a name at its stream's name, and git at a byte that is not UTF-8
 
 
-def _parsed(text: str) -> WorkspacePath:
+def _parse(text: str) -> WorkspacePath:
     if not text or "\0" in text:
         raise InvalidParams(
             "A path must not be empty or hold a NUL." if not text else "A path cannot hold a NUL.",
@@ -49,11 +49,11 @@ def _parsed(text: str) -> WorkspacePath:
             hint="Send names that are not UTF-8 as bytes.",
         ) from None
     if is_long:
-        told = {"path": _shown(text)}
+        told = {"path": _shorten(text)}
         raise InvalidParams(f"A path is at most {PATH_BYTES_MAX} bytes long.", data=told)
     if text.startswith("/"):
         raise PathOutside(
-            f"{_shown(text)} is absolute.",
+            f"{_shorten(text)} is absolute.",
             hint="Give the path relative to the workspace's root.",
             data={"path": text},
         )
@@ -101,7 +101,7 @@ class WorkspacePath(
 
     else:
         # The same files are edited again and again, and an edit needs the bytes of its path some ten times.
-        parse = staticmethod(functools.lru_cache(maxsize=1024)(_parsed))
+        parse = staticmethod(functools.lru_cache(maxsize=1024)(_parse))
         raw = property(_raw_of)
 
     @property
@@ -114,7 +114,7 @@ class WorkspacePath(
         """The last of its names."""
         return self.text.rpartition("/")[2]
 
-    def named(self, name: str) -> WorkspacePath:
+    def sibling(self, name: str) -> WorkspacePath:
         """Return the path of another name in the same folder. Raises as `parse` does."""
         return WorkspacePath.parse(f"{self.folder}/{name}" if self.folder else name)
 
@@ -196,31 +196,31 @@ def split_path(path: bytes) -> tuple[bytes, bytes]:
 def _check_name(name: str, text: str) -> None:
     if name == "..":
         raise PathOutside(
-            f"{_shown(text)} has a `..` in it.",
+            f"{_shorten(text)} has a `..` in it.",
             hint="Give the path relative to the workspace's root, without `..`.",
             data={"path": text},
         )
     if not name and is_url(text):
         raise InvalidParams(
-            f"{_shown(text)} is a URL.",
+            f"{_shorten(text)} is a URL.",
             hint="Give the path relative to the workspace's root.",
             data={"path": text},
         )
     if name in ("", "."):
         raise InvalidParams(
-            f"{_shown(text)} has an empty name or a `.` in it.",
+            f"{_shorten(text)} has an empty name or a `.` in it.",
             hint="Write it without them, such as `src/main.c`.",
             data={"path": text},
         )
     if is_protected_name(name):
         raise PathProtected(
-            f"{_shown(text)} is in git's own folder.",
+            f"{_shorten(text)} is in git's own folder.",
             hint="Use git to change `.git`; editd never writes to it.",
             data={"path": text},
         )
     if name.startswith(TEMPORARY_PREFIX):
         raise PathProtected(
-            f"{_shown(text)} is a name that editd keeps for its own temporary files.",
+            f"{_shorten(text)} is a name that editd keeps for its own temporary files.",
             hint=f"Choose a name that does not begin with `{TEMPORARY_PREFIX}`.",
             data={"path": text},
         )
@@ -228,5 +228,5 @@ def _check_name(name: str, text: str) -> None:
         raise InvalidParams(f"A name is at most {NAME_BYTES_MAX} bytes long.", data={"path": text})
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"

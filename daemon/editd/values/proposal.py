@@ -185,7 +185,7 @@ class ProposedFile(Struct, frozen=True):
         return is_whole(self.base, self.proposed)
 
     @property
-    def undecided(self) -> tuple[ProposedHunk, ...]:
+    def undecided_hunks(self) -> tuple[ProposedHunk, ...]:
         return tuple(hunk for hunk in self.hunks if hunk.verdict is None)
 
     @property

@@ -199,12 +199,12 @@ def params_of(method: str, params: dict[str, Any]) -> Params:
     if kind is None:
         raise Malformed(
             "method_not_found",
-            f"There is no method {shown(method)!r}. This version has {', '.join(REQUESTS)}.",
+            f"There is no method {shorten(method)!r}. This version has {', '.join(REQUESTS)}.",
         )
     try:
         typed: Params = convert(params, kind)
     except msgspec.ValidationError as error:
-        raise Malformed("invalid_params", f"{method}: {shown(str(error))}.") from None
+        raise Malformed("invalid_params", f"{method}: {shorten(str(error))}.") from None
     except UnicodeEncodeError:
         # msgspec needs UTF-8 to compare a key or a choice.
         raise Malformed(
@@ -247,7 +247,7 @@ def decode_json(body: bytes | bytearray) -> Any:
     The error has the id of the request, if that can be read.
     """
     _check_values(body)
-    with _json_refused(body):
+    with _convert_json_errors(body):
         return msgspec.json.decode(body)
 
 
@@ -258,7 +258,7 @@ def decode_json_in_parts(body: bytes | bytearray) -> Any:
     that other threads run in between.
     """
     _check_values(body)
-    with _json_refused(body):
+    with _convert_json_errors(body):
         try:
             members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError:  # no object
@@ -325,7 +325,7 @@ def _is_escape(part: bytes, at: int) -> bool:
 
 
 @contextlib.contextmanager
-def _json_refused(body: bytes | bytearray) -> Iterator[None]:
+def _convert_json_errors(body: bytes | bytearray) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError:
@@ -333,7 +333,7 @@ def _json_refused(body: bytes | bytearray) -> Iterator[None]:
     except RecursionError:
         reason = "it is nested too deep"
     except msgspec.DecodeError as error:
-        reason = shown(str(error))
+        reason = shorten(str(error))
         if _HALF_CHARACTER.search(body):
             reason += ". Send both halves of a surrogate pair, or the character itself"
     else:
@@ -501,15 +501,15 @@ def encode_json(value: Any) -> bytes:
 
 def _sendable(value: Any, *, to_json: bool) -> Any:
     """Return `value` with bytes for texts that are not UTF-8, and digits for integers beyond 64 bits."""
-    return _replaced(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True), to_json)
+    return _replace(msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True), to_json)
 
 
-def _replaced(value: Any, to_json: bool) -> Any:
+def _replace(value: Any, to_json: bool) -> Any:
     match value:
         case dict():
-            return {_sendable_key(key): _replaced(item, to_json) for key, item in value.items()}
+            return {_sendable_key(key): _replace(item, to_json) for key, item in value.items()}
         case list() | tuple():
-            return [_replaced(item, to_json) for item in value]
+            return [_replace(item, to_json) for item in value]
         case str() if not _is_utf8(value):
             raw = _sendable_raw(value)
             return {"base64": base64.b64encode(raw).decode("ascii")} if to_json else raw
@@ -559,6 +559,6 @@ class Malformed(Exception):
         self.to = to
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a client's own words, short enough to be repeated to it."""
     return text if len(text) <= LIMITS.text_length_max else text[: LIMITS.text_length_max] + "…"

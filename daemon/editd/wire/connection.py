@@ -68,20 +68,20 @@ class BadRequest(Struct, frozen=True):
 
 
 class LargeMessage(Struct, frozen=True, weakref=True):
-    """A message that takes long to decode, in any thread. `Connection.enter` takes the result of `parsed`."""
+    """A message that takes long to decode, in any thread. `Connection.enter` takes the result of `parse`."""
 
     envelope: Envelope
     value: Any
 
-    def parsed(self) -> ParsedMessage:
+    def parse(self) -> ParsedMessage:
         """Decode the message, and check its types."""
         if not isinstance(self.value, bytearray):
-            return _parsed(self.envelope, self.value)
+            return _parse(self.envelope, self.value)
         try:
             value = decode_json_in_parts(self.value)
         except Malformed as malformed:
             return BadCall(malformed.to, malformed)
-        return _parsed(self.envelope, value, is_plain=True)
+        return _parse(self.envelope, value, is_plain=True)
 
 
 Incoming = Request | BadRequest | LargeMessage
@@ -120,7 +120,7 @@ class Connection:
 
     def _take_decoded(self) -> Request | BadRequest | None:
         while isinstance(incoming := self.take(), LargeMessage):
-            entered = self.enter(incoming.parsed())
+            entered = self.enter(incoming.parse())
             if entered is not None:
                 return entered
         return incoming
@@ -157,7 +157,7 @@ class Connection:
         if self._decoded is not None and self._frames is not None:
             (call_id, params), self._decoded, self._decoded_bytes = self._decoded, None, 0
             self.kept = self._frames.kept
-            return self._entered(call_id, params)
+            return self._enter(call_id, params)
         while self.kept and not self.closed and (frames := self._frames) is not None:
             try:
                 value = next(frames)
@@ -170,7 +170,7 @@ class Connection:
             self.kept = frames.kept
             if frames.is_large:
                 return LargeMessage(self._envelope, value)
-            if (incoming := self.enter(_parsed(self._envelope, value))) is not None:
+            if (incoming := self.enter(_parse(self._envelope, value))) is not None:
                 return incoming
         return None
 
@@ -180,7 +180,7 @@ class Connection:
             return None
         if isinstance(parsed, BadCall):
             return self._bad(parsed.to, parsed.malformed)
-        return self._entered(*parsed)
+        return self._enter(*parsed)
 
     def is_waiting_for(self, call_id: Id | None) -> bool:
         """Whether a request with this id was taken and not answered; never true for a notification."""
@@ -189,9 +189,9 @@ class Connection:
     def reply(self, to: Id | None, result: Any) -> bytes:
         """Return the bytes that answer a request with its result; none for a notification."""
         self.leave(to)
-        return b"" if to is None else self.encoded(to, result)
+        return b"" if to is None else self.encode(to, result)
 
-    def encoded(self, to: Id, result: Any) -> bytes:
+    def encode(self, to: Id, result: Any) -> bytes:
         """Return the bytes of a result, in any thread. The request counts as waiting until `leave`."""
         return self._envelope.result(to, result)
 
@@ -220,7 +220,7 @@ class Connection:
             return f"json-{self._envelope.framed}"
         return "msgpack"
 
-    def _entered(self, call_id: Id | None, params: Params) -> Request | BadRequest:
+    def _enter(self, call_id: Id | None, params: Params) -> Request | BadRequest:
         if call_id in self._ids:
             repeated = "A request with this id is still waiting for its answer. Use each id once."
             return self._bad(call_id, Malformed("invalid_request", repeated))
@@ -243,7 +243,7 @@ class Connection:
         return BadRequest(malformed.error, self._envelope.error(to, malformed.error), malformed.fatal)
 
 
-def _parsed(envelope: Envelope, value: Any, *, is_plain: bool = False) -> ParsedMessage:
+def _parse(envelope: Envelope, value: Any, *, is_plain: bool = False) -> ParsedMessage:
     """Check a decoded message. The parameters are texts already if it `is_plain`."""
     try:
         call = envelope.open(value)

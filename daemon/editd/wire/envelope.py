@@ -33,7 +33,7 @@ from editd.wire.codec import (
     encode_msgpack,
     is_id,
     is_large_json,
-    shown,
+    shorten,
     too_many_values,
 )
 from editd.wire.raw_text import text_of
@@ -143,7 +143,7 @@ class JsonRpc(Envelope):
         call_id = _checked_id(value["id"]) if "id" in value else None
         # The method would run without the parameters of a misspelt `params`.
         if unknown := value.keys() - _MEMBERS:
-            raise _invalid(call_id, f"A JSON-RPC request has no member {shown(min(unknown))!r}.")
+            raise _invalid(call_id, f"A JSON-RPC request has no member {shorten(min(unknown))!r}.")
         if value.get("jsonrpc", "2.0") != "2.0":
             raise _invalid(call_id, 'This is JSON-RPC: "jsonrpc" is "2.0", or left out.')
         if "method" not in value:
@@ -179,7 +179,7 @@ def _call(call_id: Id | None, method: Any, params: Any) -> RpcCall:
     if not isinstance(name, str):
         raise _invalid(call_id, "A method is named by a string.")
     if not isinstance(params, dict):
-        raise _invalid(call_id, f"The parameters of {shown(name)} are one map.")
+        raise _invalid(call_id, f"The parameters of {shorten(name)} are one map.")
     return RpcCall(call_id, name, params)
 
 

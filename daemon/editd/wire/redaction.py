@@ -128,7 +128,7 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text with each secret replaced by the name of its kind, in brackets."""
     for name, rule in RULES:
         text = rule.sub(rf"\1[{name}]" if rule.groups else f"[{name}]", text)

@@ -233,12 +233,12 @@ def _parse(raw: bytes) -> tuple[dict[bytes, int], dict[bytes, bytes]]:
         raise ValueError("the index is damaged")
     offsets: dict[bytes, int] = {}
     end = _HEADER.size
-    for path, offset, end in (_compressed if version == 4 else _padded)(body, count):  # noqa: B007  # the last `end` is used below
+    for path, offset, end in (_compressed_entries if version == 4 else _padded_entries)(body, count):  # noqa: B007  # the last `end` is used below
         offsets[path] = offset
-    return offsets, dict(_required(body, end))
+    return offsets, dict(_required_extensions(body, end))
 
 
-def _padded(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
+def _padded_entries(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield path, offset and end of each entry (versions 2 and 3), padded with NULs to a multiple of 8."""
     offset = _HEADER.size
     for _ in range(count):
@@ -249,7 +249,7 @@ def _padded(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
         offset = end
 
 
-def _compressed(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
+def _compressed_entries(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield path, offset and end of each entry (version 4).
 
     An entry has the number of bytes to cut off the previous path, encoded as a pack's offset delta, and the
@@ -268,7 +268,7 @@ def _compressed(body: bytes, count: int) -> Iterator[tuple[bytes, int, int]]:
         offset = name_end + 1
 
 
-def _required(body: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
+def _required_extensions(body: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the extensions from `offset` on that a reader must support: the first letter is lower case."""
     while offset < len(body):
         signature, size = _EXTENSION.unpack_from(body, offset)

@@ -305,7 +305,10 @@ class IgnoreRules(Struct, frozen=True):
         if repository is None:
             return None
         opened, configured = tuple(opened_files(worktree)), _excludes(repository)
-        excludes = (*(configured or _named_in(opened, b"git/ignore")), *_named_in(opened, b"info/exclude"))
+        excludes = (
+            *(configured or _ending_with(opened, b"git/ignore")),
+            *_ending_with(opened, b"info/exclude"),
+        )
         return cls(repository, worktree, top, above, (*opened, *configured), excludes)
 
     def inside(self, path: bytes) -> bytes:
@@ -384,7 +387,7 @@ class IgnoreRules(Struct, frozen=True):
             folder = folder.rpartition(b"/")[0]
 
 
-def _named_in(paths: Iterable[bytes], end: bytes) -> list[bytes]:
+def _ending_with(paths: Iterable[bytes], end: bytes) -> list[bytes]:
     return [path for path in paths if path.endswith(b"/" + end)]
 
 

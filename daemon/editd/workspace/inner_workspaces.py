@@ -60,7 +60,7 @@ class InnerWorkspaces:
 
         return top_over
 
-    def served(self) -> Iterator[bytes]:
+    def served_folders(self) -> Iterator[bytes]:
         """Yield the inner workspaces with their own history, or the mark of one."""
         for inner in paths.served_below(os.fsdecode(self._root)):
             if paths.is_separate(inner):

@@ -30,7 +30,7 @@ def denial(disk: Disk, path: WorkspacePath, error: OSError, failure: str) -> Ref
         parent, _, name = path.raw.rpartition(b"/")
         with contextlib.suppress(OSError), disk.folder(parent) as folder:
             if (cause := cause_in(folder, name)) is not None:
-                return refusal.revised(message=f"{path} {failure}: {cause.fact}.", hint=cause.hint)
+                return refusal.revise(message=f"{path} {failure}: {cause.fact}.", hint=cause.hint)
     return refusal
 
 
@@ -38,7 +38,7 @@ def cause_in(folder: OpenFolder, name: bytes) -> Cause | None:
     """Return why a file of the folder cannot be replaced; None if no cause is known. Raises OSError."""
     descriptor = folder.open_itself()
     try:
-        flagged = _flagged(descriptor, "its folder")
+        flagged = _flag_cause(descriptor, "its folder")
         above = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -47,7 +47,7 @@ def cause_in(folder: OpenFolder, name: bytes) -> Cause | None:
         with contextlib.suppress(OSError):  # a symlink, or a file that we may not read
             descriptor = folder.open(name)
             try:
-                flagged = _flagged(descriptor, "it")
+                flagged = _flag_cause(descriptor, "it")
             finally:
                 os.close(descriptor)
     if flagged is not None:
@@ -61,7 +61,7 @@ def cause_in(folder: OpenFolder, name: bytes) -> Cause | None:
     return None
 
 
-def _flagged(descriptor: int, subject: str) -> Cause | None:
+def _flag_cause(descriptor: int, subject: str) -> Cause | None:
     flags = file_flags(descriptor)
     for flag, (word, option) in FLAGS.items():
         if flags & flag:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from editd.errors import listed
+from editd.errors import join_names
 from editd.system.filesystem import NO_SUCH_VERB
 from editd.values.path import split_path
 from editd.workspace.in_place import OtherContent, overwrite, restore
@@ -63,7 +63,7 @@ class ConcurrentWrite(Exception):
     def __init__(
         self, paths: Sequence[WorkspacePath], orphans: Sequence[tuple[WorkspacePath, FileState]]
     ) -> None:
-        super().__init__(listed([path.text for path in paths]))
+        super().__init__(join_names([path.text for path in paths]))
         self.paths = list(paths)
         self.orphans = list(orphans)
 

@@ -229,16 +229,16 @@ class WorkspaceReader:
         if not self._disk.is_folding:
             return self._resolve_once(path, through_last=through_last)
         for _ in range(LINKS_MAX):
-            spelled = WorkspacePath.parse(os.fsdecode(self._spelled(path)))
+            spelled = WorkspacePath.parse(os.fsdecode(self._spelling_of(path)))
             resolved = self._resolve_once(spelled, through_last=through_last)
             if resolved == path:
                 return path
             path = resolved  # a link's target may be spelled in another way, and lead to another link
         raise _unresolvable(path, errno.ELOOP)
 
-    def _spelled(self, path: WorkspacePath) -> bytes:
+    def _spelling_of(self, path: WorkspacePath) -> bytes:
         try:
-            return self._disk.spelled(path.raw)
+            return self._disk.spelling_of(path.raw)
         except OSError as error:
             raise refusal_of(error, path, "could not be resolved") from error
 

@@ -113,7 +113,7 @@ class Quarantine:
         """Return the names of the files that still have their content."""
         return {file.name for file in (*self._due, *self._kept)}
 
-    def unchecked(self) -> list[ReplacedFile]:
+    def unchecked_files(self) -> list[ReplacedFile]:
         """Return the files that are not checked yet; a check sets `is_checked`."""
         return [file for file in (*self._due, *self._kept) if not file.is_checked]
 
@@ -135,7 +135,7 @@ class Quarantine:
             self._folder.remove(name)
 
     def due(self, now: float | None, *, is_busy: bool = False) -> list[ReplacedFile]:
-        """Return the files that are old enough, to be passed to `check`, and its result to `written`.
+        """Return the files that are old enough, to be passed to `check`, and its result to `late_writes`.
 
         `now` is in seconds of a monotonic clock; None at the daemon's end. `is_busy`: edits come without a
         pause, so wait for one unless the check is urgent.
@@ -195,7 +195,9 @@ class Quarantine:
             self.remove(file.name)
         return QuarantineCheck(file)
 
-    def written(self, checks: Sequence[QuarantineCheck]) -> Generator[tuple[WorkspacePath | None, FileState]]:
+    def late_writes(
+        self, checks: Sequence[QuarantineCheck]
+    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
         """Yield the path and the content of each file that a program wrote to after it was replaced.
 
         A file is removed when the next one is requested. If the caller cannot record it, a later check yields
@@ -294,7 +296,7 @@ class TempFilePool:
         """Prepare for bursts of so many edits before their replaced files return."""
         self._ahead = max(self._ahead, min(edits, SPARES_MAX))
 
-    def needed(self) -> int:
+    def count_to_make(self) -> int:
         """Return how many files to `make` next, as edits need them, or our share if inodes are scarce.
 
         Used spares do not count, because an edit of another path cannot take them.

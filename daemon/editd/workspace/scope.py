@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from editd.errors import PermissionDenied, listed
+from editd.errors import PermissionDenied, join_names
 from editd.system import confinement
 from editd.system.files import replace_file_durably
 from editd.system.filesystem import missing_calls, open_folder
@@ -114,7 +114,7 @@ class WorkspaceScope:
 
     def _is_inner(self, folder: bytes) -> bool:
         if self._served is None:
-            self._served = frozenset(self._inner.served())
+            self._served = frozenset(self._inner.served_folders())
         above, _, name = folder.rpartition(b"/")
         has_git = self._cursor.has(above, name + b"/.git")
         return folder in self._served or (has_git and self._inner.is_one(folder))
@@ -260,7 +260,7 @@ class HiddenFolders:
         self._folders: set[bytes] = set()
         self._lock = threading.Lock()
         now = self._current()
-        saved = self._saved()
+        saved = self._saved_mounts()
         self._store(now, {path for path, _ in now if saved is not None and path not in saved})
 
     def close(self) -> None:
@@ -312,11 +312,11 @@ class HiddenFolders:
         self._folders = (self._folders & paths) | hiding
         self._known = now
         shown = paths - self._folders
-        if shown != self._saved():
+        if shown != self._saved_mounts():
             with suppress(OSError):  # At the next start, an unsaved mount hides its own files.
                 replace_file_durably(self._path, b"\0".join(sorted(shown)))
 
-    def _saved(self) -> set[bytes] | None:
+    def _saved_mounts(self) -> set[bytes] | None:
         """Return the mounts in the saved list; None if there is none."""
         try:
             with open(self._path, "rb") as file:
@@ -506,7 +506,7 @@ class WeakerGuarantees:
             sentences += [f"The history ({mount.kind}) is {fault}" for fault in faults]
         return sentences + list(self._of_mounts_below(known))
 
-    def uncovered(self, known: list[Mount] | None) -> list[str]:
+    def describe_uncovered(self, known: list[Mount] | None) -> list[str]:
         """Return sentences about the mounts left out because of their file system."""
         folding = folding_mounts(self._disk.root, known)
         return [f"{_some(folding)} {_is_or_are(folding)} another file system {_FOLDING}."] if folding else []
@@ -538,7 +538,7 @@ def _faults_of(mount: Mount, if_shared: str = _TWO_SIDED) -> Iterator[str]:
 
 
 def _some(paths: Iterable[bytes]) -> str:
-    return listed([os.fsdecode(path) for path in sorted(paths)])
+    return join_names([os.fsdecode(path) for path in sorted(paths)])
 
 
 def _is_or_are(paths: Sequence[bytes] | dict[bytes, str]) -> str:

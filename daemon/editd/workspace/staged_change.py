@@ -260,11 +260,11 @@ class _Checker(Struct, frozen=True):
         if is_deleted and not folder.is_writable():
             cause = cause_in(folder, name)
             fact = "is in a folder that editd may not write to"
-            raise _denied(path, fact, "Make the folder writable." if cause is None else cause.hint)
+            raise _denial(path, fact, "Make the folder writable." if cause is None else cause.hint)
         if not is_file:
             return
         if status.st_nlink > 1 and not is_deleted and not self.keeps_inode(change):
-            raise _denied(
+            raise _denial(
                 path,
                 f"is hard-linked: {status.st_nlink} names share it, and replacing one would break the link",
                 "Break the link first (copy the file, and move the copy over it), edit it outside, or name "
@@ -272,12 +272,12 @@ class _Checker(Struct, frozen=True):
             )
         if is_mode_only(change):
             if os.geteuid() not in (0, status.st_uid):
-                raise _denied(path, "belongs to another user", "Only its owner can change its mode.")
+                raise _denial(path, "belongs to another user", "Only its owner can change its mode.")
         elif not status.st_mode & stat.S_IWUSR or not folder.is_writable(name):
             cause = cause_in(folder, name)
             if cause is not None:
-                raise _denied(path, f"cannot be changed: {cause.fact}", cause.hint)
-            raise _denied(
+                raise _denial(path, f"cannot be changed: {cause.fact}", cause.hint)
+            raise _denial(
                 path, "is read-only", "Make it writable first (chmod u+w), if an edit should change it."
             )
 
@@ -300,7 +300,7 @@ class _Checker(Struct, frozen=True):
     def _check_spelling(self, path: bytes, folder: OpenFolder, name: bytes) -> None:
         """Refuse a new name that the disk already has in another spelling."""
         if folder.has_other_spelling(name):
-            other = self.disk.spelled(path)
+            other = self.disk.spelling_of(path)
             if other != path and other not in self.deleted:
                 raise _one_file(os.fsdecode(path), os.fsdecode(other))
 
@@ -310,7 +310,7 @@ class _Checker(Struct, frozen=True):
         They never are on the root's own file system.
         """
         if folding := folding_elsewhere(folder, self.disk.device):
-            raise _denied(
+            raise _denial(
                 path,
                 f"is on a file system that ignores {folding} in names",
                 "Edit it outside of editd, or move it to a file system that distinguishes all names.",
@@ -329,7 +329,7 @@ class _Checker(Struct, frozen=True):
 
 def mount_refusal(path: WorkspacePath) -> PermissionDenied:
     """Return the refusal of a change at a path that is itself a mount: the kernel replaces none."""
-    return _denied(
+    return _denial(
         path,
         "is itself a mount, and a mount cannot be replaced",
         "Name it in `in_place` of the configuration, so that its content is changed in place.",
@@ -344,7 +344,7 @@ def _one_file(path: str, other: str) -> FileExists:
     )
 
 
-def _denied(path: WorkspacePath, fact: str, hint: str) -> PermissionDenied:
+def _denial(path: WorkspacePath, fact: str, hint: str) -> PermissionDenied:
     return PermissionDenied(f"{path} {fact}.", hint=hint, data={"path": path.text})
 
 

@@ -154,7 +154,7 @@ class WorkspaceWriter:
         self._retry_removals()
         if self._spares is None or not self._is_exchanging:
             return None
-        lacking = self._spares.needed()
+        lacking = self._spares.count_to_make()
         return partial(self._spares.make, lacking) if lacking else None
 
     def made_ahead(self, spares: Iterable[bytes]) -> None:
@@ -329,16 +329,18 @@ class WorkspaceWriter:
         is_overlaid = self._disk.is_overlaid()
         return partial(self._replaced.check, due, at_the_end=now is None, is_overlaid=is_overlaid)
 
-    def unchecked(self) -> Sequence[ReplacedFile]:
+    def unchecked_files(self) -> Sequence[ReplacedFile]:
         """Return the replaced files not yet checked for late writes; none if leases show those at once."""
         if self._replaced is None or self._disk.has_leases:
             return ()
-        return self._replaced.unchecked()
+        return self._replaced.unchecked_files()
 
-    def written(self, checks: Sequence[QuarantineCheck]) -> Generator[tuple[WorkspacePath | None, FileState]]:
-        """See `Quarantine.written`."""
+    def late_writes(
+        self, checks: Sequence[QuarantineCheck]
+    ) -> Generator[tuple[WorkspacePath | None, FileState]]:
+        """See `Quarantine.late_writes`."""
         if self._replaced is not None:
-            yield from self._replaced.written(checks)
+            yield from self._replaced.late_writes(checks)
 
     def end(self) -> None:
         """Empty the pool, because no more edits will come."""
@@ -446,10 +448,10 @@ class WorkspaceWriter:
         for before in expected:
             if has_state(self._disk, path, before):
                 return self._put([Change(path, before, after)], token)
-        partial_state = self._partly_written(path, [*expected, after])
+        partial_state = self._partial_content(path, [*expected, after])
         return partial_state is not None and self._put([Change(path, partial_state, after)], token)
 
-    def _partly_written(self, path: WorkspacePath, states: Sequence[FileState | None]) -> FileState | None:
+    def _partial_content(self, path: WorkspacePath, states: Sequence[FileState | None]) -> FileState | None:
         """Return the content of a file that is written in place, if a killed daemon left it half written."""
         if not is_among(path, self._in_place):
             return None

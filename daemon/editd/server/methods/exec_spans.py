@@ -40,7 +40,7 @@ from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.system.process_tree import open_process
 from editd.wire import messages
-from editd.wire.redaction import redacted
+from editd.wire.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ class ExecMethods:
             raise InvalidParams("`whole` names a path that `paths` does not.", hint="Put it into both.")
         paths = None if params.paths is None else frozenset((*places, *places.values()))
         span = new_span(
-            caller.number, reader, actor, session, redacted(params.command), paths, params.key
+            caller.number, reader, actor, session, redact(params.command), paths, params.key
         )  # fmt: skip
         span.since_us, span.ends_us = self._guard.clock.now_us(), self._end_us(params)
         span.process = None if params.pid is None else _process(params.pid)
@@ -371,7 +371,7 @@ class ExecMethods:
             paths = frozenset(texts) or None
             missed = new_span(
                 caller.number, caller.reader(session), actor or convert.ANYBODY, session,
-                redacted(params.command), paths, params.key,
+                redact(params.command), paths, params.key,
             )  # fmt: skip
             return self._with_missed(session, self._repaired(missed, texts, is_done=params.status == 0))
         ended = self._ended(spans, texts, has_seen=params.seen, is_done=self._is_done(params))
@@ -677,7 +677,7 @@ class ExecMethods:
         author = claim_authorship(
             self._sessions.actor(params.session, caller) or convert.ANYBODY,
             session,
-            redacted(params.command),
+            redact(params.command),
         )
         self._note_agent(params, author.actor, session)
 

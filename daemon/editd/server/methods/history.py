@@ -71,8 +71,9 @@ def _shown(services: Services, params: messages.Show) -> messages.ShowResult:
     seq, registry = int(found.seq), services.guard.registry
     decoder = services.engine.decoder if params.decoded else None
     shown = convert.transaction_result(
-        found, registry.published([seq]).get(seq), services.engine.history.index.landed_of([seq]).get(seq),
-        registry.marked([seq]).get(seq),
+        found, registry.publications_of([seq]).get(seq),
+        services.engine.history.index.log_numbers_of([seq]).get(seq),
+        registry.marks_of([seq]).get(seq),
     )  # fmt: skip
     shown = with_notes(services, shown, found)
     hunks = [
@@ -201,7 +202,7 @@ def _as_in_log(line: messages.BlameLine, author: LogAuthor) -> messages.BlameLin
 
 
 def _blame_lines(services: Services, lines: LineBlame) -> list[messages.BlameLine]:
-    made = {seq: services.engine.history.index.made(seq) for seq in set(lines.seqs)}
+    made = {seq: services.engine.history.index.origin_of(seq) for seq in set(lines.seqs)}
     return [
         messages.BlameLine(
             line=number,

@@ -96,4 +96,4 @@ def know_marks(services: Services) -> None:
     """Give the index the marks, before its first query of unreviewed work."""
     index = services.engine.history.index
     if not index.knows_marks:
-        index.mark(services.guard.registry.all_marked())
+        index.mark(services.guard.registry.list_marked())

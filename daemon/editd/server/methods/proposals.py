@@ -31,7 +31,7 @@ from editd.server.gate import line_of
 from editd.server.proposal_summaries import ProposalSummaries
 from editd.store.index_tables import SessionWork
 from editd.store.line_blame import LineBlame
-from editd.store.proposal_seals import is_or_are, still_lost
+from editd.store.proposal_seals import is_or_are, remaining_flaws
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.tools import review_answers
@@ -124,7 +124,7 @@ class ProposalMethods:
         if self._proposals.store.is_whole:
             return []
         store = self._proposals.store
-        flaws = still_lost(store.lost, {request for _, request in store.requests})
+        flaws = remaining_flaws(store.lost, {request for _, request in store.requests})
         if any(flaw.key is None for flaw in flaws):
             lost = "the proposals that waited are lost, and nothing"
         elif flaws:

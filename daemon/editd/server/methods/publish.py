@@ -270,7 +270,7 @@ def _with_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transac
     needs = [
         {"seq": int(tx.seq), "session": tx.authorship.session, "actor": tx.authorship.actor} for tx in needed
     ]
-    return refusal.revised(
+    return refusal.revise(
         message=(
             f"{refusal.message} {path} builds on transaction{'s' * (len(needed) > 1)} {seqs} by {by},"
             " which the branch does not have."

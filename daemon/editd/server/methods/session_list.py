@@ -181,7 +181,7 @@ def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -
     work.removed += sum(removed for _, removed in counts)
     for transaction in lot:
         work.paths.update(touch.path.raw for touch in transaction.touches if touch.undone_by is None)
-    commits = services.guard.registry.published([int(transaction.seq) for transaction in lot]).values()
+    commits = services.guard.registry.publications_of([int(transaction.seq) for transaction in lot]).values()
     work.published.update((found.commit, found.branch) for found in commits)
     return int(lot[-1].seq)
 

@@ -102,8 +102,8 @@ def _rows(services: Services, params: messages.Log, heads: Sequence[Transaction]
     transactions = list(heads)
     if params.stat or not params.brief:
         transactions = index.transactions(seqs)[::-1]
-    published, marked = registry.published(seqs), registry.marked(seqs)
-    landed = index.landed_of(seqs) if services.shared_log.is_joined else {}
+    published, marked = registry.publications_of(seqs), registry.marks_of(seqs)
+    landed = index.log_numbers_of(seqs) if services.shared_log.is_joined else {}
     counts = index.file_counts(seqs) if params.brief else {}
     shown = [
         convert.transaction_result(one, published.get(one.seq), landed.get(one.seq), marked.get(one.seq))
