@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from editd.config.load import template
+from editd.config.reference import template
 from editd_client.cli import run as main
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.config.load import (
-    PARSED_BYTES_MAX,
     PROBLEMS_MAX,
     ConfigError,
     check_text,
@@ -20,6 +19,7 @@ from editd.config.load import (
     workspace_config_path,
 )
 from editd.config.schema import Config
+from editd.config.toml_lines import PARSED_BYTES_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""config.load: the file that `config init` writes and docs/configuration.md say what the schema says."""
+"""config.reference: the file that `config init` writes and docs/configuration.md say what the schema says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from editd.config.load import check_text, keys, reference, template, toml
-from editd.config.schema import in_units
+from editd.config.load import check_text, keys
+from editd.config.reference import reference, template, toml
+from editd.config.value_parsers import in_units
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
@@ -51,7 +52,7 @@ def test_no_line_of_the_file_is_longer_than_a_terminal_is_wide() -> None:
 
 
 def test_docs_configuration_has_what_the_schema_has() -> None:
-    """`python -m editd.config.load` prints what is to stand there."""
+    """`python -m editd.config.reference` prints what is to stand there."""
     _, marked, rest = PAGE.read_text().partition("<!-- keys -->\n")
     assert marked
     assert rest.partition("<!-- /keys -->")[0].strip() == reference().strip()

@@ -1,4 +1,4 @@
-"""config.load: the line on which each key of a TOML file begins."""
+"""config.toml_lines: the line on which each key of a TOML file begins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editd.config.load import lines_of
+from editd.config.toml_lines import lines_of
 
 FILE = '''\
 # a comment

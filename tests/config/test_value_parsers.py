@@ -1,10 +1,10 @@
-"""config.schema: values that a file has in words of its own."""
+"""config.value_parsers: values that a file has in words of its own."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.config.schema import duration, encoding, globs, size
+from editd.config.value_parsers import duration, encoding, globs, size
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.config.load import toml
+from editd.config.reference import toml
 from editd_client.errors import EditdError
 from support.workplace import Workplace, workplace, write
 

@@ -15,7 +15,7 @@ import msgpack
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from editd.config import load
+from editd.config import load, reference
 from editd.config.load import ConfigError
 from editd.wire import codec, connection, envelope
 from editd.wire.codec import LIMITS, Malformed
@@ -181,7 +181,7 @@ def _configurations() -> Iterator[bytes]:
     for key in KEYS:
         table, _, name = key.name.rpartition(".")
         if key.example is not UNSET and not load._item_section(load._type_of(key.type)[0]):
-            tables.setdefault(table, []).append(f"{name} = {load.toml(key.example)}")
+            tables.setdefault(table, []).append(f"{name} = {reference.toml(key.example)}")
     for table, assigned in sorted(tables.items()):
         lines += [f"[{table}]"] * bool(table) + assigned + [""]
     yield "\n".join(lines).encode()

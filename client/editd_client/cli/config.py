@@ -20,11 +20,10 @@ from editd.config.load import (
     config_path,
     keys,
     read_config,
-    template,
-    toml,
     value_of,
     workspace_config_path,
 )
+from editd.config.reference import template, toml
 from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import Unreachable, refusal

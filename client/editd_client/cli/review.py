@@ -125,7 +125,7 @@ def allow(
     lines: int | None,
 ) -> None:
     """Let edits of these paths land without a decision, for a time."""
-    from editd.config.schema import duration
+    from editd.config.value_parsers import duration
     from editd_client.conversations import grant
 
     try:

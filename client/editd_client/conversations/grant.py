@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from editd.config.schema import duration
+from editd.config.value_parsers import duration
 from editd_client import requests
 from editd_client.conversations.asker import Prompt, number_in
 from editd_client.errors import refusal

@@ -1,23 +1,19 @@
-"""Loading: from the files to one checked configuration, or to all their errors; the keys as documentation.
+"""Loading: from the files to one checked configuration, or to all their errors.
 
 The user's file comes first, `$XDG_CONFIG_HOME/editd/config.toml`. A workspace's own file,
 `workspaces/<id>.toml` in the same folder, overrides it key by key. Neither is in a workspace, so that an
 agent cannot loosen its own limits with an edit.
-
-`python -m editd.config.load` prints the keys for docs/configuration.md.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
-import textwrap
 import tomllib
 from bisect import bisect_left
-from functools import cache, lru_cache
-from itertools import groupby, islice
+from functools import cache
+from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -26,78 +22,13 @@ import platformdirs
 from msgspec import Struct
 
 from editd.advice import Advice, command_term
-from editd.config.schema import (
-    FORMS,
-    AgentKeys,
-    Config,
-    ConfigSection,
-    Gemini,
-    HistoryKeys,
-    HookKeys,
-    Keep,
-    PermissionKeys,
-    RemoteKeys,
-    ReviewCheckKeys,
-    ReviewKeys,
-    ReviewRuleKeys,
-    Serena,
-    Wcgw,
-    in_units,
-)
+from editd.config.schema import Config, ConfigSection
+from editd.config.toml_lines import lines_of
+from editd.config.value_parsers import FORMS
 from editd.errors import InvalidParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-# Line numbers: the line of each key in a TOML file, which tomllib does not report.
-
-Name = tuple[str, ...]
-
-PARSED_BYTES_MAX = 2 << 20  # by `lines_of`: a second, and enough for 250 lines of 60 bytes each
-DEPTH_MAX = 16  # no known key has so many names; a file may have thousands in one
-
-
-@lru_cache(maxsize=2)  # each error of a file asks for its line
-def lines_of(text: str) -> Mapping[Name, int]:
-    """Return the first line of each key and table, from 1. `text` is TOML, perhaps with gaps.
-
-    If the first lines alone are TOML, they end with a statement. So keys that are new in them come
-    from the lines after the previous such prefix. That takes the square of the lines, and needs no second
-    parser. After `PARSED_BYTES_MAX` of prefixes, the keys further down have no line.
-    """
-    lines: dict[Name, int] = {}
-    begun: int | None = None
-    so_far = ""
-    parsed_bytes = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        so_far += line + "\n"
-        if begun is None and line.strip() and not line.lstrip().startswith("#"):
-            begun = number
-        if begun is None:
-            continue
-        parsed_bytes += len(so_far)
-        if parsed_bytes > PARSED_BYTES_MAX:
-            break
-        try:
-            tree = tomllib.loads(so_far)
-        except tomllib.TOMLDecodeError:
-            continue
-        for name in _names(tree):
-            lines.setdefault(name, begun)
-        begun = None
-    return lines
-
-
-def _names(tree: Mapping[str, Any], above: Name = ()) -> Iterator[Name]:
-    for key, value in tree.items():
-        yield (*above, key)
-        if len(above) >= DEPTH_MAX:
-            continue
-        if isinstance(value, dict):
-            yield from _names(value, (*above, key))
-        elif isinstance(value, list):  # of tables: each has its number as a name
-            tables = {str(number): table for number, table in enumerate(value, 1) if isinstance(table, dict)}
-            yield from _names(tables, (*above, key))
 
 
 PROBLEMS_MAX = 100  # of one file; a hint for each takes milliseconds
@@ -257,7 +188,7 @@ def check_text(text: str, name: str) -> dict[str, Any]:
 
 def keys(section: type[ConfigSection] = Config, above: str = "") -> Iterator[Key]:
     """Yield every key, in the order of the page."""
-    for field in _fields(section):
+    for field in fields_of(section):
         name = above + field.name
         inner, meta = _type_of(field.type)
         if _is_section(inner):
@@ -320,7 +251,7 @@ def _read(path: str) -> str:
 
 
 @cache  # the annotations are evaluated again in each call
-def _fields(section: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+def fields_of(section: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     return msgspec.structs.fields(section)
 
 
@@ -328,11 +259,11 @@ def _check(
     section: type[ConfigSection], tree: Mapping[str, Any], above: str, values: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     """Put valid values into `values`; yield key, fact and hint of each error."""
-    known = {field.name: _type_of(field.type) for field in _fields(section)}
+    known = {field.name: _type_of(field.type) for field in fields_of(section)}
     for key, value in tree.items():
         name = above + key
         if key not in known:
-            is_of_list = any(field.required for field in _fields(section))
+            is_of_list = any(field.required for field in fields_of(section))
             yield name, "there is no such key", _nearest_in(known, key) if is_of_list else _nearest(name)
             continue
         inner, meta = known[key]
@@ -363,7 +294,7 @@ def _check_list(
     for number, table in enumerate(value, 1):
         above = f"{name}.{number}"
         entries: dict[str, Any] = {}
-        missing = [field.name for field in _fields(section) if field.required]
+        missing = [field.name for field in fields_of(section) if field.required]
         missing = [key for key in missing if key not in table]
         wrong = [
             *_check(section, table, f"{above}.", entries),
@@ -397,7 +328,7 @@ def _without_none(kind: Any) -> Any:
 
 def _build(section: type[ConfigSection], values: Mapping[str, Any], above: str = "") -> Any:
     fields: dict[str, Any] = {}
-    for field in _fields(section):
+    for field in fields_of(section):
         inner, _ = _type_of(field.type)
         if _is_section(inner):
             fields[field.name] = _build(inner, values, f"{above}{field.name}.")
@@ -486,117 +417,3 @@ def _format(value: Any) -> str:
     except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
         return "a value too large to show"
     return text if len(text) <= 60 else text[:59] + "…"
-
-
-# The keys for their users: the file of `editctl config init`, and docs/configuration.md's part.
-
-WIDTH = 96
-_SECTIONS: dict[str, type[ConfigSection]] = {
-    "": Config, "agents": AgentKeys, "history": HistoryKeys, "history.keep": Keep, "serena": Serena,
-    "gemini": Gemini,
-    "wcgw": Wcgw, "permissions": PermissionKeys, "remote": RemoteKeys, "review": ReviewKeys,
-    "[hook]": HookKeys, "[review.rule]": ReviewRuleKeys, "[review.check]": ReviewCheckKeys,
-}  # fmt: skip
-_ABOUT = """\
-The configuration of editd. Each key is here with its default, as a comment. Remove the `#` to set it.
-`editctl config check` prints all errors. `editctl config reload` makes a running daemon read the file again.
-"""
-
-
-def template() -> str:
-    """Return a file with every key as a comment, which sets nothing until a `#` is removed."""
-    lines = list(_comment(_ABOUT))
-    for table, of_table in _tables():
-        if table:
-            lines += ["", *_comment(_about(table)), f"# [{table}]"]
-        for key in of_table:
-            lines += ["", *_comment(_describe(key)), *_assignment(f"{_own_name(key)} = {_example(key)}")]
-    return "\n".join(lines) + "\n"
-
-
-def reference() -> str:
-    """Return the keys as Markdown, a list for each table."""
-    lines: list[str] = []
-    # The tables that may occur any number of times.
-    repeated = [(name, list(keys(section))) for name, section in _SECTIONS.items() if name.startswith("[")]
-    for table, of_table in (*_tables(), *repeated):
-        lines += ["", f"### `[{table}]`" if table else "### At the top", ""]
-        if table:
-            lines += [_about(table), ""]
-        lines += ["| key | default | |", "|---|---|---|"]
-        for key in of_table:
-            example = "" if key.example is msgspec.UNSET else f" Such as `{toml(key.example)}`."
-            default = "–" if key.default in (None, msgspec.NODEFAULT) else f"`{_default(key)}`"
-            description = _describe(key).replace("|", "\\|")
-            name = key.name if table.startswith("[") else _own_name(key)
-            lines.append(f"| `{name}` | {default} | {description}{example} |")
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def toml(value: Any) -> str:
-    """Return a value in TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, ConfigSection):
-        value = {
-            field.name: content
-            for field in _fields(type(value))
-            if (content := getattr(value, field.name)) != field.default
-        }
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {toml(content)}' for name, content in value.items())} }}"
-    return str(value)
-
-
-def _tables() -> Iterator[tuple[str, list[Key]]]:
-    for table, of_table in groupby(keys(), lambda key: key.name.rpartition(".")[0]):
-        yield table, list(of_table)
-
-
-def _about(table: str) -> str:
-    return (_SECTIONS[table].__doc__ or "").strip()
-
-
-def _own_name(key: Key) -> str:
-    return key.name.rpartition(".")[2]
-
-
-def _describe(key: Key) -> str:
-    return key.description + (" Needs a restart." if key.needs_restart else "")
-
-
-def _example(key: Key) -> str:
-    if key.default is None or key.default == ():
-        return toml(key.example)
-    return _default(key)
-
-
-def _assignment(text: str) -> Iterator[str]:
-    """Yield the lines of a key that is a comment; a long list takes several, indented."""
-    if len(text) <= WIDTH:
-        yield f"# {text}"
-        return
-    begin, _, items = text.partition("[")
-    yield f"# {begin}["
-    wrapped = textwrap.wrap(
-        items.removesuffix("]"), WIDTH - 4, break_long_words=False, break_on_hyphens=False
-    )
-    yield from (f"#     {line}" for line in wrapped)
-    yield "# ]"
-
-
-def _default(key: Key) -> str:
-    return toml(in_units(key.default) if key.form in ("duration", "term") else key.default)
-
-
-def _comment(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from (f"# {part}" for part in textwrap.wrap(line, WIDTH))
-
-
-if __name__ == "__main__":
-    print(reference())  # noqa: T201  # for docs/configuration.md
