@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.pack_worker import PACKS_MAX
+from editd.store.repack import PACKS_MAX
 from support import injection
 from support.crash_checks import PATIENCE_SECONDS, is_over, packer, wait_until
 from support.injection import Call, attached

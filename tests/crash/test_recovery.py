@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from editd.store.journal import Frame, Journal, JournalPosition, frames, segment_path
-from editd.store.state_files import note_synced
-from editd.store.transaction_record import Committed
+from editd.store.journal_record import Committed
+from editd.store.sync_state import note_synced
 from editd.wire.messages import AnyEdit, Delete, Move, Symlink
 from editd_client.errors import EditdError
 from support.crash_checks import (

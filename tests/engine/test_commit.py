@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from editd.engine.commands import NeedsDelay
 from editd.errors import Broken, IoError, Stale
-from editd.store.state_files import AcknowledgedFile
+from editd.store.acknowledged import AcknowledgedFile
 from editd.store.verify import verify_quick
 from editd.values.content import Change, FileState, version_of
 from editd.values.transaction import Approval, Authorship, Base, Outcome

@@ -15,7 +15,7 @@ import msgpack
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from editd.config import load, reference
+from editd.config import load, reference, toml_lines
 from editd.config.load import ConfigError
 from editd.wire import codec, connection, envelope
 from editd.wire.codec import LIMITS, Malformed
@@ -158,7 +158,7 @@ ANSWERS: list[Any] = [
 ]
 FRAMES = "MessagePackFrames.*|_checked_id|_is_id|_only_map|_call|_invalid|_unreadable|_too_large"
 DECODED = "params_of|plain|text_of|_number|check_words|_check|_key|decode_apply"
-OPENED = "Connection.(receive|feed|feed_end|take|enter|_entered|_bad)|LargeMessage.*|_parsed|_msgpack|_headers|_lines|_unknown"
+OPENED = "Connection.(receive|feed|feed_end|take|enter|_enter|_bad)|LargeMessage.*|_parse|_msgpack|_headers|_lines|_unknown"
 
 NEARLY_ANSWERS = [
     b"\x94\x01\x02\xc0\x81\x80\x01",
@@ -488,9 +488,10 @@ RECEIVED = (
         read_configuration,
         (ConfigError,),
         {
-            load: "lines_of|_names|_read_all|check_text|keys|_unknown_checks|_read|_check|_check_list|_converted"
-            "|_without_none|_built|_type_of|_listed|_is_section|_unparsed|_first_unread|_nearest|_nearest_in|_keys_of"
-            "|_choices|_fact|_shown",
+            toml_lines: "lines_of|_names",
+            load: "_read_all|check_text|keys|_unknown_checks|_read|_check|_check_list|_convert"
+            "|_without_none|_build|_type_of|_item_section|_is_section|_syntax_problem|_first_unread|_nearest|_nearest_in|_keys_of"
+            "|_choices|_fact|_format",
         },
         words=CONFIGURATION_WORDS,
         nearly=NEARLY_CONFIGURATIONS,
@@ -502,7 +503,7 @@ RECEIVED = (
         (),
         {
             hook: r"decoded|Event\.(?!session).*|inside|_is_path|_wire|_wire_text",
-            commands: "only_reads|_without_marks|_part_reads|files_shown|patch_folder|patched",
+            commands: "only_reads|_without_marks|_part_reads|shown_files|patch_folder|patched_paths",
         },
         encode=as_json,
         words=PAYLOAD_WORDS,

@@ -20,10 +20,19 @@ from editd.remote.entry_decoder import Unusable
 from editd.remote.log_chain import FileChecks, Forked
 from editd.remote.log_objects import LogObjects
 from editd.remote.transport import Offline
-from editd.store import git_objects, journal, packfile, state_files, transaction_record
+from editd.store import (
+    acknowledged,
+    git_objects,
+    journal,
+    journal_record,
+    pack_writer,
+    packfile,
+    relaxed,
+    transaction_record,
+)
 from editd.store.git_objects import EMPTY_TREE, KINDS, GitTree, Trees, object_id
 from editd.store.journal import Journal, JournalPosition
-from editd.store.transaction_record import Aborted, Committed
+from editd.store.journal_record import Aborted, Committed
 from editd.values.content import SYMLINK, Change, Entry, version_of
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Approval, Arrival, Attribution, Authorship, CommitId, Part, Seq
@@ -97,13 +106,13 @@ def pack_of(value: Any) -> bytes:
         starts.append(len(body) + 12)
         kind = _whole(kind, 3) % 8
         announced = _whole(size, len(raw))
-        body += packfile._entry_header(kind, announced)
+        body += pack_writer._entry_header(kind, announced)
         if kind == 7:
             body += _raw(base)[:20]
         elif kind == 6:
             back = _whole(base, 1)
             distance = starts[-1] - starts[-1 - back] if 0 < back < len(starts) else back
-            body += packfile._back_by(distance)
+            body += pack_writer._back_by(distance)
         is_bomb = isinstance(size, int) and size % 2 == 0
         body += BOMB if is_bomb else zlib.compress(raw, 1)
     head = struct.pack(">4sII", b"PACK", 2, len(listed))
@@ -140,12 +149,12 @@ def read_pack(data: bytes) -> None:
         pack.close()
 
 
-DELTA = packfile.delta_between(TEXT, LATER)
+DELTA = pack_writer.delta_between(TEXT, LATER)
 PACKS: list[Any] = [
     [[3, None, None, TEXT], [6, None, 1, DELTA], [2, None, None, b"100644 a\0" + FIRST_ID]],
     [[7, None, FIRST_ID, DELTA], [3, None, None, TEXT]],
     [[1, None, None, b"tree " + b"0" * 40 + b"\n\nx\n"], [3, None, None, b""], [3, None, None, b"a" * 3000]],
-    [[7, None, object_id("blob", LATER), packfile.delta_between(LATER, TEXT + b"end\n")],
+    [[7, None, object_id("blob", LATER), pack_writer.delta_between(LATER, TEXT + b"end\n")],
      [6, None, 1, DELTA], [7, None, FIRST_ID, DELTA], [3, None, None, TEXT]],
 ]  # fmt: skip
 
@@ -159,7 +168,7 @@ def index_of(value: Any) -> bytes:
         _raw(name)[:20].ljust(20, b"\0"): (at & 0xFFFFFFFFFF if isinstance(at, int) else 12, 1)
         for name, at in map(_pair, listed)
     }
-    return packfile.index_of(numbered, bytes(20))
+    return pack_writer.index_of(numbered, bytes(20))
 
 
 def _pair(value: Any) -> tuple[Any, Any]:
@@ -180,7 +189,7 @@ def apply_delta(data: bytes) -> None:
 
 
 def _delta(base: bytes, content: bytes, size: int) -> bytes:
-    return bytes([size]) + packfile.delta_between(base, content)
+    return bytes([size]) + pack_writer.delta_between(base, content)
 
 
 DELTAS = [
@@ -205,9 +214,9 @@ PARTS = (Part(Seq(2), WorkspacePath("a b"), (1, 2)), Part(Seq(2), WorkspacePath(
 def _record(seq: int) -> Committed:
     return Committed(
         seq, bytes(20), "edit", "me", "s1", "say", "r1", TIME_US, (1, 2),
-        (transaction_record.change_record(CHANGED, TEXT, LATER),), b"{}", "t", b"boot", 0,
-        *transaction_record.part_records(PARTS), transaction_record.approval_record(AUTHORSHIP.approval),
-        transaction_record.attribution_record(AUTHORSHIP.attribution), (3,), AUTHORSHIP.arrival,
+        (journal_record.change_record(CHANGED, TEXT, LATER),), b"{}", "t", b"boot", 0,
+        *journal_record.part_records(PARTS), journal_record.approval_record(AUTHORSHIP.approval),
+        journal_record.attribution_record(AUTHORSHIP.attribution), (3,), AUTHORSHIP.arrival,
     )  # fmt: skip
 
 
@@ -265,7 +274,7 @@ def read_journal(data: bytes) -> None:
     read = list(journal.frames(FOLDER.name, JournalPosition(0, 0)))
     list(journal.frames(FOLDER.name, JournalPosition(2, 64)))
     journal.select_committed(read)
-    mark = state_files.read_acknowledged(FOLDER.name)
+    mark = acknowledged.read_acknowledged(FOLDER.name)
     if mark is not None:
         journal.acknowledged_seq(mark, read)
         start, end = JournalPosition(0, 0), JournalPosition(mark.segment, mark.offset)
@@ -299,23 +308,19 @@ def _sealed(content: bytes) -> bytes:
 
 
 RECORDS: list[Any] = [
-    unpacked(transaction_record.ENCODER.encode((_record(1), Aborted(1)))),
+    unpacked(journal_record.ENCODER.encode((_record(1), Aborted(1)))),
     unpacked(
-        transaction_record.ENCODER.encode(
-            (
-                msgspec.structs.replace(
-                    _record(1), changes=(transaction_record.ChangeRecord(b"a", None, None),)
-                ),
-            )
+        journal_record.ENCODER.encode(
+            (msgspec.structs.replace(_record(1), changes=(journal_record.ChangeRecord(b"a", None, None),)),)
         )
     ),
 ]
 
 
 def read_records(data: bytes) -> None:
-    for record in transaction_record.DECODER.decode(data):
+    for record in journal_record.DECODER.decode(data):
         if isinstance(record, Committed):
-            transaction_record.transaction_of(record)
+            journal_record.transaction_of(record)
         else:
             assert isinstance(record, Aborted)
 
@@ -602,7 +607,7 @@ def read_tree(data: bytes) -> None:
         list(git_objects.tree_changes(lambda oid: data if oid == b"2" else TREES[0], before, b"2"))
 
 
-PACK_READERS = r"Pack\.(__init__|__iter__|__contains__|read|index|_resolve|_object|_made|_keep|entries|_entry|_head)|verify_pack"
+PACK_READERS = r"Pack\.(__init__|__iter__|__contains__|read|index|_resolve|_object|_apply_deltas|_keep|entries|_entry|_head)|verify_pack"
 STORED = (
     Format(
         "packs",
@@ -639,9 +644,10 @@ STORED = (
         read_journal,
         (HistoryDamaged,),
         {
-            journal: "frames|known_ends|whole_records|whole_frames|left_frames|committed|acknowledged_seq|_frames_of"
-            "|_is_begun|_frame_at|_any_frame_after|_next_magic|relaxed_through",
-            state_files: "read_acknowledged|_parsed|before_in",
+            journal: "frames|known_ends|whole_records|whole_frames|left_frames|select_committed|acknowledged_seq|_frames_of"
+            "|_is_begun|_frame_at|_any_frame_after|_next_magic",
+            relaxed: "last_relaxed_segment",
+            acknowledged: "read_acknowledged|_parse|before_in",
         },
         encode=packed,
         seal=sealed_journal,
@@ -653,7 +659,7 @@ STORED = (
         RECORDS,
         read_records,
         (msgspec.MsgspecError, UnicodeDecodeError, RecursionError),
-        {transaction_record: "transaction_of|touch_of|entry_of|parts_of"},
+        {journal_record: "transaction_of|touch_of|entry_of|parts_of"},
         encode=packed,
     ),
     Format(
@@ -661,7 +667,7 @@ STORED = (
         list(_messages()),
         read_message,
         (ValueError,),
-        {transaction_record: "parse|microseconds|_approval|_attribution|_arrival|_parts|_read|_moved"},
+        {transaction_record: "parse|microseconds|_approval|_attribution|_arrival|_parts|_read|_parse_move"},
         nearly=NEARLY_MESSAGES,
         words=MESSAGE_WORDS,
     ),

@@ -19,8 +19,8 @@ from editd.errors import Broken, Refused, ShuttingDown
 from editd.remote.exchange_worker import Worker
 from editd.server.engine_queue import EngineQueue
 from editd.server.shared_log import SharedLog
+from editd.store.pack_cleanup import tidy
 from editd.store.pack_worker import Packer
-from editd.store.packfile import tidy
 from editd.store.proposals import ProposalStore
 from editd.system.frames import HEADER_BYTES, pack_frame, unpack_frame
 from editd.values.excluded_paths import ExcludedPaths

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 import pygit2
 import pytest
 
+from editd.store.pack_cleanup import tidy
 from editd.store.pack_worker import Packer
-from editd.store.packfile import tidy
 from editd.store.verify import verify_quick
 from simulation.calls import Calls, Killed, in_force
 from simulation.disk import FakeDisk, below, failure

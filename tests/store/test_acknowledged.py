@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.store.acknowledged import read_acknowledged
 from editd.store.journal import JournalPosition, frames
 from editd.store.salvage import Salvage, open_history
-from editd.store.state_files import read_acknowledged
 from support import machine as machines
 from support.crash_checks import wait_until
 from support.harness import Harness, apply

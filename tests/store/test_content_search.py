@@ -14,8 +14,8 @@ from editd.store import sqlite
 from editd.store.content_search import ContentSearch, Sought
 from editd.store.git_objects import object_id
 from editd.store.journal import Journal
-from editd.store.packfile import PackWriter
-from editd.store.transaction_record import ChangeRecord, Committed, EntryRecord
+from editd.store.journal_record import ChangeRecord, Committed, EntryRecord
+from editd.store.pack_writer import PackWriter
 from editd.values.content import version_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from editd.store import first_scan
 from editd.store.git_objects import EMPTY_TREE, Trees
 from editd.store.git_repository import add_pack, create_store
 from editd.store.history import History
-from editd.store.packfile import PackWriter
+from editd.store.pack_writer import PackWriter
 from editd.store.verify_history import verify_full
 from editd.values.content import Change, Entry, FileState
 from editd.values.path import WorkspacePath

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.errors import HistoryDamaged
+from editd.store.acknowledged import ACKNOWLEDGED, read_acknowledged
 from editd.store.journal import (
     _FRAME,
     _FRAME_MAGIC,
@@ -29,8 +30,7 @@ from editd.store.journal import (
     select_committed,
     whole_records,
 )
-from editd.store.state_files import ACKNOWLEDGED, read_acknowledged
-from editd.store.transaction_record import ENCODER, Aborted, ChangeRecord, Committed, EntryRecord
+from editd.store.journal_record import ENCODER, Aborted, ChangeRecord, Committed, EntryRecord
 from editd.system import files, filesystem
 
 if TYPE_CHECKING:
@@ -488,7 +488,7 @@ def test_the_segment_that_the_mark_names_stays_while_the_mark_cannot_be_written(
 
     journal = Journal(str(tmp_path), segment_bytes=4096)
     journal.append([record(1, bytes(3700))])
-    monkeypatch.setattr("editd.store.state_files.write_at", fail)
+    monkeypatch.setattr("editd.store.acknowledged.write_at", fail)
     journal.append([record(2, bytes(3700))])
     journal.append([record(3, bytes(3700))])
     journal.sync_mark()

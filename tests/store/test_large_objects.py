@@ -11,7 +11,8 @@ import pytest
 from editd.store.git_objects import object_id
 from editd.store.git_repository import borrow, create_store
 from editd.store.large_objects import read_large
-from editd.store.packfile import PackWriter, find_offset, offsets_in
+from editd.store.pack_writer import PackWriter
+from editd.store.packfile import find_offset, offsets_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.store.git_repository import create_store, write_manifest
-from editd.store.packfile import PackWriter, is_tidy, tidy
+from editd.store.pack_cleanup import is_tidy, tidy
+from editd.store.pack_writer import PackWriter
 from editd.store.verify import verify_quick
 from support.crash_checks import wait_until
 from support.workplace import write

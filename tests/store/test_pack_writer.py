@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from editd.store.git_objects import EMPTY_TREE, commit_content, object_id
 from editd.store.git_repository import create_store
-from editd.store.packfile import Pack, PackWriter, apply_delta, delta_between, index_of, release
+from editd.store.pack_writer import PackWriter, delta_between, index_of, release
+from editd.store.packfile import Pack, apply_delta
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 import pytest
 
-from editd.store import pack_worker
+from editd.store import pack_worker, repack
 from editd.store.git_objects import commit_content
 from editd.store.git_repository import (
     create_store,
@@ -21,7 +21,7 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.packfile import PackWriter
+from editd.store.pack_writer import PackWriter
 from support.crash_checks import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def commits(store: Path, count: int) -> list[bytes]:
 
 def run(store: Path) -> None:
     """Put packs together if there are many, as the packing process has it done, and wait for that."""
-    consolidation = pack_worker.Repacker(str(store))
+    consolidation = repack.Repacker(str(store))
     consolidation.begin()
     wait_until(lambda: not consolidation.is_under_way, "it does not end")
 
@@ -68,7 +68,7 @@ def test_few_packs_are_left_alone(store: Path) -> None:
 
 
 def test_many_packs_become_one_that_git_finds_sound(store: Path) -> None:
-    made = commits(store, pack_worker.PACKS_MAX + 1)
+    made = commits(store, repack.PACKS_MAX + 1)
     size = sum(pack.stat().st_size for pack in packs(store))
     run(store)
     assert len(packs(store)) == 1
@@ -86,10 +86,10 @@ def test_a_run_that_was_killed_before_the_old_packs_went_is_repeated_without_los
     """The second run makes a pack of the same bytes and name as the first run's pack."""
     made = commits(store, 2)
     shutil.copytree(store / "objects/pack", tmp_path / "before")
-    pack_worker.repack(pygit2.Repository(str(store)))
+    repack.repack(pygit2.Repository(str(store)))
     [combined] = packs(store)
     shutil.copytree(tmp_path / "before", store / "objects/pack", dirs_exist_ok=True)
-    pack_worker.repack(pygit2.Repository(str(store)))
+    repack.repack(pygit2.Repository(str(store)))
     assert packs(store) == [combined]
     git = ["git", "--git-dir", str(store)]
     listed = subprocess.run([*git, "rev-list", "history"], check=True, capture_output=True, text=True).stdout
@@ -97,7 +97,7 @@ def test_a_run_that_was_killed_before_the_old_packs_went_is_repeated_without_los
 
 
 def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
-    made = commits(store, pack_worker.PACKS_MAX + 1)
+    made = commits(store, repack.PACKS_MAX + 1)
     reader = pygit2.Repository(str(store))
     assert reader.odb.read(pygit2.Oid(raw=made[0]))[1].endswith(b"0\n")
     run(store)
@@ -106,7 +106,7 @@ def test_a_reader_that_had_the_store_open_goes_on_reading(store: Path) -> None:
 
 
 def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:
-    commits(store, pack_worker.PACKS_MAX + 2)
+    commits(store, repack.PACKS_MAX + 2)
     kept = packs(store)[0]
     kept.with_suffix(".keep").touch()
     run(store)
@@ -115,7 +115,7 @@ def test_a_pack_that_is_kept_is_left_alone(store: Path) -> None:
 
 
 def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits(store, pack_worker.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     is_going, may_end = threading.Event(), threading.Event()
     put_together = pygit2.Repository.pack
 
@@ -125,7 +125,7 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
         return put_together(*arguments, **options)
 
     monkeypatch.setattr(pygit2.Repository, "pack", slowly)
-    consolidation = pack_worker.Repacker(str(store))
+    consolidation = repack.Repacker(str(store))
     consolidation.begin()
     assert is_going.wait(PATIENCE_SECONDS)
     with exclusive_lock(str(store)):
@@ -143,9 +143,9 @@ def test_packing_goes_on_while_packs_are_put_together(store: Path, monkeypatch: 
 
 
 def test_no_pack_goes_while_they_are_proven_and_packing_goes_on(store: Path) -> None:
-    commits(store, pack_worker.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     before = packs(store)
-    consolidation = pack_worker.Repacker(str(store))
+    consolidation = repack.Repacker(str(store))
     with shared_lock(str(store)):
         consolidation.begin()
         wait_until(lambda: list(store.glob("objects/pack/tmp_*/*.idx")), "they are not put together")
@@ -160,9 +160,9 @@ def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_worker, "SMALL_OBJECTS", 3 * 20 - 1)
-    commits(store, pack_worker.PACKS_MAX + 1)  # of three objects each
+    commits(store, repack.PACKS_MAX + 1)  # of three objects each
     run(store)
-    assert len(packs(store)) == pack_worker.PACKS_MAX + 1 - 20 + 1
+    assert len(packs(store)) == repack.PACKS_MAX + 1 - 20 + 1
     commits(store, 20)
     large = next(pack for pack in packs(store) if len(objects_of(pack)) == 60)
     run(store)
@@ -172,7 +172,7 @@ def test_only_so_many_are_put_together_at_once_that_a_large_one_comes_of_them(
 def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
     store: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commits(store, pack_worker.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     before = packs(store)
     tried = 0
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
         raise pygit2.GitError("failed to write: No space left on device")
 
     monkeypatch.setattr(pygit2.Repository, "pack", fails)
-    consolidation = pack_worker.Repacker(str(store))
+    consolidation = repack.Repacker(str(store))
     for _ in range(2):
         consolidation.begin()
         wait_until(lambda: not consolidation.is_under_way, "it does not end")
@@ -193,7 +193,7 @@ def test_what_cannot_be_put_together_stays_as_it_is_and_the_log_says_so(
 
 
 def test_a_pack_whose_index_is_cut_off_is_left_alone(store: Path) -> None:
-    commits(store, pack_worker.PACKS_MAX + 2)
+    commits(store, repack.PACKS_MAX + 2)
     broken = packs(store)[0]
     os.truncate(broken.with_suffix(".idx"), 100)
     run(store)
@@ -221,9 +221,9 @@ def objects_of(pack: Path) -> list[str]:
 
 
 def test_a_large_pack_is_left_alone(store: Path) -> None:
-    commits(store, pack_worker.PACKS_MAX + 1)
+    commits(store, repack.PACKS_MAX + 1)
     writer = PackWriter(str(store / "objects/pack"))
-    writer.add("blob", os.urandom(pack_worker.SMALL_BYTES))
+    writer.add("blob", os.urandom(repack.SMALL_BYTES))
     large = writer.finish()
     run(store)
     assert large in [pack.stem for pack in packs(store)]
@@ -244,6 +244,6 @@ def test_one_that_is_cut_off_leaves_no_index_without_its_pack(
 
     monkeypatch.setattr("editd.store.pack_worker.os.rename", only_one)
     with pytest.raises(OSError, match="cut off"):
-        pack_worker.repack(pygit2.Repository(str(store)))
+        repack.repack(pygit2.Repository(str(store)))
     (new,) = set(packs(store)) - set(before)
     assert not new.with_suffix(".idx").exists()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.store.state_files import note_synced, read_synced
+from editd.store.sync_state import note_synced, read_synced
 
 if TYPE_CHECKING:
     from pathlib import Path

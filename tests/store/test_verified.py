@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from editd.store.git_repository import open_store, read_head, write_manifest
-from editd.store.pack_worker import repack
+from editd.store.repack import repack
 from editd.store.verified import VERIFIED, read_verified, write_verified
 from editd.store.verify_history import Verification, damaged_objects, verify_since
 from support.harness import Harness, apply, done, pack

@@ -16,7 +16,7 @@ import pygit2
 from editd.store.excluded import absent_contents
 from editd.store.git_objects import EMPTY_TREE, CommitObject, GitTree, object_id, oid_of
 from editd.store.git_repository import add_pack, borrowed_folders, open_store, own_objects
-from editd.store.packfile import PackWriter
+from editd.store.pack_writer import PackWriter
 from editd.system.regular_files import open_regular
 from editd.values.content import SYMLINK
 

@@ -28,7 +28,7 @@ from editd.engine.borrowed_contents import take_over
 from editd.errors import join_names
 from editd.store.git_objects import EMPTY_TREE, Oid, commit_content, object_id, oid_of, tree_content
 from editd.store.git_repository import FIRST_SCAN, add_pack, borrow, create_store, is_store
-from editd.store.packfile import PackWriter
+from editd.store.pack_writer import PackWriter
 from editd.store.transaction_record import compose, ident
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame

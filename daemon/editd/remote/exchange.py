@@ -48,9 +48,10 @@ from editd.remote.push_selection import LANDED_MAX, PushSelection, with_way_out
 from editd.remote.replica import Replica, Step
 from editd.remote.step_frames import TAKE_IN, frame_of_aside, frames_of_steps, session_at
 from editd.remote.transport import Offline, Transport
+from editd.store.commit_log import transaction_of_commit
 from editd.store.git_objects import EMPTY_TREE, CommitObject, oid_of
 from editd.store.history import store_of
-from editd.store.transaction_record import parse, transaction_of_commit
+from editd.store.transaction_record import parse
 from editd.system.files import replace_file_durably
 from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath

@@ -22,7 +22,7 @@ from editd.store.git_objects import (
     usable_tree,
 )
 from editd.store.git_repository import create_store, is_store, open_store
-from editd.store.packfile import PackWriter
+from editd.store.pack_writer import PackWriter
 
 if TYPE_CHECKING:
     from editd.values.content import Entry, Version

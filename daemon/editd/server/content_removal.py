@@ -29,7 +29,7 @@ from editd.store import compaction, first_scan
 from editd.store.content_search import REMOTE, Sought
 from editd.store.forgotten import ForgottenContent
 from editd.store.git_objects import oid_of
-from editd.store.state_files import drop_lost_contents
+from editd.store.lost_found import drop_lost_contents
 from editd.values.content import Version
 from editd.values.path import WorkspacePath
 

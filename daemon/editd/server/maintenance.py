@@ -19,7 +19,7 @@ from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
 from editd.store.journal import JournalPosition
-from editd.store.packfile import is_tidy
+from editd.store.pack_cleanup import is_tidy
 from editd.system.filesystem import flush
 from editd.system.memory import release_free_memory
 from editd.values.path import forget_bytes_of_paths

@@ -17,7 +17,8 @@ from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import wait_event
 from editd.server.remains import Remains
 from editd.store import compaction
-from editd.store.state_files import drop_lost, lost_bytes, read_synced
+from editd.store.lost_found import drop_lost, lost_bytes
+from editd.store.sync_state import read_synced
 from editd.values.transaction import CommitId
 
 if TYPE_CHECKING:

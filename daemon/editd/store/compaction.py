@@ -38,7 +38,8 @@ from editd.store.git_repository import (
     shared_lock,
     write_manifest,
 )
-from editd.store.packfile import offsets_in, remove_orphans
+from editd.store.pack_cleanup import remove_orphans
+from editd.store.packfile import offsets_in
 from editd.store.transaction_record import parse
 from editd.system.confinement import confine
 from editd.system.fast_exit import exit_fast

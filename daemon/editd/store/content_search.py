@@ -27,8 +27,9 @@ from editd.store import sqlite
 from editd.store.git_objects import CommitObject, oid_of
 from editd.store.git_repository import borrowed_folders, open_store, own_objects
 from editd.store.journal import left_frames
+from editd.store.journal_record import Committed
 from editd.store.packfile import Pack
-from editd.store.transaction_record import Committed, parse
+from editd.store.transaction_record import parse
 from editd.system.fast_exit import exit_fast
 from editd.system.frames import read_frame, write_frame
 from editd.values.content import Version, version_of

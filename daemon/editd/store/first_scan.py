@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from editd.store.git_objects import EMPTY_TREE, Oid, Trees, commit_content
 from editd.store.git_repository import FIRST_SCAN, exclusive_lock, move_head, read_head, write_manifest
 from editd.store.history import StoredObjects, store_of
-from editd.store.packfile import PackWriter, release
+from editd.store.pack_writer import PackWriter, release
 from editd.store.transaction_record import EDITD, compose, compose_first_scan, ident
 from editd.system.files import replace_file_durably, sync_path
 from editd.system.flock import take

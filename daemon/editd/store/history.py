@@ -22,6 +22,8 @@ from msgspec.structs import replace
 from editd.advice import Advice, command_term, method_term, step_term
 from editd.errors import ContentExcluded, ContentForgotten, HistoryDamaged, IoError, UnknownTransaction
 from editd.store import transaction_record
+from editd.store.acknowledged import NOBODY, read_acknowledged
+from editd.store.commit_log import transaction_of_commit
 from editd.store.excluded import ExcludedContents, LeftOut
 from editd.store.forgotten import ForgottenContent, read_forgotten, write_forgotten
 from editd.store.git_objects import (
@@ -52,18 +54,7 @@ from editd.store.journal import (
     segments,
     select_committed,
 )
-from editd.store.large_objects import LARGE_BYTES, read_large
-from editd.store.state_files import (
-    NOBODY,
-    SyncedThrough,
-    clear_sync_failed,
-    has_sync_failed,
-    mark_sync_failed,
-    note_synced,
-    read_acknowledged,
-    read_synced,
-)
-from editd.store.transaction_record import (
+from editd.store.journal_record import (
     EMPTY,
     Aborted,
     ChangeRecord,
@@ -71,17 +62,22 @@ from editd.store.transaction_record import (
     approval_record,
     attribution_record,
     change_record,
-    commit_of,
-    commit_oid,
     content_of,
-    entries_of,
     excluded_record,
     excluded_versions,
     part_records,
-    touch_by,
     transaction_of,
-    transaction_of_commit,
 )
+from editd.store.large_objects import LARGE_BYTES, read_large
+from editd.store.sync_state import (
+    SyncedThrough,
+    clear_sync_failed,
+    has_sync_failed,
+    mark_sync_failed,
+    note_synced,
+    read_synced,
+)
+from editd.store.transaction_record import commit_of, commit_oid, entries_of, touch_by
 from editd.system.filesystem import folder_bytes
 from editd.values.content import Change
 from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction, entry_number

@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from editd.advice import Advice, command_term
 from editd.errors import HistoryDamaged
-from editd.store.state_files import (
+from editd.store.acknowledged import (
     ACKNOWLEDGED,
     BEFORE_AT,
     NOBODY,
@@ -41,15 +41,16 @@ from editd.store.state_files import (
     before_in,
     read_acknowledged,
 )
-from editd.store.transaction_record import DECODER, ENCODER, Aborted, Committed, Record, is_excluding
-from editd.system.files import replace_file_durably, sync_path
+from editd.store.journal_record import DECODER, ENCODER, Aborted, Committed, Record, is_excluding
+from editd.store.relaxed import last_relaxed_segment, note_relaxed
+from editd.system.files import sync_path
 from editd.system.filesystem import flush, folder_bytes, write_at, write_out, write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from editd.store.acknowledged import Acknowledged
     from editd.store.git_objects import Oid
-    from editd.store.state_files import Acknowledged
 
 
 Read = TypeVar("Read")
@@ -591,33 +592,3 @@ def _damage_refusal(path: str, problem: str, offset: int | None = None) -> Histo
 
 def _align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-# The segments written with `durability = "relaxed"`: a power cut may leave a hole in them.
-#
-# Unsynced frames reach the disk in any order. So a bad frame before good ones is no damage in such a
-# segment, but the end of the durable part. The file holds the highest number of such a segment. Numbers
-# only rise, so it is never lowered.
-
-RELAXED = "relaxed"
-
-
-def last_relaxed_segment(folder: str) -> int:
-    """Return the highest number of a segment in `folder` that may have a hole. Raises HistoryDamaged."""
-    path = os.path.join(folder, RELAXED)
-    try:
-        with open(path, "rb") as file:
-            return int(file.read(32))
-    except FileNotFoundError:
-        return -1
-    except ValueError:
-        raise HistoryDamaged(
-            f"The journal is damaged: {path} holds no number, so damage looks like a power cut.",
-            hint="No transaction is lost by this. Delete the file if there was no power cut.",
-            data={"file": path},
-        ) from None
-
-
-def note_relaxed(folder: str, number: int) -> None:
-    """Record that the segment `number` may have a hole; durable on return. Raises OSError."""
-    replace_file_durably(os.path.join(folder, RELAXED), b"%d\n" % number)

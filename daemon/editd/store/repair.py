@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from editd.errors import HistoryDamaged, join_names
 from editd.store import sqlite
+from editd.store.acknowledged import read_acknowledged
 from editd.store.excluded import EXCLUDED, absent_contents, read_whole_lines, rewrite_excluded
 from editd.store.forgotten import FORGOTTEN, whole_lines, write_forgotten
 from editd.store.git_objects import (
@@ -52,24 +53,22 @@ from editd.store.journal import (
     select_committed,
     whole_records,
 )
-from editd.store.pack_worker import Packer
-from editd.store.packfile import FOREIGN, UNFINISHED, Pack, PackWriter, offsets_in, verify_index, verify_pack
-from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in
-from editd.store.proposals import ProposalStore
-from editd.store.salvage import RescuedObjects, Salvage
-from editd.store.state_files import read_acknowledged
-from editd.store.transaction_record import (
+from editd.store.journal_record import (
     ChangeRecord,
     Committed,
     approval_record,
     attribution_record,
     change_record,
-    commit_of,
-    entries_of,
-    parse,
     part_records,
     transaction_of,
 )
+from editd.store.pack_worker import Packer
+from editd.store.pack_writer import UNFINISHED, PackWriter
+from editd.store.packfile import FOREIGN, Pack, offsets_in, verify_index, verify_pack
+from editd.store.proposal_seals import PROPOSALS_FILE, flaws_in
+from editd.store.proposals import ProposalStore
+from editd.store.salvage import RescuedObjects, Salvage
+from editd.store.transaction_record import commit_of, entries_of, parse
 from editd.store.verify import verify_quick
 from editd.store.verify_history import verify_full
 from editd.system.files import replace_file

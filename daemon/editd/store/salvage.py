@@ -36,9 +36,10 @@ from editd.store.git_repository import read_head
 from editd.store.history import History, store_of
 from editd.store.index import Index
 from editd.store.journal import SEGMENT_BYTES, Journal, whole_records
+from editd.store.journal_record import transaction_of
 from editd.store.packfile import Pack, verify_index, whole_objects
-from editd.store.state_files import SyncedThrough
-from editd.store.transaction_record import entries_of, transaction_of
+from editd.store.sync_state import SyncedThrough
+from editd.store.transaction_record import entries_of
 from editd.store.verify import verify_quick
 from editd.values.content import version_of
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from editd.store.transaction_record import Committed
+    from editd.store.journal_record import Committed
     from editd.values.content import Entry
     from editd.values.path import WorkspacePath
 

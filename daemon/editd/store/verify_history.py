@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from editd.errors import join_names
 from editd.store import index_tables, sqlite, transaction_record
+from editd.store.commit_log import transaction_of_changes
 from editd.store.excluded import absent_contents
 from editd.store.git_objects import (
     EMPTY_TREE,
@@ -32,7 +33,6 @@ from editd.store.git_objects import (
 )
 from editd.store.git_repository import open_store, own_objects, read_head, read_history_start, read_manifest
 from editd.store.packfile import offsets_in
-from editd.store.transaction_record import transaction_of_changes
 from editd.store.verified import PackMark, Verified, digest_of, present_packs
 from editd.store.verify import MENDS, verify_quick
 
