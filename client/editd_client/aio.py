@@ -15,8 +15,8 @@ import msgspec
 
 from editd.advice import Advice, command_term
 from editd.wire import messages
-from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, ServerEvent
+from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import AsyncChangeset, ChangesetDraft
 from editd_client.client import RECEIVE_BYTES, SILENCE_SECONDS_MAX, ClientBase

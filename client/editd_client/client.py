@@ -18,8 +18,8 @@ import msgspec
 
 from editd.advice import Advice, command_term
 from editd.wire import messages
-from editd.wire.codec import Malformed
 from editd.wire.connection import ClientConnection, Failure, Reply, ServerEvent
+from editd.wire.errors import Malformed
 from editd_client import requests
 from editd_client.changesets import Changeset, ChangesetDraft
 from editd_client.connect import RECONNECT_RETRY_SECONDS, RECONNECT_SECONDS_MAX, Endpoint, covering

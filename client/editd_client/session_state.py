@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from editd.wire import messages
-from editd.wire.codec import LIMITS, convert
+from editd.wire.codec import convert
 from editd.wire.connection import Failure
+from editd.wire.limits import LIMITS
 from editd.wire.messages import EventKind, Transaction
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.locate import current_actor

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.patch import BINARY_BYTES_MAX, apply_to, parse
+from editd.edits.binary import BINARY_BYTES_MAX
+from editd.edits.patch import apply_to, parse
 from editd.errors import MalformedEdit, NoMatch, TooLarge
 
 if TYPE_CHECKING:

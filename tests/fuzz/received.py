@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from editd.config import load, reference, toml_lines
 from editd.config.load import ConfigError
-from editd.wire import codec, connection, envelope
-from editd.wire.codec import LIMITS, Malformed
+from editd.wire import codec, connection, envelope, errors
 from editd.wire.connection import BadRequest, ClientConnection, Connection, Request
 from editd.wire.envelope import MessagePackFrames
+from editd.wire.errors import Malformed
+from editd.wire.limits import LIMITS
 from editd_client.agents import commands, hook, jsonc, settings_edit, toml_table
 from editd_client.agents.adapter import Adapter
 from editd_client.agents.jsonc import UnreadableError
@@ -132,7 +133,7 @@ def _take_all(server: Connection) -> None:
             assert incoming.error.name != "internal_error"
             assert incoming.answer
         elif isinstance(incoming, Request):
-            assert server.refuse(incoming.id, codec.error("stale", "as a test")) or incoming.id is None
+            assert server.refuse(incoming.id, errors.error("stale", "as a test")) or incoming.id is None
 
 
 def as_line(value: Any) -> bytes:

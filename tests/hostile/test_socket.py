@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.codec import LIMITS
+from editd.wire.limits import LIMITS
 from editd.wire.messages import Tool
 from support.crash_checks import wait_until
 from support.socket_attacks import MIB, line, names, packed, siege

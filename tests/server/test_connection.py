@@ -18,8 +18,9 @@ from editd.server.connection import ALONE_SECONDS, Connections, SocketConnection
 from editd.server.ownership import bind, serve
 from editd.system.peer import Peer
 from editd.wire import messages
-from editd.wire.codec import KIB, LIMITS, MIB, error
 from editd.wire.connection import ClientConnection, Failure, Reply, Request
+from editd.wire.errors import error
+from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -20,7 +20,7 @@ import msgpack
 import pytest
 
 from editd.values.content import version_of
-from editd.wire.codec import LIMITS
+from editd.wire.limits import LIMITS
 from editd.wire.messages import (
     REQUESTS,
     AnyEdit,

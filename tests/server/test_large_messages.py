@@ -13,7 +13,8 @@ from editd.server.connection import Connections, SocketConnection
 from editd.server.large_messages import ANSWER_BYTES, LargeMessages, is_large
 from editd.server.ownership import bind, serve
 from editd.wire import messages
-from editd.wire.codec import LARGE_VALUES, LIMITS, encode_msgpack
+from editd.wire.codec import encode_msgpack
+from editd.wire.limits import LARGE_VALUES, LIMITS
 
 if TYPE_CHECKING:
     from pathlib import Path

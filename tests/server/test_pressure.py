@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.wire.codec import LIMITS
+from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
 from support.crash_checks import (
     fsck,

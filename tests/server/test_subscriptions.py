@@ -28,8 +28,8 @@ from editd.server.subscriptions import (
 )
 from editd.values.glob import parse_all
 from editd.values.path import WorkspacePath
-from editd.wire.codec import LIMITS
 from editd.wire.connection import Connection
+from editd.wire.limits import LIMITS
 from editd_client.errors import EditdError
 from support.crash_checks import in_company
 from support.workplace import Workplace, replace, workplace, write

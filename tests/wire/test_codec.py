@@ -15,16 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editd.wire import codec, messages
-from editd.wire.codec import (
-    LIMITS,
-    Malformed,
-    decode_json,
-    decode_json_in_parts,
-    encode_json,
-    encode_msgpack,
-    params_of,
-    plain,
-)
+from editd.wire.codec import decode_json, decode_json_in_parts, encode_json, encode_msgpack, params_of, plain
+from editd.wire.errors import Malformed
+from editd.wire.limits import LIMITS
 
 BYTES = st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 TEXTS = st.one_of(st.text(), BYTES)

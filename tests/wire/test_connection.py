@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editd.wire import messages
-from editd.wire.codec import Malformed, error
 from editd.wire.connection import (
     BadRequest,
     ClientConnection,
@@ -25,6 +24,7 @@ from editd.wire.connection import (
     Request,
     ServerEvent,
 )
+from editd.wire.errors import Malformed, error
 from support.request_grammar import Grammar, encoded, mangled
 from support.seeds import drawn
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from editd.wire.codec import error
 from editd.wire.envelope import BadCall, JsonRpc, MessagePackRpc, Response, RpcCall
+from editd.wire.errors import error
 
 MSGPACK = MessagePackRpc()
 JSON = JsonRpc("line")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from editd.wire.codec import LIMITS, error, shorten
+from editd.wire.errors import error, shorten
+from editd.wire.limits import LIMITS
 from editd.wire.messages import ERROR_CODES
 
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editd.wire.codec import KIB, LIMITS, MIB, Malformed
 from editd.wire.envelope import Frames, HeaderFrames, LineFrames, MessagePackFrames
+from editd.wire.errors import Malformed
+from editd.wire.limits import KIB, LIMITS, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

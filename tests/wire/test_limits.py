@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from editd.wire.codec import LIMITS, within_descriptors
+from editd.wire.limits import LIMITS, within_descriptors
 from editd.wire.messages import HelloResult
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from editd.wire import messages
-from editd.wire.codec import LIMITS
+from editd.wire.limits import LIMITS
 from generated.protocol_page import fields_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text()

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from editd.wire.codec import LIMITS, Malformed, params_of
+from editd.wire.codec import params_of
+from editd.wire.errors import Malformed
+from editd.wire.limits import LIMITS
 from editd.wire.messages import Apply, Undo
 
 TOO_LONG = "x" * (LIMITS.name_length_max + 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.content import EXECUTABLE, FILE, version_of
-from editd.workspace.git_files import read_index_file
+from editd.workspace.git_index_file import read_index_file
 
 if TYPE_CHECKING:
     from pathlib import Path

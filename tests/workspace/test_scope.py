@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.values.path import WorkspacePath
-from editd.workspace.git_worktree import DEEP_NAMES
+from editd.workspace.git_ignore import DEEP_NAMES
 from editd.workspace.scan import Walk
 from editd.workspace.scope import WorkspaceScope, is_never_ours
 from support.scan_process import Ground

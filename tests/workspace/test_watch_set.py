@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from editd.workspace import scope
-from editd.workspace.scope import WatchSet
+from editd.workspace.watch_set import WatchSet
 
 if TYPE_CHECKING:
     from pathlib import Path

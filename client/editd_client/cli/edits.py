@@ -64,7 +64,8 @@ def apply_verb(
 
 def _parse(document: bytes) -> Apply:
     """Return the request in the document. Raises a usage error for any other document."""
-    from editd.wire.codec import Malformed, decode_json, params_of, plain
+    from editd.wire.codec import decode_json, params_of, plain
+    from editd.wire.errors import Malformed
     from editd.wire.messages import Apply
 
     try:
@@ -77,7 +78,7 @@ def _parse(document: bytes) -> Apply:
 
 def _as_params(document: bytes, decode: Any) -> dict[str, Any]:
     """Return a list, lines, one edit or a whole map as the parameters of `apply`."""
-    from editd.wire.codec import Malformed
+    from editd.wire.errors import Malformed
 
     try:
         value = decode(document)
@@ -333,7 +334,8 @@ def tool_verb(
 
 def _arguments(text: str | None, file: IO[bytes] | None) -> dict[str, Any]:
     """Return the JSON object from the command line. Raises a usage error for anything else."""
-    from editd.wire.codec import Malformed, decode_json, plain
+    from editd.wire.codec import decode_json, plain
+    from editd.wire.errors import Malformed
 
     if (text is None) == (file is None):
         raise click.UsageError("Give the tool's arguments once, with --args or --args-file.")

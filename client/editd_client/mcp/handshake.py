@@ -18,7 +18,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from editd import __version__
-from editd.wire.codec import Malformed, decode_json, is_id
+from editd.wire.codec import decode_json, is_id
+from editd.wire.errors import Malformed
 from editd_client.errors import EditdError
 from editd_client.mcp.resources import PROMPTS, RESOURCES, TEMPLATES
 from editd_client.mcp.tools import listing, offered_tools

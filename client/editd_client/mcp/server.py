@@ -21,7 +21,8 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from editd import __version__
-from editd.wire.codec import Malformed, plain
+from editd.wire.codec import plain
+from editd.wire.errors import Malformed
 from editd.words import Face
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.file_text import readable

@@ -31,8 +31,8 @@ from editd.errors import Broken, IoError, Refused
 from editd.store import first_scan
 from editd.system.proc import boot_id
 from editd.values.transaction import Seq, Transaction
+from editd.workspace.hidden_folders import HiddenFolders
 from editd.workspace.reader import OpenFiles
-from editd.workspace.scope import HiddenFolders
 from editd.workspace.staged_change import TransactionState
 
 if TYPE_CHECKING:

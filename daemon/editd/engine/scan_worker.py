@@ -36,7 +36,8 @@ from editd.values.excluded_paths import ExcludedPaths
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath
 from editd.values.transaction import Authorship
 from editd.workspace.scan import FILE_BYTES_MAX, OID_BYTES, Walk, load_known, save_known
-from editd.workspace.scope import WorkspaceScope, load_uncovered, save_uncovered
+from editd.workspace.scope import WorkspaceScope
+from editd.workspace.uncovered_paths import load_uncovered, save_uncovered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -29,14 +29,15 @@ from editd.server.large_messages import LargeMessages, is_large
 from editd.system.peer import Peer, has_hung_up, may_connect, peer_of
 from editd.system.process import process_at
 from editd.wire import messages
-from editd.wire.codec import KIB, LIMITS, WireLimits, error
 from editd.wire.connection import BadRequest, Connection, LargeMessage, Request
+from editd.wire.errors import error
+from editd.wire.limits import KIB, LIMITS, WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from editd.system.process import Process
-    from editd.wire.codec import Id
+    from editd.wire.errors import Id
     from editd.wire.messages import Error, Message
 
 

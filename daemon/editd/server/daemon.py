@@ -76,11 +76,13 @@ from editd.system.memory import release_free_memory, use_one_heap
 from editd.system.mounts import mounts
 from editd.tools.api import DIALECTS, ToolSet, ToolSettings
 from editd.wire import messages
-from editd.wire.codec import LIMITS, within_descriptors
+from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader
 from editd.workspace.replaced_files import Quarantine
-from editd.workspace.scope import WeakerGuarantees, load_uncovered, scope_predicate
+from editd.workspace.scope import scope_predicate
 from editd.workspace.staged_change import CreatedDirs
+from editd.workspace.uncovered_paths import load_uncovered
+from editd.workspace.weaker_guarantees import WeakerGuarantees
 from editd.workspace.writer import WorkspaceWriter
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from editd.advice import Advice, step_term
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge, UnknownTransaction
 from editd.server import convert
 from editd.wire import messages
-from editd.wire.codec import LIMITS, encode_msgpack
+from editd.wire.codec import encode_msgpack
+from editd.wire.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

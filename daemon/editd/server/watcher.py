@@ -42,7 +42,7 @@ from editd.system.fs_watch import FsEvent, Watcher, WatchFilter, can_watch
 from editd.values.path import TEMPORARY_PREFIX, WorkspacePath
 from editd.workspace.git_files import repository_above
 from editd.workspace.inner_workspaces import InnerWorkspaces
-from editd.workspace.scope import WatchSet
+from editd.workspace.watch_set import WatchSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,17 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from editd.wire.codec import (
-    ANSWER_BYTES_MAX,
-    APPLY_BYTES_MAX,
-    Id,
-    Malformed,
-    convert,
-    decode_apply,
-    decode_json_in_parts,
-    params_of,
-    plain,
-)
+from editd.wire.codec import APPLY_BYTES_MAX, convert, decode_apply, decode_json_in_parts, params_of, plain
 from editd.wire.envelope import (
     BadCall,
     Envelope,
@@ -44,6 +34,8 @@ from editd.wire.envelope import (
     Response,
     RpcCall,
 )
+from editd.wire.errors import Id, Malformed
+from editd.wire.limits import ANSWER_BYTES_MAX
 from editd.wire.messages import Error, Params
 
 if TYPE_CHECKING:

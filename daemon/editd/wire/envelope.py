@@ -21,21 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgpack
 from msgspec import Struct
 
-from editd.wire.codec import (
-    KIB,
-    LARGE_VALUES,
-    LIMITS,
-    MIB,
-    Id,
-    Malformed,
-    decode_json,
-    encode_json,
-    encode_msgpack,
-    is_id,
-    is_large_json,
-    shorten,
-    too_many_values,
-)
+from editd.wire.codec import decode_json, encode_json, encode_msgpack, is_id, is_large_json, too_many_values
+from editd.wire.errors import Id, Malformed, shorten
+from editd.wire.limits import KIB, LARGE_VALUES, LIMITS, MIB
 from editd.wire.raw_text import text_of
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from editd.workspace.staged_change import is_temporary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from editd.workspace.git_worktree import GitIndex, IgnoreRules
+    from editd.workspace.git_ignore import IgnoreRules
+    from editd.workspace.git_worktree import GitIndex
     from editd.workspace.scope import WorkspaceScope
 
 FILE_BYTES_MAX = 16 * 1024 * 1024  # larger ones are captured when an edit touches them, not by the scan
