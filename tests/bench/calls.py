@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import CodeType, FrameType
 
     from support.workplace import Workplace
@@ -182,6 +182,14 @@ def count(*, is_undo: bool, goes_on: bool) -> dict[str, int]:
     return next(write for write in writes if sum(write.values()) == usual)
 
 
+def modules_of(counts: Mapping[str, int]) -> Counter[str]:
+    """Return the calls of each module."""
+    modules: Counter[str] = Counter()
+    for name, calls in counts.items():
+        modules[name.split(" ")[0]] += calls
+    return modules
+
+
 def cpu_time(pid: int) -> float:
     """Return the CPU time of the process's main thread, in seconds."""
     with open(f"/proc/{pid}/task/{pid}/schedstat", "rb") as file:
@@ -210,9 +218,7 @@ def cpu_of_a_write(places: list[Workplace], writes: int) -> list[float]:
 
 def print_counts(*, is_undo: bool, goes_on: bool, with_modules: bool) -> None:
     counts = count(is_undo=is_undo, goes_on=goes_on)
-    modules: Counter[str] = Counter()
-    for name, calls in counts.items():
-        modules[name.split(" ")[0]] += calls
+    modules = modules_of(counts)
     print(f"{sum(counts.values())} calls of {len(counts)} functions in {len(modules)} modules\n")
     for name, calls in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         print(f"{calls:4} {name}")

@@ -33,10 +33,15 @@ def serena(path: str, needle: str = "line\n") -> dict[str, object]:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+def harness(tmp_path: Path) -> Harness:
     harness = Harness(tmp_path)
     harness.baseline({"small": SMALL, "large": LARGE, "folder/file": "text\n"})
     (harness.root / "link").symlink_to("large")
+    return harness
+
+
+@pytest.fixture
+def engine(harness: Harness) -> Engine:
     opened = harness.open()
     opened.tooling = ToolSet(DIALECTS, str(harness.root))
     return opened
@@ -76,6 +81,14 @@ def test_the_undo_of_a_named_transaction_weighs_what_its_files_do(engine: Engine
         done(engine, apply(write(f"other {number}", "new\n")))
     assert weight_of_undo(engine, ByTransaction(made.seq)) < LARGE_BYTES
     assert weight_of_undo(engine, ByTransaction("no id")) < HEAVY_BYTES
+
+
+def test_an_undo_weighs_what_the_history_has_of_its_files(engine: Engine, harness: Harness) -> None:
+    made = done(engine, apply(write("small", "x" * 100_000)))
+    weight = weight_of_undo(engine, ByTransaction(made.seq))
+    assert 100_000 < weight < HEAVY_BYTES
+    (harness.root / "small").unlink()
+    assert weight_of_undo(engine, ByTransaction(made.seq)) == weight
 
 
 def test_an_undo_that_may_need_a_merge_or_a_search_does_not_hold_up_the_loop(engine: Engine) -> None:

@@ -158,7 +158,7 @@ ANSWERS: list[Any] = [
     [1, None, {"code": 1, "name": "stale", "message": "it is", "data": {"hint": "read"}}, None],
 ]
 FRAMES = "MessagePackFrames.*|_checked_id|_is_id|_only_map|_call|_invalid|_unreadable|_too_large"
-DECODED = "params_of|plain|text_of|_number|check_words|_check|_key|decode_apply"
+DECODED = "params_of|plain|text_of|_number|check_words|_check|_key|decode_common"
 OPENED = "Connection.(receive|feed|feed_end|take|enter|_enter|_bad)|LargeMessage.*|_parse|_msgpack|_headers|_lines|_unknown"
 
 NEARLY_ANSWERS = [

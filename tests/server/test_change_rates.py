@@ -109,7 +109,7 @@ def test_the_numbers_of_many_paths_are_not_kept(rates: ChangeRates, monkeypatch:
     monkeypatch.setattr(change_rates, "PATHS_MAX", 5)
     for number in range(100):
         rates.note(b"d%d/f" % number, 1, is_new=True)
-    assert len(rates._paths) == 5
+    assert len(rates.by_path) == 5
     assert len(rates._new_files) == 5
 
 

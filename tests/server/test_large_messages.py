@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.server.connection import Connections, SocketConnection
-from editd.server.large_messages import ANSWER_BYTES, LargeMessages, is_large
+from editd.server.large_messages import LargeMessages
 from editd.server.ownership import bind, serve
 from editd.wire import messages
-from editd.wire.codec import encode_msgpack
+from editd.wire.codec import ANSWER_BYTES, encode_msgpack, is_large_answer
 from editd.wire.limits import LARGE_VALUES, LIMITS
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def test_an_answer_is_large_by_its_texts_or_by_its_values() -> None:
-    assert not is_large(messages.Empty())
-    assert not is_large(messages.BeginResult(changeset="x" * (ANSWER_BYTES - 100)))
-    assert is_large(messages.BeginResult(changeset="x" * (ANSWER_BYTES + 1)))
+    assert not is_large_answer(messages.Empty())
+    assert not is_large_answer(messages.BeginResult(changeset="x" * (ANSWER_BYTES - 100)))
+    assert is_large_answer(messages.BeginResult(changeset="x" * (ANSWER_BYTES + 1)))
     files = [messages.SeenFile(path=f"f{number}") for number in range(5000)]
-    assert not is_large(messages.Seen(files=files[:100]))
-    assert is_large(messages.Seen(files=files))
+    assert not is_large_answer(messages.Seen(files=files[:100]))
+    assert is_large_answer(messages.Seen(files=files))
 
 
 def test_one_message_at_a_time_is_worked_on_in_a_thread() -> None:

@@ -11,13 +11,16 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
 from editd.config.paths import review_socket_path
 from editd.engine.permissions import PERMISSIONS, verify_table
+from editd.errors import PermissionDenied
+from editd.server.connection import ClientState
+from editd.server.gate import Gate
 from editd.wire import messages
 from editd_client.client import Client
 from support.permission_walk import VICTIM, Line, requests
@@ -27,6 +30,7 @@ from support.workplace import replace, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from editd.server.connection import SocketConnection
     from support.workplace import Workplace
 
 WALK = Path(__file__).parents[1] / "support" / "permission_walk.py"
@@ -135,6 +139,31 @@ def check_walk(name: str, made: Stage, line: Line | _Pipe) -> None:
             assert is_closed(answer) == (needs not in OPEN[name]), (name, method, needs, answer)
         if is_closed(answer) or name == "sandbox":
             assert made.traces() == before, (name, method)
+
+
+def test_the_gate_checks_a_method_anew_unless_its_row_alone_decides() -> None:
+    gate = Gate()
+    caller = ClientState(1, cast("SocketConnection", None), is_started_here=False)
+    begun = messages.ExecBegin(session="s", command="make")
+    for params in (
+        messages.Apply(edits=[]),
+        messages.Undo(),
+        messages.Check(),
+        messages.Gc(dry_run=True),
+        begun,
+    ):
+        gate.check(params, caller)
+    assert caller.open_methods == {messages.Apply, messages.Undo}
+
+
+def test_the_gate_opens_no_method_of_a_session_to_a_program_of_the_daemon() -> None:
+    gate = Gate()
+    caller = ClientState(1, cast("SocketConnection", None), is_started_here=True)
+    for params in (messages.Apply(edits=[]), messages.Undo()):
+        for _ in range(2):
+            with pytest.raises(PermissionDenied):
+                gate.check(params, caller)
+    assert caller.open_methods == set()
 
 
 def test_a_method_without_a_row_does_not_start_the_daemon() -> None:

@@ -6,9 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from editd.edits.text_form import form_changes
-from editd.values.content import FileState
+from editd.values.content import EXECUTABLE, Change, FileState, is_plain_as_before
+from editd.values.path import WorkspacePath
 from editd.wire.messages import Delete, Move, Tool, Write
 from editd_client.errors import NotText
 from support.reviewers import configure
@@ -29,6 +32,7 @@ FORMS = {
     "single.txt": "old\né\n".encode("cp1252"),
 }
 NEW = "new\né\nend\n"
+PLAIN = st.lists(st.sampled_from([b"a\n", b"", b"\r\n", b"\0", b"\xef\xbb\xbf", b"\xe9"])).map(b"".join)
 KEPT = {
     "crlf.txt": NEW.replace("\n", "\r\n").encode(),
     "mark.txt": b"\xef\xbb\xbf" + NEW.encode(),
@@ -130,6 +134,23 @@ def test_the_warning_names_a_change_of_encoding_whatever_the_way_and_the_text(
 def test_each_part_of_the_form_that_changes_is_named(before: bytes, after: bytes, named: list[str]) -> None:
     """ASCII alone is of many encodings, and an empty file has no form. A mark alone is a form."""
     assert list(form_changes(FileState(before), FileState(after), "cp1252")) == named
+
+
+@given(PLAIN, PLAIN)
+def test_a_plain_text_that_stays_plain_keeps_its_form(before: bytes, after: bytes) -> None:
+    change = Change(WorkspacePath("a"), FileState(before), FileState(after))
+    if is_plain_as_before(change):
+        assert list(form_changes(change.before, change.after, "cp1252")) == []
+
+
+def test_plain_is_ascii_with_lf_alone_and_the_mode_of_before() -> None:
+    plain = FileState(b"a\n")
+    for other in (b"a\r\n", b"a\rb", "é".encode(), b"\0", b"\xef\xbb\xbfa"):
+        assert not is_plain_as_before(Change(WorkspacePath("a"), plain, FileState(other)))
+        assert not is_plain_as_before(Change(WorkspacePath("a"), FileState(other), plain))
+    assert not is_plain_as_before(Change(WorkspacePath("a"), plain, FileState(b"a\n", EXECUTABLE)))
+    assert not is_plain_as_before(Change(WorkspacePath("a"), None, plain))
+    assert is_plain_as_before(Change(WorkspacePath("a"), plain, FileState(b"")))
 
 
 @each_form

@@ -85,7 +85,7 @@ def test_an_undo_leaves_the_edit_before_it_as_the_newest_in_force() -> None:
         transaction(2, PATHS[1:2], "two"),
         transaction(3, PATHS[1:2], "one", [Seq(2)]),
     ):
-        recent.add(made)
+        recent.news.append(made)
     newest = recent.newest_in_force(UndoQuery(EDITS))
     assert newest is not None
     assert newest.seq == 1
@@ -100,19 +100,19 @@ def test_an_undo_leaves_the_edit_before_it_as_the_newest_in_force() -> None:
 def test_no_more_is_kept_than_the_limits_allow() -> None:
     recent = RecentTransactions()
     for seq in range(KEPT_MAX + 1):
-        recent.add(transaction(seq, PATHS[:1]))
+        recent.news.append(transaction(seq, PATHS[:1]))
     assert not recent.has_stayed(PATHS[1], -1)
     assert recent.has_stayed(PATHS[1], 0)
     many = [WorkspacePath(str(number)) for number in range(TOUCHES_MAX + 1)]
-    recent.add(transaction(KEPT_MAX + 1, many))
+    recent.news.append(transaction(KEPT_MAX + 1, many))
     assert recent.newest_in_force(UndoQuery(EDITS)) is None
     assert not recent.has_stayed(PATHS[1], KEPT_MAX + 1)  # transaction of too many paths
 
 
 def test_a_gap_ends_the_memory() -> None:
     recent = RecentTransactions()
-    recent.add(transaction(1, PATHS[:1]))
-    recent.add(transaction(3, PATHS[1:2]))
+    recent.news.append(transaction(1, PATHS[:1]))
+    recent.news.append(transaction(3, PATHS[1:2]))
     assert not recent.has_stayed(PATHS[2], 1)
     assert recent.has_stayed(PATHS[2], 3)
 

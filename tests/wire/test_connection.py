@@ -293,14 +293,14 @@ def spoilt(stream: bytes, chance: random.Random) -> bytes:
 
 
 def test_a_request_that_comes_whole_is_the_same_as_one_that_comes_in_pieces(is_long: bool) -> None:
-    """The commonest request is decoded in another way if it comes whole."""
+    """The commonest requests are decoded in another way if they come whole."""
     for seed in range(20) if is_long else drawn(20, 4):
         check_whole_and_pieces(random.Random(seed))
 
 
 def check_whole_and_pieces(chance: random.Random) -> None:
     """Check that two connections give the same for 300 requests, whole and byte by byte."""
-    grammar = Grammar(chance, {("serena", "replace_content"): {}}, methods=["apply", "read"])
+    grammar = Grammar(chance, {("serena", "replace_content"): {}}, methods=["apply", "undo", "read"])
     whole, pieces = Connection(), Connection()
     for number in range(300):
         method, params = grammar.request()

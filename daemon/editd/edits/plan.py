@@ -33,7 +33,17 @@ from editd.errors import (
     Stale,
     TooLarge,
 )
-from editd.values.content import EXECUTABLE, FILE, SYMLINK, Change, FileState, GitMode, Text, encode_text
+from editd.values.content import (
+    EXECUTABLE,
+    FILE,
+    SYMLINK,
+    Change,
+    FileState,
+    GitMode,
+    Text,
+    encode_text,
+    is_plain_as_before,
+)
 from editd.values.name_key import is_same_form, key_of
 from editd.values.path import PATH_BYTES_MAX, WorkspacePath, folders_of, is_link_target
 from editd.values.transaction import Base, FileReport, Outcome, ReadMark
@@ -91,7 +101,6 @@ def plan(
     applies to the current file. Raises NeedsSearch if a tool needs the result of a regular expression.
     """
     work = PlanBuilder(snapshot, knowledge, on_stale, fallback_encoding)
-    root, home = ("", "") if tools is None else (tools.root, tools.home)
     try:
         for edit in edits:
             if isinstance(edit, Tool):
@@ -103,12 +112,17 @@ def plan(
     except NoMatch as refusal:
         raise refusal.revise(path=work.searched) from None
     except InvalidParams as refusal:
-        raise with_path_of_url(refusal, work.overlay.names, root, home) from None
+        raise with_path_of_url(refusal, work.overlay.names, *_folders_known_to(tools)) from None
     outcome = work.plan()
     for change in outcome.changes:
         if change.before is None and change.path in work.overlay.after:
-            work.refuse_name(change.path, root, home)
+            work.refuse_name(change.path, *_folders_known_to(tools))
     return outcome
+
+
+def _folders_known_to(tools: ToolRunner | None) -> tuple[str, str]:
+    """Return the workspace's path and the user's home folder, as far as they are known."""
+    return ("", "") if tools is None else (tools.root, tools.home)
 
 
 WORK_BYTES_MAX = 512 * 1024 * 1024
@@ -185,7 +199,7 @@ class PlanBuilder:
         for path in touched:
             reports[path] = self.reports.get(path, FileReport())
             change = self.change_of(path)
-            if path in self.written_whole:
+            if path in self.written_whole and not is_plain_as_before(change):
                 changed = "; ".join(form_changes(change.before, change.after, self.fallback_encoding))
                 if changed:
                     self.report(path, warning=f"form: {path} was written whole, and {changed}.")
@@ -204,7 +218,9 @@ class PlanBuilder:
             sights=tuple(self.sights),
             carried=tuple(
                 (source, path) for path, source in self.carried.items() if self.overlay.at(path) is not None
-            ),
+            )
+            if self.carried
+            else (),
         )
 
     def refuse_name(self, path: WorkspacePath, root: str, home: str) -> None:

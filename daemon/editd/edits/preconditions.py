@@ -286,7 +286,7 @@ class Overlay:
 
     def put(self, path: WorkspacePath, state: FileState | None) -> None:
         """Set the state of `path`."""
-        before = self.before(path)
+        before = self._before[path] if path in self._before else self.before(path)
         if SYMLINK in (before and before.mode, state and state.mode):
             self._has_own_links = True
         if state is None:

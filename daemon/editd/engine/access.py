@@ -266,6 +266,8 @@ class AccessControl(Struct, frozen=True):
         A rollback skips published transactions unless the request includes them.
         Raises NothingToUndo if all targets are published.
         """
+        if not self.registry.has_published:
+            return targets, ()
         by_seq = {target.transaction.seq: target for target in targets}
         published = self.registry.publications_of(by_seq)
         commits: dict[str, list[Seq]] = {}
@@ -529,12 +531,14 @@ def plan_undo(
     scope = request.scope
     warnings = times_warning(getattr(scope, "since", None), getattr(scope, "until", None), past.history)
     for candidates in batches_of(request.scope, past.history):
-        more, notes = spare_by_time(request.scope, candidates, past.history)
-        warnings += notes
+        more = candidates
+        if isinstance(scope, BySession):
+            more, notes = spare_by_time(scope, candidates, past.history)
+            warnings += notes
         if request.on_conflict == "skip":
             more, notes = spare_dropped(more, past.history)
             warnings += notes
-        else:
+        elif past.history.excluded.paths:
             check_not_excluded(more, past.history)
         if guard is not None:
             more, notes = guard.spare_published(request.scope, more)

@@ -144,7 +144,8 @@ class Engine:
         for index, request in enumerate(requests):
             results.append(absence or self._check_writable(request))
             if results[index] is None:
-                waiting.append((index, self._as_undo(request)))
+                is_call = isinstance(request, Apply) and messages.Tool in map(type, request.edits)
+                waiting.append((index, self._as_undo(request) if is_call else request))
         rounds, is_alone = 0, False  # after a conflict within a batch, each request gets its own batch
         while waiting:
             if rounds:
@@ -208,7 +209,7 @@ class Engine:
                 break
             waiting.popleft()
             taken[index] = request
-            if results[index] is None:
+            if waiting and results[index] is None:
                 batch.expect(request.reader)
         return taken
 

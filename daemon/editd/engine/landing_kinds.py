@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     Expected = Mapping[tuple[Reader, WorkspacePath], Base]
 
+_SEQ = attrgetter("transaction.seq")
 FREE_MESSAGE_CHARACTERS = 1000  # of an undo, which needs no room for it beside a full quota
 
 
@@ -227,9 +229,12 @@ class UndoLanding(LandingRequest):
         self._targets, self._inverted, warnings = planned
         self._refuse_hidden()
         targets = self._inverted.targets
-        self.repaired = _repaired(request, self._targets)
-        self.undoes = [target.transaction.seq for target in targets]
-        self.parts = [part for target in targets for part in target.parts]
+        if self.pipeline.rules.protected:
+            self.repaired = _repaired(request, self._targets)
+        self.undoes, self.parts = list(map(_SEQ, targets)), []
+        for target in targets:
+            if target.paths is not None:
+                self.parts += target.parts
         if not self.authorship.message:
             message = message_of(scope, self.authorship.session)
             self.authorship = replace(self.authorship, message=message)
@@ -246,8 +251,10 @@ class UndoLanding(LandingRequest):
 
     def _refuse_hidden(self) -> None:
         """Raise PermissionDenied if a target's file is hidden, although the undo might not change it now."""
-        touches = (touch for target in self._targets for touch in target.touches)
-        by_folder = {touch.path.raw.rpartition(b"/")[0]: touch.path for touch in touches}
+        by_folder: dict[bytes, WorkspacePath] = {}
+        for target in self._targets:
+            for touch in target.touches:
+                by_folder[touch.path.raw.rpartition(b"/")[0]] = touch.path
         for path in by_folder.values():
             self.pipeline.recorder.hidden.refuse(path)
 

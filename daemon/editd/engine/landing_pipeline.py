@@ -199,7 +199,7 @@ class LandingRequest:
         if ruling is not LANDS:
             authorship = approved(authorship, ruling, pipeline.proposals)
         return self.batch.stage(
-            self.transaction_kind, authorship, pipeline.recorder.now_us(), outcome, request=index,
+            self.transaction_kind, authorship, pipeline.recorder.clock.now_us(), outcome, request=index,
             undoes=self.undoes, parts=self.parts, notes=_notes(outcome, self.asked),
             staging=None if self.prepared is None else self.prepared.take_staging(),
         )  # fmt: skip
@@ -258,7 +258,11 @@ class LandingPipeline:
             outcome = replace(outcome, outdated=outdated) if outdated else outcome
         if not (outcome.changes or landing.is_recorded_without_changes):
             return landing.end_unchanged(outcome)
-        if "quota" in gates and (ruling.action == "ask" or not landing.is_free):
+        if (
+            self.rules.quota is not None
+            and "quota" in gates
+            and (ruling.action == "ask" or not landing.is_free)
+        ):
             self.check_room()
         if ruling.action == "ask" or "stage" not in gates:
             return landing.propose(outcome, ruling)

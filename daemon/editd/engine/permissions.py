@@ -16,6 +16,7 @@ daemon does not start.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -44,6 +45,7 @@ class Caller(Struct, frozen=True):
     rights: frozenset[AgentRight] = frozenset()  # of agents' sessions, by the user's configuration
 
 
+@lru_cache(maxsize=256)  # the facts of a connection rarely change
 def lack_of(caller: Caller) -> str | None:
     """Return why a connection is not the owner's, as the end of a sentence; None for the owner."""
     if caller.is_started_by_daemon:

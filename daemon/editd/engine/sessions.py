@@ -71,7 +71,10 @@ class ReadVersions:
         if reader in self._kept:
             self._changed.add((reader, path))
         else:
-            self._touch_passing(reader)
+            self._passing[reader] = None
+            self._passing.move_to_end(reader)
+            if len(self._passing) > READERS_MAX:
+                self.forget(next(iter(self._passing)))
         while len(paths) > PATHS_MAX or self._bytes[reader] > READER_BYTES_MAX:
             self._evict_oldest(reader)
         while self.all_bytes > MARKS_BYTES_MAX:
@@ -161,13 +164,6 @@ class ReadVersions:
             if known is not None and change.before is not None and known.version != change.before.version:
                 outdated[change.path] = known
         return outdated
-
-    def _touch_passing(self, reader: Reader) -> None:
-        """Mark a reader as recently used, and evict the least recently used one if there are too many."""
-        self._passing[reader] = None
-        self._passing.move_to_end(reader)
-        if len(self._passing) > READERS_MAX:
-            self.forget(next(iter(self._passing)))
 
     def forget(self, reader: Reader) -> None:
         """Drop all marks of a reader."""

@@ -10,6 +10,7 @@ transaction, and to some hunks of a path. Only a change of the same lines is a c
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -19,7 +20,7 @@ from editd.advice import Advice, argument_term, method_term
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.external_changes import blocked_by
-from editd.engine.path_history import HistoryWalker
+from editd.engine.path_history import LOOKED_AHEAD_MIN, HistoryWalker
 from editd.errors import Conflict, InvalidParams
 from editd.values.content import SYMLINK, Change
 from editd.values.path import folders_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from editd.values.transaction import Seq, Transaction
     from editd.wire.messages import OnConflict
 
+_PATH, _TOUCHES = attrgetter("path"), attrgetter("touches")
 REPLAYED_MAX = 200  # later changes of a file that a forced undo replays
 
 
@@ -86,17 +88,23 @@ class UndoPlanner(Struct):
     moved: dict[WorkspacePath, tuple[WorkspacePath, ...]] = field(default_factory=dict)
     places: list[ConflictSite] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
+    seen: dict[WorkspacePath, FileState | None] = field(default_factory=dict)  # results of `current`
 
     def undo(self, target: UndoTarget) -> None:
         """Undo one transaction on the planned files. Note conflicts in `places`."""
-        seq = int(target.transaction.seq)
-        left = {touch.source: touch for touch in target.touches if touch.source is not None}
-        by_path = {touch.path: touch for touch in target.touches}
-        located = {touch.path: self._locate(touch, seq) for touch in target.touches if touch.path not in left}
-        occupied = {here for here, exists in located.values() if exists}
+        seq, touches = int(target.transaction.seq), target.touches
+        by_path, left = _by_paths(touches)
+        located: dict[WorkspacePath, tuple[WorkspacePath, bool]] = {}
+        occupied: set[WorkspacePath] = set()
+        for touch in touches:
+            if touch.path not in left:
+                here, exists = located[touch.path] = self._locate(touch, seq)
+                if exists:
+                    occupied.add(here)
         moves: list[_Return] = []
-        changes: list[tuple[ConflictSite, Change[Entry]]] = []
-        for touch in target.touches:
+        created: list[tuple[ConflictSite, Change[Entry]]] = []
+        others: list[tuple[ConflictSite, Change[Entry]]] = []
+        for touch in touches:
             if touch.path in target.hunks:
                 self._revert_hunks(touch, target)
             elif touch.path not in left:
@@ -108,15 +116,18 @@ class UndoPlanner(Struct):
                 if source is not None:
                     moves.append(self._return(touch, source, place, is_gone=is_gone))
                 elif not is_gone:
-                    changes.append((place, touch))
+                    (created if touch.before is None else others).append((place, touch))
                 elif touch.before is not None:
                     self._note_conflicts(replace(place, reason="deleted"))
                     self.targets[seq] = self.targets[seq].without({touch.path})
         # First remove created files, so that returning files find their paths free.
         reached: set[WorkspacePath] = set()
-        self._revert_all([(place, touch) for place, touch in changes if touch.before is None], reached)
-        self._move_back(moves, seq)
-        self._revert_all([(place, touch) for place, touch in changes if touch.before is not None], reached)
+        if created:
+            self._revert_all(created, reached)
+        if moves:
+            self._move_back(moves, seq)
+        if others:
+            self._revert_all(others, reached)
 
     def _locate(self, touch: Change[Entry], seq: int) -> tuple[WorkspacePath, bool]:
         """Return the path of a file that a transaction changed, and whether it exists.
@@ -157,7 +168,7 @@ class UndoPlanner(Struct):
             self.targets[seq] = self.targets[seq].as_whole(touch.path)
             self._revert(place, touch, is_met=False)
             return
-        state, conflict = self._merge_onto(place, touch.after, part)
+        state, conflict = self._merge_onto(place, touch.after, self._now(here), part)
         if self._note_conflicts(conflict):
             self.made[place.path] = state
         else:
@@ -211,12 +222,11 @@ class UndoPlanner(Struct):
         ours = self._now(place.path)
         if _is(ours, theirs):
             return ours, None
-        return self._merge_onto(place, base, self.past.state(theirs))
+        return self._merge_onto(place, base, ours, self.past.state(theirs))
 
     def _merge_onto(
-        self, place: ConflictSite, base: Entry | None, wanted: FileState | None
+        self, place: ConflictSite, base: Entry | None, ours: FileState | None, wanted: FileState | None
     ) -> tuple[FileState | None, ConflictSite | None]:
-        ours = self._now(place.path)
         if _is(ours, base):  # unchanged since: the content of `base` need not be read
             return wanted, None
         made = self.past.state(base)
@@ -256,7 +266,7 @@ class UndoPlanner(Struct):
 
     def _note_conflicts(self, *conflicts: ConflictSite | None) -> bool:
         """Note the conflicts. Return whether the change is made in spite of them."""
-        present = [conflict for conflict in conflicts if conflict is not None]
+        present = list(filter(None, conflicts))
         if self.on_conflict != "force":
             self.places += present
         return not present or self.on_conflict != "skip"
@@ -297,8 +307,13 @@ class UndoPlanner(Struct):
 
     def make_room(self) -> list[ConflictSite]:
         """Return conflicts of returning files with files above or below their paths."""
-        made = {path for path, state in self.made.items() if state is not None and self.current(path) is None}
-        made -= {place.path for place in self.places}
+        made: set[WorkspacePath] = set()
+        for path, state in self.made.items():
+            if state is not None and self._on_disk(path) is None:
+                made.add(path)
+        made.difference_update([place.path for place in self.places] if self.places else ())
+        if not made:
+            return []
         nested = [(path, folder) for path in made for folder in folders_of(path) if folder in made]
         if not (nested or blocked_by(made, self.past.history)):
             return []
@@ -336,7 +351,13 @@ class UndoPlanner(Struct):
         return now.path, now.exists
 
     def _now(self, path: WorkspacePath) -> FileState | None:
-        return self.made[path] if path in self.made else self.current(path)
+        return self.made[path] if path in self.made else self._on_disk(path)
+
+    def _on_disk(self, path: WorkspacePath) -> FileState | None:
+        """Return the present state of a path, which is looked up once."""
+        if path not in self.seen:
+            self.seen[path] = self.current(path)
+        return self.seen[path]
 
 
 def invert(
@@ -352,12 +373,15 @@ def invert(
     Raises HistoryDamaged if old content is missing, and InvalidParams for a hunk that does not exist.
     """
     left: list[ConflictSite] = []
-    oldest = min((int(target.transaction.seq) for target in targets), default=0)
-    past.look_ahead(oldest, sum(len(target.touches) for target in targets))
+    by_seq: dict[int, UndoTarget] = {}
+    paths = 0
+    for target in targets:
+        by_seq[int(target.transaction.seq)] = target
+        paths += len(target.touches)
+    if paths > LOOKED_AHEAD_MIN:
+        past.look_ahead(min(by_seq), paths)
     while True:
-        work = UndoPlanner(
-            past, current, {int(target.transaction.seq): target for target in targets}, on_conflict
-        )
+        work = UndoPlanner(past, current, by_seq, on_conflict)
         for target in targets:
             undo = work.undo_alone if target.transaction.seq in apart else work.undo
             undo(target)
@@ -368,6 +392,7 @@ def invert(
         left += no_room
         origins = {place.origin for place in no_room}
         targets = [target.without(origins) for target in targets if target.without(origins).touches]
+        by_seq = {int(target.transaction.seq): target for target in targets}
 
 
 def undone_in_part(past: HistoryWalker, target: UndoTarget, touch: Change[Entry]) -> FileState | None:
@@ -434,19 +459,33 @@ def _reversed(past: HistoryWalker, target: UndoTarget, touch: Change[Entry]) -> 
     return [] if states is None else reverse(states[0].content, states[1].content)
 
 
+def _by_paths(
+    touches: Iterable[Change[Entry]],
+) -> tuple[dict[WorkspacePath, Change[Entry]], set[WorkspacePath]]:
+    """Return the touches by their paths, and the paths that a move has left."""
+    by_path: dict[WorkspacePath, Change[Entry]] = {}
+    left: set[WorkspacePath] = set()
+    for touch in touches:
+        by_path[touch.path] = touch
+        if touch.source is not None:
+            left.add(touch.source)
+    return by_path, left
+
+
 def _inverted(work: UndoPlanner) -> UndoPlan:
-    conflicting = {place.path for place in work.places}
-    conflicting |= {place.origin for place in work.places if place.is_taken}
-    if work.on_conflict == "skip":
-        conflicting = set()  # `made` has no conflicting results in this case
-    changes = [
-        Change(path, work.current(path), after, _source(work, path, after))
-        for path, after in work.made.items()
-        if path not in conflicting
-    ]
-    changed = sorted((c for c in changes if c.before != c.after), key=lambda change: change.path)
-    targets = tuple(target for target in work.targets.values() if target.touches)
-    return UndoPlan(tuple(changed), tuple(work.places), targets, frozenset(work.idle))
+    conflicting: set[WorkspacePath] = set()
+    if work.places and work.on_conflict != "skip":  # otherwise `made` has no conflicting results
+        conflicting = {place.path for place in work.places}
+        conflicting |= {place.origin for place in work.places if place.is_taken}
+    changes: list[Change[FileState]] = []
+    for path, after in work.made.items():
+        before = work.seen[path] if path in work.seen else work.current(path)
+        if path not in conflicting and before != after:
+            source = _source(work, path, after) if work.moved else None
+            changes.append(Change(path, before, after, source))
+    changes.sort(key=_PATH)
+    targets = tuple(filter(_TOUCHES, work.targets.values()))
+    return UndoPlan(tuple(changes), tuple(work.places), targets, frozenset(work.idle))
 
 
 def _is_text(state: FileState | None) -> bool:

@@ -122,8 +122,10 @@ class UndoTarget(Struct, frozen=True):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The undone parts, for the undo's commit. Empty for a whole transaction."""
+        if self.paths is None:
+            return ()
         seq = self.transaction.seq
-        return tuple(Part(seq, path, self.hunks.get(path, ())) for path in sorted(self.paths or ()))
+        return tuple(Part(seq, path, self.hunks.get(path, ())) for path in sorted(self.paths))
 
     def covers(self, path: WorkspacePath) -> bool:
         """Return whether the whole path is undone."""
@@ -132,12 +134,6 @@ class UndoTarget(Struct, frozen=True):
     def has(self, path: WorkspacePath) -> bool:
         """Return whether any part of the path is undone."""
         return self.paths is None or path in self.paths
-
-    @property
-    def rest_on(self) -> str | None:
-        """The host that keeps further files of the transaction; None if there is none."""
-        arrival = self.transaction.authorship.arrival
-        return arrival.host if arrival is not None and arrival.shared else None
 
     def without(self, paths: AbstractSet[WorkspacePath]) -> UndoTarget:
         """Return the target without these paths. A move is left out with both of its paths."""
@@ -247,8 +243,11 @@ def rests(targets: Sequence[UndoTarget]) -> tuple[str, ...]:
     """Return a warning for each host that keeps further files of these transactions to itself."""
     seqs: dict[str, list[str]] = {}
     for target in targets:
-        if target.rest_on is not None:
-            seqs.setdefault(target.rest_on, []).append(str(target.transaction.seq))
+        arrival = target.transaction.authorship.arrival
+        if arrival is not None and arrival.shared:
+            seqs.setdefault(arrival.host, []).append(str(target.transaction.seq))
+    if not seqs:
+        return ()
     return tuple(
         f"Undone in part: {host} keeps further files of {join_names(named)}, "
         "and an undo there takes them back."
@@ -351,8 +350,13 @@ def check_not_excluded(targets: Sequence[UndoTarget], history: History) -> None:
 
 def whole_of(transaction: Transaction, without: Container[int] = ()) -> UndoTarget:
     """Return all of a transaction that is in force, or would be without the undos in `without`."""
-    in_force = [t.path for t in transaction.touches if t.undone_by is None or t.undone_by in without]
-    return UndoTarget(transaction, None if len(in_force) == len(transaction.touches) else frozenset(in_force))
+    for touch in transaction.touches:
+        if touch.undone_by is not None and touch.undone_by not in without:
+            break
+    else:
+        return UndoTarget(transaction)
+    in_force = (t.path for t in transaction.touches if t.undone_by is None or t.undone_by in without)
+    return UndoTarget(transaction, frozenset(in_force))
 
 
 def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]) -> UndoTarget | None:
@@ -369,6 +373,8 @@ def part_of(transaction: Transaction, is_wanted: Callable[[WorkspacePath], bool]
 
 def times_warning(since: int | str | None, until: int | str | None, history: History) -> tuple[str, ...]:
     """Return a warning if either reference is a time, and times near it are not in order."""
+    if since is None and until is None:
+        return ()
     times = [None if reference is None else _time(reference) for reference in (since, until)]
     seqs = history.index.set_back(*times) if any(time_us is not None for time_us in times) else []
     if not seqs:

@@ -33,7 +33,7 @@ PASS_BYTES = 1024  # of arguments: a tool may go through the file once for each
 def weight_of(request: Write, history: History, tree: WorkspaceReader, tooling: ToolSet) -> int:
     """Estimate how many bytes a request will read, hash and write, up to `WEIGHT_MAX` or a little more."""
     if isinstance(request, Undo):
-        return _weight_of_undo(request.scope, history, tree)
+        return _weight_of_undo(request.scope, history)
     if not isinstance(request, Apply):
         return _weight_of_arrival(request) if isinstance(request, Arrive) else UNDO_BYTES
     total = len(request.edits) * EDIT_BYTES
@@ -69,21 +69,24 @@ def _weight_of_arrival(request: Arrive) -> int:
     return sum(EDIT_BYTES + (0 if state is None else len(state.content)) for state in request.after.values())
 
 
-def _weight_of_undo(scope: Scope, history: History, tree: WorkspaceReader) -> int:
-    """Return the weight of an undo of one transaction, if that is the named or the newest one."""
+def _weight_of_undo(scope: Scope, history: History) -> int:
+    """Return the weight of an undo of one transaction, if that is the named or the newest one.
+
+    The files count as the history has them: an undo reads the recorded state, and what others did to it since
+    is merged, or refused.
+    """
     try:
         target = _single_target(scope, history)
     except Refused:  # planning raises the same refusal
         return EDIT_BYTES
     if target is None or len(target.touches) > UNDO_TOUCHES_MAX:
         return UNDO_BYTES
-    total = 0
+    total, has_stayed = 0, True
     for touch in target.touches:
-        total += EDIT_BYTES + (0 if touch.before is None else history.size_of(touch.before.version))
-        with contextlib.suppress(Refused, OSError):
-            entry = tree.entry(touch.path)
-            total += 0 if entry is None else entry.size
-    has_stayed = all(history.index.has_stayed(touch.path, target.seq) for touch in target.touches)
+        total += EDIT_BYTES
+        for side in (touch.before, touch.after):
+            total += 0 if side is None else history.size_of(side.version)
+        has_stayed = has_stayed and history.index.has_stayed(touch.path, target.seq)
     return total if has_stayed else total + MERGED_BYTES
 
 
@@ -93,7 +96,8 @@ def _single_target(scope: Scope, history: History) -> Transaction | None:
     Raises UnknownTransaction.
     """
     if isinstance(scope, ByTransaction):
-        return history.index.small(history.seq_of(scope.tx), UNDO_TOUCHES_MAX)
+        seq = scope.tx if isinstance(scope.tx, int) else history.seq_of(scope.tx)
+        return history.index.small(seq, UNDO_TOUCHES_MAX)
     if isinstance(scope, LastUndoOf) and scope.is_named:  # not always the newest of the query
         return None
     if isinstance(scope, LastUndoOf) or (isinstance(scope, Latest) and scope.last == 1):

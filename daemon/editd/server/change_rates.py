@@ -47,7 +47,7 @@ class ChangeRates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.interval_seconds = 10.0  # `history.record_interval`; 0 is no rest
         self._clock = clock
-        self._paths: dict[bytes, PathRate] = {}  # the longest unchanged first
+        self.by_path: dict[bytes, PathRate] = {}  # the longest unchanged first
         self._content_bytes = 0
         self._new_files: dict[bytes, int] = {}  # by folder
         self._resting: dict[bytes, float] = {}  # noticed paths, with the end of their rest
@@ -62,7 +62,7 @@ class ChangeRates:
         now = self._clock()
         ends: dict[bytes, float] = {}
         for path in paths:
-            rate = self._paths.get(path)
+            rate = self.by_path.get(path)
             if rate is None or rate.times < AT_ONCE or now >= rate.last + self.interval_seconds:
                 return set()
             ends[path] = rate.last + self.interval_seconds
@@ -83,7 +83,7 @@ class ChangeRates:
 
     def edited(self, path: bytes) -> None:
         """Begin the count of a path anew, because the daemon wrote it. May be called from any thread."""
-        if (rate := self._paths.get(path)) is not None:
+        if (rate := self.by_path.get(path)) is not None:
             rate.times = 0
 
     # ── numbers ──
@@ -91,7 +91,7 @@ class ChangeRates:
     def note(self, path: bytes, content_bytes: int, *, is_new: bool) -> None:
         """Note that a version of a path was recorded."""
         now = self._clock()
-        rate = self._paths.pop(path, None)
+        rate = self.by_path.pop(path, None)
         if rate is None:
             rate = PathRate(now)
         is_without_pause = now - rate.last <= 2 * self.interval_seconds
@@ -100,9 +100,9 @@ class ChangeRates:
         rate.versions += 1
         rate.content_bytes += content_bytes
         self._content_bytes += content_bytes
-        self._paths[path] = rate
-        if len(self._paths) > PATHS_MAX:
-            del self._paths[next(iter(self._paths))]
+        self.by_path[path] = rate
+        if len(self.by_path) > PATHS_MAX:
+            del self.by_path[next(iter(self.by_path))]
         if is_new:
             self._note_new(path)
 
@@ -123,8 +123,8 @@ class ChangeRates:
         return [*self._growth(), *(_of_new_files(folder, self._new_files[folder]) for folder in named)]
 
     def _growth(self) -> list[str]:
-        path = max(self._paths, key=lambda path: self._paths[path].content_bytes, default=b"")
-        rate = self._paths.get(path)
+        path = max(self.by_path, key=lambda path: self.by_path[path].content_bytes, default=b"")
+        rate = self.by_path.get(path)
         if rate is None or rate.versions < GROWTH_VERSIONS_MIN or rate.content_bytes < GROWTH_BYTES_MIN:
             return []
         if rate.content_bytes * 2 < self._content_bytes:

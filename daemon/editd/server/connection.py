@@ -18,17 +18,18 @@ import contextlib
 import enum
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from editd.engine.commands import Reader, reader_of
 from editd.errors import IoError, Refused
 from editd.server import convert
-from editd.server.large_messages import LargeMessages, is_large
+from editd.server.large_messages import LargeMessages
 from editd.system.peer import Peer, has_hung_up, may_connect, peer_of
 from editd.system.process import process_at
 from editd.wire import messages
+from editd.wire.codec import is_large_answer
 from editd.wire.connection import BadRequest, Connection, LargeMessage, Request
 from editd.wire.errors import error
 from editd.wire.limits import KIB, LIMITS, WireLimits
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Arguments = ParamSpec("Arguments")
 
 OVERLOADED_SECONDS = 1.0  # for a client above the limit to send a first byte, which shows the encoding
 LARGE_BYTES = 64 * KIB  # of a request: above this, it counts towards `requests_bytes_max`
@@ -201,10 +203,11 @@ class SocketConnection(asyncio.Protocol):
 
         A large answer is sent later: it is encoded in a thread.
         """
-        if request.id is not None and is_large(result):
+        if request.id is not None and is_large_answer(result):
             self._clients.large.start(self._reply_large(request, request.id, result))
             return
-        self._answered(request)
+        if self._let_go:
+            self._answered(request)
         self._answer(self.connection.reply(request.id, result))
 
     async def _reply_large(self, request: Request, call_id: Id, result: Message) -> None:
@@ -300,7 +303,8 @@ class SocketConnection(asyncio.Protocol):
         self.connection.feed(data)
         if self._next_turn is None:
             self._take_turn()
-        self._clients.make_room(self)
+        if self.connection.kept != self.kept:
+            self._clients.make_room(self)
         self._clients.note_read(self, self._loop.time())
 
     def eof_received(self) -> bool:
@@ -467,6 +471,9 @@ class ClientState(Struct):
     session: str | None = None
     line: tuple[Process, ...] | None = None  # its process and those above; None before the first look
     is_started_here: bool | None = None  # the daemon is among them
+    open_methods: set[type[messages.Params]] = field(
+        default_factory=set
+    )  # which the gate need not check again
     is_gone: bool = False  # disconnected: its queued requests must begin nothing more
 
     def session_of(self, named: str | None) -> str | None:
@@ -516,10 +523,16 @@ class Calls:
         """Return the number of tasks."""
         return len(self._tasks)
 
-    def carry_out(self, call: MethodCall, work: Callable[[], Answer]) -> None:
-        """Answer `call` with the result of `work`, now or later."""
+    def carry_out(
+        self,
+        call: MethodCall,
+        work: Callable[Arguments, Answer],
+        *args: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> None:
+        """Answer `call` with the result of `work` for these arguments, now or later."""
         try:
-            self._answer(work(), call)
+            self._answer(work(*args, **named), call)
         except Exception as error:  # noqa: BLE001  # `_fail` logs it
             _fail(error, call)
 

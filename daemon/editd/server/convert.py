@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 
 EDITS_MAX = 100_000  # in one changeset
+UNCHARGED_FILES = 100  # in a result: their descriptions take less than a millisecond
 NAMES_MAX = 1000  # sessions, actors, kinds or paths in one query; SQLite takes 32,766 values
 
 NUMBER_MAX = 2**62  # SQLite has integers of 64 bits
@@ -282,13 +283,16 @@ def outcome(
     diff: bool = False,
     decoder: Decoder = NO_FALLBACK,
 ) -> messages.ApplyResult:
-    charge_files(len(given.changes) + len(given.unchanged))
+    if len(given.changes) + len(given.unchanged) > UNCHARGED_FILES:
+        charge_files(len(given.changes) + len(given.unchanged))
     made = None if given.transaction is None else transaction_result(given.transaction)
     changes, by_path = _shown(given.changes)
-    files = [
-        _file_result(given, change, by_path, return_content=return_content, diff=diff, decoder=decoder)
-        for change in changes
-    ]
+    files: list[messages.FileResult] = []
+    for change in changes:
+        shown = _file_result(
+            given, change, by_path, return_content=return_content, diff=diff, decoder=decoder
+        )
+        files.append(shown)
     if given.unchanged:
         files += [
             _file_result(
@@ -368,6 +372,10 @@ def transaction_result(
     """Return a transaction; `number` is its entry in the log of all hosts, if this host made it."""
     said = given.authorship
     touches, by_path = _shown(given.touches)
+    files: list[messages.Change] = []
+    for touch in touches:
+        shown = _change(touch, by_path, in_part=given.undone_by is None)
+        files.append(shown)
     return messages.Transaction(
         seq=given.seq,
         id=given.id,
@@ -376,7 +384,7 @@ def transaction_result(
         session=said.session,
         message=said.message,
         time=rfc3339(given.time_us),
-        files=[_change(touch, by_path, in_part=given.undone_by is None) for touch in touches],
+        files=files,
         undoes=list(given.undoes),
         undone_by=given.undone_by,
         request_id=said.request_id,
@@ -542,7 +550,7 @@ def _change(
         base=None if before is None else before.version,
         version=None if after is None else after.version,
         from_=UNSET if change.source is None else change.source.text,
-        mode=None if after is None else _mode_name(after.mode),
+        mode=None if after is None else _MODES.get(after.mode) or _mode_name(after.mode),
         undone_by=change.undone_by if in_part and change.undone_by is not None else UNSET,
     )
 
@@ -694,7 +702,7 @@ def _file_result(
         base=None if before is None else before.version,
         change=None if unchanged else change.kind,
         from_=UNSET if change.source is None else change.source.text,
-        mode=None if after is None else _mode_name(after.mode),
+        mode=None if after is None else _MODES.get(after.mode) or _mode_name(after.mode),
         content=content,
         diff=shown,
         replacements=UNSET if report.replacements is None else report.replacements,

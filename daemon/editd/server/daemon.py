@@ -596,7 +596,7 @@ class Daemon:
             caller = self._callers[client] = ClientState(self._number, client)
         self._activity.note()
         call = MethodCall(client, request, partial(self._refused, request.params, caller))
-        self._calls.carry_out(call, lambda: self._handle(request.params, caller))
+        self._calls.carry_out(call, self._handle, request.params, caller)
 
     def _refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
         if self._dispatch is not None:

@@ -142,7 +142,7 @@ class Dispatch:
 
     def handle(self, params: messages.Params, caller: ClientState) -> Answer:
         """Call the handler of a request, when the engine is free."""
-        if self._services.queue.is_idle:
+        if not self._services.queue.is_away:
             return self._handle_now(params, caller)
         answer = PendingAnswer()
         handle = partial(self._handle_now, params, caller)
@@ -152,8 +152,10 @@ class Dispatch:
     def _handle_now(self, params: messages.Params, caller: ClientState) -> Answer:
         if caller.is_gone and isinstance(params, BEGINNING):
             raise Refused("The connection is closed.")
-        self._services.gate.check(params, caller)
-        self._services.sessions.admit(params, caller)
+        if type(params) not in caller.open_methods:
+            self._services.gate.check(params, caller)
+        if caller.session is not None or getattr(params, "session", None) is not None:
+            self._services.sessions.admit(params, caller)
         queue, method = self._services.queue, METHODS[type(params)]
         turn = queue.comparing
         turn.results, turn.left, turn.is_movable = {}, TURN_COST_MAX, True
@@ -188,7 +190,8 @@ class Dispatch:
         self._services.watching.recorded(transaction)
         if self._services.proposals.by_path:
             self._services.proposals.recorded(transaction)
-        self._services.shared_log.recorded(transaction)
+        if self._services.shared_log.is_joined:
+            self._services.shared_log.recorded(transaction)
         arrival = transaction.authorship.arrival
         if transaction.kind in ("outside", "exec") or arrival is not None:
             self._services.leases.recorded(transaction)

@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,6 +75,9 @@ Compared = dict["Comparison", Any]
 Need = NeedsRegex | NeedsHooks | NeedsComparing
 
 
+_REQUEST = attrgetter("request")
+
+
 class QueuedRequest(PendingAnswer):
     request: Write
     render: Callable[[Outcome], Message]
@@ -119,7 +123,7 @@ class EngineQueue:
         self._is_in_company = False  # the last turn had more than one request
         self._counted = 0  # requests that waited when the round of the loop began
         self._thread = ThreadPoolExecutor(2, "engine")  # the second one while the first waits in `_breathe`
-        self._is_away = False  # the engine works in its thread
+        self.is_away = False  # the engine works in its thread, so that `run` would wait
         self.long_works = 0  # done in that thread: they may leave much memory free
         self._is_sliced = False  # a large request is under way, in slices
         self._is_resting = False  # between two of its slices
@@ -129,7 +133,7 @@ class EngineQueue:
     def __len__(self) -> int:
         """Return the number of requests that are not answered yet."""
         waiting = len(self._waiting) + len(self._held) + self._postponed + len(self._deferred)
-        return waiting + self._is_away + self._is_resting
+        return waiting + self.is_away + self._is_resting
 
     def submit(self, request: Write, render: Callable[[Outcome], Message]) -> QueuedRequest:
         """Carry out `request` in the next turn, and answer with the rendered outcome."""
@@ -151,15 +155,10 @@ class EngineQueue:
 
     def when_idle(self, call: Callable[[], None]) -> None:
         """Make the call now, or when the engine is free. For callers that cannot wait."""
-        if self._is_away:
+        if self.is_away:
             self._deferred.append(call)
         else:
             call()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the engine is free, so that `run` would not wait."""
-        return not self._is_away
 
     async def run(self, work: Callable[[], Done]) -> Done:
         """Do short work with the engine on the loop's thread, when the engine is free; return its result.
@@ -208,7 +207,7 @@ class EngineQueue:
                 self.comparing.begin()  # large texts are not kept
 
     async def _run(self, work: Callable[[], Done], compared: Compared) -> Done:
-        if not self._is_away:
+        if not self.is_away:
             self.comparing.begin(compared)
             return work()
         done: asyncio.Future[Done] = self._loop.create_future()
@@ -259,19 +258,19 @@ class EngineQueue:
         self._call()
 
     def _call(self) -> None:
-        if self._waiting and self._called is None and not self._is_away:
+        if self._waiting and self._called is None and not self.is_away:
             self._called = self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        if not self._is_away and self._is_gathering():
+        if not self.is_away and self._is_gathering():
             self._called = self._loop.call_soon(self._turn)
             return
         self._called, self._counted = None, 0
-        if self._is_away:
+        if self.is_away:
             return
         self._is_in_company = len(self._waiting) > 1
         taken, weight, is_large = self._take()
-        requests = [waiting.request for waiting in taken]
+        requests = list(map(_REQUEST, taken))
         if not taken:
             return
         compared: Compared = {}
@@ -351,13 +350,13 @@ class EngineQueue:
         self._loop.call_soon(self._end_rest, free)  # a round later: requests that have arrived are read in it
 
     def _end_rest(self, free: threading.Event) -> None:
-        if self._called is not None and not self._is_away:
+        if self._called is not None and not self.is_away:
             self._is_in_company = False  # the turn does not wait for more requests
             self.begin()
         self.when_idle(partial(self._go_on, free))
 
     def _go_on(self, free: threading.Event) -> None:
-        self._is_away, self._is_resting = True, False
+        self.is_away, self._is_resting = True, False
         free.set()
 
     def _is_gathering(self) -> bool:
@@ -366,7 +365,7 @@ class EngineQueue:
         return self._is_in_company and before < self._counted < TURN_REQUESTS_MAX
 
     def _carried_out(self, requests: list[Write]) -> list[Result]:
-        return self._guarded(lambda: self._engine.carry_out(requests), len(requests))
+        return self._guarded(partial(self._engine.carry_out, requests), len(requests))
 
     def _guarded(self, work: Callable[[], list[Result]], number: int) -> list[Result]:
         try:
@@ -471,8 +470,8 @@ class EngineQueue:
         self._enqueue(waiting)
 
     def _send_away(self, work: Callable[[], Done], compared: Compared | None = None) -> asyncio.Future[Done]:
-        assert not self._is_away, "the engine is entered by one at a time"
-        self._is_away = True
+        assert not self.is_away, "the engine is entered by one at a time"
+        self.is_away = True
         context = contextvars.copy_context()
         # In the thread, others are served between two comparisons, so that only each of them has a limit.
         context.run(TURN.set, ComparisonTurn({} if compared is None else compared, sys.maxsize))
@@ -481,9 +480,9 @@ class EngineQueue:
         return future
 
     def _come_back(self, done: asyncio.Future[Done] | None) -> None:
-        self._is_away = False
+        self.is_away = False
         self.long_works += done is not None
-        while self._deferred and not self._is_away:
+        while self._deferred and not self.is_away:
             try:
                 self._deferred.popleft()()
             except Exception:  # our bug, which must not keep the others waiting

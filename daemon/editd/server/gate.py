@@ -85,7 +85,11 @@ class Gate:
             is_readable=is_readable(caller),
             is_started_by_daemon=is_started_here(caller),
             agent=None if agent is None else agent.program,
-            is_agents_session=self.sessions is not None and self.sessions.is_agents(caller.session),
+            is_agents_session=(
+                caller.session is not None
+                and self.sessions is not None
+                and self.sessions.is_agents(caller.session)
+            ),
             has_pin=caller.number in self._unlocked,
             rights=self._rights,
         )
@@ -118,9 +122,12 @@ class Gate:
     # ── requests ──
 
     def check(self, params: messages.Params, caller: ClientState) -> None:
-        """Raise PermissionDenied if the table closes the request to this connection."""
+        """Raise PermissionDenied if the table closes the request to this connection.
+
+        Note a method that is open to it for good, whatever its options and the state of the workspace.
+        """
         row = PERMISSIONS[type(params)]
-        needs = row.needs_of(params)
+        needs = row.needs_of(params) if row.options else row.needs
         if needs != "anyone" and is_started_here(caller) and not isinstance(params, messages.Read):
             raise _denied(row, "the daemon has started this program")
         match needs:
@@ -130,6 +137,8 @@ class Gate:
                 raise _denied(
                     row, "this workspace has a separate socket for reviewers", needs_review_socket=True
                 )
+            case "anyone" | "session" | "plan" if not row.options:
+                caller.open_methods.add(type(params))
             case _:
                 return  # open, or decided with the object of the request
 
@@ -292,6 +301,8 @@ class Gate:
     def agent_of(self, caller: ClientState) -> Process | None:
         """Return the nearest agent that has started the program of a connection, or None."""
         agents = {} if self.sessions is None else self.sessions.agents.processes
+        if not agents:
+            return None
         return next((process for process in line_of(caller) if process.key in agents), None)
 
     def note_agent(self, session: str | None, pid: int | None, caller: ClientState) -> None:

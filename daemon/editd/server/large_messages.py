@@ -11,15 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 Done = TypeVar("Done")
-
-ANSWER_BYTES = 256 * 1024  # of an answer that the loop encodes itself, which takes about a millisecond
-VALUE_BYTES = 16  # of each value, beside the length of a text
 
 
 class LargeMessages:
@@ -44,23 +39,3 @@ class LargeMessages:
         """Return when all tasks have ended."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
-
-
-def is_large(answer: object) -> bool:
-    """Return whether the loop leaves the encoding of an answer to a thread, by its values and texts."""
-    left = ANSWER_BYTES
-    values = [answer]
-    while values:
-        value = values.pop()
-        if isinstance(value, str | bytes):
-            left -= len(value)
-        elif isinstance(value, Struct):
-            left -= VALUE_BYTES * len(value.__struct_fields__)
-            values += [getattr(value, name) for name in value.__struct_fields__]
-        elif isinstance(value, list | tuple | dict):
-            left -= VALUE_BYTES * len(value)
-            if left >= 0:
-                values += value.values() if isinstance(value, dict) else value
-        if left < 0:
-            return True
-    return False

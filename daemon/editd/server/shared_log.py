@@ -118,6 +118,7 @@ class SharedLog:
         self._reader = RequestProcess(argv, nice=CHILD_NICE)  # for questions, which need no server
         self._reading = asyncio.Lock()  # one question at a time
         self._place: dict[str, Any] | None = None
+        self.is_joined = False
         self._keys: RemoteKeys | None = None
         self._excluded = ExcludedPaths()
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
@@ -173,10 +174,6 @@ class SharedLog:
 
     async def close(self) -> None:
         await self._stop()
-
-    @property
-    def is_joined(self) -> bool:
-        return self._place is not None
 
     def has_entry(self, reference: int | str | None) -> bool:
         """Return whether a reference is to an entry of the log that this host has joined: `@17`."""
@@ -485,7 +482,7 @@ class SharedLog:
 
     def _take_place(self, place: dict[str, Any] | None) -> None:
         """Use this place from now on, also for the warnings of edits."""
-        self._place = place
+        self._place, self.is_joined = place, place is not None
         if place is None:
             self._engine.unshared = None
             return

@@ -204,12 +204,12 @@ class WorkspaceWatcher:
         now = time.monotonic()
         watched = None if self._watch is None else self._watch.folders
         unwatched: set[bytes] = set()
-        is_outside = transaction.kind == "outside"
+        is_outside, rates = transaction.kind == "outside", self._scanner.rates
         for touch in transaction.touches:
             raw = touch.path.raw
             self._own[raw] = now
-            if not is_outside:
-                self._scanner.rates.edited(raw)
+            if not is_outside and rates.by_path:
+                rates.edited(raw)
             folder = raw.rpartition(b"/")[0]
             if watched is not None and touch.after is not None and folder not in watched:
                 unwatched.add(folder)

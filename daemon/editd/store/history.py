@@ -347,7 +347,9 @@ class History:
     def size_of(self, version: Version) -> int:
         """Return the number of bytes of a recorded version, without reading them; 0 if it is missing."""
         oid = oid_of(version)
-        content = self._in_memory(oid)
+        content = self.pending.get(oid)
+        if content is None:
+            content = self._tried.get(oid)
         if content is not None:
             return len(content)
         if (kept := self.excluded.kept.get(version)) is not None:
@@ -389,7 +391,7 @@ class History:
 
     def find(self, reference: int | str) -> Transaction:
         """Return the transaction of a seq, an id or a unique prefix of one. Raises UnknownTransaction."""
-        seq = self.seq_of(reference)
+        seq = reference if isinstance(reference, int) else self.seq_of(reference)
         transaction = self.index.transaction(seq)
         if 0 <= seq < self.floor.seq:
             raise self.compaction_refusal(reference)

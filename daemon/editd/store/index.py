@@ -39,7 +39,7 @@ from editd.store.index_tables import (
     transaction_in,
     whole,
 )
-from editd.store.recent_transactions import RecentTransactions
+from editd.store.recent_transactions import FEW_TOUCHES, KEPT_MAX, RecentTransactions
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Approval, Seq, Transaction
 
@@ -96,7 +96,10 @@ class Index:
         self._waiting.append((transaction, notes))
         if transaction.claims:
             self._recent.clear()  # older ones have another author now
-        self._recent.add(transaction)
+        news = self._recent.news
+        news.append(transaction)
+        if len(news) >= KEPT_MAX or len(transaction.touches) > FEW_TOUCHES:
+            self._recent.take_in()
         author = transaction.authorship
         if author.request_id is not None:
             self._requests[author.session, author.request_id] = transaction.seq

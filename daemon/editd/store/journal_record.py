@@ -98,7 +98,11 @@ Record = Committed | Aborted
 
 def is_excluding(record: Record) -> bool:
     """Return whether a record has a change whose contents are not in it (`store.excluded`)."""
-    return isinstance(record, Committed) and any(change.is_excluded for change in record.changes)
+    if isinstance(record, Committed):
+        for change in record.changes:
+            if change.is_excluded:
+                return True
+    return False
 
 
 def excluded_versions(record: Committed) -> Iterator[tuple[Version, str]]:

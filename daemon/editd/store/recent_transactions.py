@@ -21,18 +21,28 @@ if TYPE_CHECKING:
 _PATH = attrgetter("path.raw")  # the order of the index
 KEPT_MAX = 64  # transactions
 TOUCHES_MAX = 1_000  # paths in all of them, some 0.5 MB
+FEW_TOUCHES = 10  # paths of a transaction that may wait in `news`
 
 
 class RecentTransactions:
+    """The newest transactions. The writer appends to `news`, and calls `take_in` when there is much in it."""
+
     def __init__(self) -> None:
+        self.news: list[Transaction] = []  # since the last question: an edit without a question costs no call
         self._kept: deque[Transaction] = deque()
         self._touches = 0
         self._touched: dict[WorkspacePath, Seq] = {}  # the newest transaction in memory that touched a path
 
-    def add(self, transaction: Transaction) -> None:
+    def take_in(self) -> None:
+        """Note the transactions since the last question."""
+        for transaction in self.news:
+            self._add(transaction)
+        self.news.clear()
+
+    def _add(self, transaction: Transaction) -> None:
         """Note the newest transaction, and drop the oldest ones if there are too many."""
         if self._kept and self._kept[-1].seq + 1 != transaction.seq:
-            self.clear()
+            self._drop_all()
         self._kept.append(transaction)
         self._touches += len(transaction.touches)
         for touch in transaction.touches:
@@ -50,12 +60,18 @@ class RecentTransactions:
                     del self._touched[path]
 
     def clear(self) -> None:
+        self.news.clear()
+        self._drop_all()
+
+    def _drop_all(self) -> None:
         self._kept.clear()
         self._touched.clear()
         self._touches = 0
 
     def transaction(self, seq: int) -> Transaction | None:
         """Return the transaction with this number if it is in memory, as it was made."""
+        if self.news:
+            self.take_in()
         if not self._kept or not self._kept[0].seq <= seq <= self._kept[-1].seq:
             return None
         return self._kept[seq - self._kept[0].seq]
@@ -78,6 +94,8 @@ class RecentTransactions:
         """
         if chosen != UndoQuery(chosen.kinds, chosen.sessions):
             return None
+        if self.news:
+            self.take_in()
         undone: set[Seq] = set()
         for transaction in reversed(self._kept):
             if transaction.parts:
@@ -92,6 +110,8 @@ class RecentTransactions:
 
     def has_stayed(self, path: WorkspacePath, seq: int) -> bool:
         """Return whether no transaction after `seq` touched `path`. False also stands for *unknown*."""
+        if self.news:
+            self.take_in()
         if not self._kept or seq + 1 < self._kept[0].seq:
             return False
         return self._touched.get(path, -1) <= seq

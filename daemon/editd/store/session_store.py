@@ -139,6 +139,7 @@ class SessionStore:
         self.leases: list[Lease] = []
         self.pauses: list[Pause] = []
         self.last_token = 0
+        self.has_published = False  # whether `published` may return something
         self.agent_sessions: list[tuple[str, int]] = []  # name and `after`, the oldest first
         self.agent_processes: list[tuple[int, int]] = []  # pid and start, the oldest first
         with sqlite.refusing(f"The registry of sessions, {self._path}, cannot be read"):
@@ -146,7 +147,7 @@ class SessionStore:
                 self._path, self._load, journal="delete", synchronous="full", tables=SESSION_TABLES
             )
             if not is_whole:
-                self.was_ended_cleanly = False
+                self.was_ended_cleanly = self.has_published = False
                 self.sessions, self.leases, self.pauses = [], [], []
                 self.agent_sessions, self.agent_processes = [], []
                 self.last_token = now_us // 1_000_000
@@ -160,6 +161,7 @@ class SessionStore:
         self.leases = [_lease(*row) for row in database.execute("select * from lease")]
         self.pauses = [sqlite.decode(row[0], Pause) for row in database.execute("select written from pause")]
         self.last_token = _fact(database, "token")
+        self.has_published = database.execute("select 1 from published limit 1").fetchone() is not None
         names = database.execute("select name, after from agent_session order by rowid")
         self.agent_sessions = names.fetchall()
         self.agent_processes = database.execute(
@@ -197,6 +199,7 @@ class SessionStore:
         rows = [(seq, published.commit, published.branch) for seq in seqs]
         with sqlite.refusing(_UNWRITABLE), sqlite.writing(self._database):
             self._database.executemany("insert or replace into published values (?, ?, ?)", rows)
+        self.has_published = True
 
     def publications_of(self, seqs: Collection[int]) -> dict[int, Published]:
         """Return the git commits of the published ones of these transactions. Raises IoError."""

@@ -92,7 +92,8 @@ def compose(
         lines += _arrival_trailers(authorship.arrival)
     if undoes:
         lines += _undo_lines(undoes, parts)
-    lines += [f"Claims: {claimed}" for claimed in claims]
+    if claims:
+        lines += [f"Claims: {claimed}" for claimed in claims]
     lines.append(f"Time: {rfc3339(time_us)}")
     for touch in touches:
         if touch.source is not None:
@@ -164,7 +165,7 @@ def ident(actor: str) -> str:
 def summary(kind: Kind, touches: Sequence[Change[Entry]], undoes: Sequence[int] = ()) -> str:
     """Return a subject for a transaction without a message: `edit src/main.c and 2 more`."""
     if undoes:
-        seqs = ", ".join(str(seq) for seq in undoes)
+        seqs = ", ".join(map(str, undoes))
         return _short(f"{kind} {seqs}")
     if not touches:
         return kind
@@ -271,6 +272,8 @@ def _undo_lines(undoes: Sequence[int], parts: Sequence[Part]) -> list[str]:
 
     A path with only some hunks undone also has a line with their numbers.
     """
+    if not parts:
+        return list(map("Undoes: {}".format, undoes))
     paths: dict[int, list[str]] = {}
     for part in parts:
         paths.setdefault(part.seq, []).append(f"Undoes: {part.seq} {_value(part.path.text)}")

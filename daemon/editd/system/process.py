@@ -58,10 +58,12 @@ def is_in_own_namespace(pid: int) -> bool:
     """
     try:
         with open(f"{NATIVE.proc}/{pid}/status", "rb") as file:
-            numbers = next((line.split()[1:] for line in file if line.startswith(b"NSpid:")), [])
+            for line in file:
+                if line.startswith(b"NSpid:"):
+                    return len(line.split()) == 2
     except OSError:
-        return False
-    return len(numbers) == 1
+        pass
+    return False
 
 
 def _process_at(pid: int) -> tuple[Process, int] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NewType, TypeVar
 from msgspec import Struct
 
 from editd.errors import InvalidParams, NotText
-from editd.wire.raw_text import raw_of
+from editd.wire.raw_text import PART, raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,8 @@ def version_of(content: bytes) -> Version:
 
 def encode_text(text: str) -> bytes:
     """Return the bytes of a text from a client, whose surrogate escapes are bytes. Raises InvalidParams."""
+    if len(text) <= PART and text.isascii():
+        return text.encode()
     try:
         return raw_of(text)
     except UnicodeEncodeError:
@@ -76,8 +78,9 @@ class FileState:
     def with_content(self, content: bytes) -> FileState:
         """Return the same file with these bytes. Other ones do not get the privileges of the old ones."""
         bits = self.permissions
-        is_other = bits is not None and content != self.content
-        return FileState(content, self.mode, without_privileges(bits) if is_other and bits else bits)
+        if bits is not None and bits & PRIVILEGE_BITS and content != self.content:
+            bits = without_privileges(bits)
+        return FileState(content, self.mode, bits)
 
     def with_mode(self, mode: GitMode) -> FileState:
         """Return the same file with git's `mode`.
@@ -100,10 +103,12 @@ class FileState:
 PRIVILEGES: Mapping[int, str] = {stat.S_ISUID: "setuid", stat.S_ISGID: "setgid"}
 """The permission bits that let a program run as the file's owner or group. They belong to its content."""
 
+PRIVILEGE_BITS = stat.S_ISUID | stat.S_ISGID
+
 
 def without_privileges(permissions: int) -> int:
     """Return permission bits without setuid and setgid, as after a write of the content by write(2)."""
-    return permissions & ~(stat.S_ISUID | stat.S_ISGID)
+    return permissions & ~PRIVILEGE_BITS
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -139,6 +144,20 @@ class Change(Struct, Generic[State], frozen=True, gc=False):
         if self.after is None:
             return "deleted"
         return "mode" if self.before.version == self.after.version else "modified"
+
+
+def is_plain_as_before(change: Change[FileState]) -> bool:
+    """Return whether a file keeps its mode, and has ASCII text with LF alone before and after.
+
+    Then it keeps its form, which no encoding and no line end need be decided for.
+    """
+    before, after = change.before, change.after
+    if before is None or after is None or before.mode != after.mode:
+        return False
+    for content in (before.content, after.content):
+        if not content.isascii() or b"\r" in content or b"\0" in content:
+            return False
+    return True
 
 
 def mode_of(st_mode: int) -> GitMode:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WILDCARD = re.compile(r"[*?\[\\]")
 _NOTHING = "(?!)"  # an expression that matches no path
+PATHS_KEPT_MAX = 1024  # whose answers a rule keeps
 _FOLDERS = "(?:[^/]+/)*"  # the beginning of the expression of a glob with `**/` in front
 
 
@@ -31,6 +32,8 @@ class ExcludedPaths:
         """Raises InvalidParams for a text that is no glob."""
         self.globs, self.exceptions = tuple(globs), tuple(exceptions)
         self._included, self._excepted = _unite(self.globs), _unite(self.exceptions)
+        self.covers = lru_cache(PATHS_KEPT_MAX)(self._covers)
+        """Return whether the path is excluded. The paths of the newest edits need no comparison."""
 
     @classmethod
     def of(cls, texts: Sequence[Iterable[str]]) -> ExcludedPaths:
@@ -47,8 +50,7 @@ class ExcludedPaths:
         """The rule in a form for other processes and for files."""
         return [list(self.globs), list(self.exceptions)]
 
-    def covers(self, path: WorkspacePath) -> bool:
-        """Return whether the path is excluded."""
+    def _covers(self, path: WorkspacePath) -> bool:
         text = fold(path.text)
         return self._included.fullmatch(text) is not None and self._excepted.fullmatch(text) is None
 

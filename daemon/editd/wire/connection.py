@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from editd.wire.codec import APPLY_BYTES_MAX, convert, decode_apply, decode_json_in_parts, params_of, plain
+from editd.wire.codec import (
+    COMMON_BYTES_MAX,
+    convert,
+    decode_common,
+    decode_json_in_parts,
+    params_of,
+    plain,
+)
 from editd.wire.envelope import (
     BadCall,
     Envelope,
@@ -128,10 +135,10 @@ class Connection:
         if (
             not self.kept
             and data.startswith(b"\x94")
-            and len(data) <= APPLY_BYTES_MAX
+            and len(data) <= COMMON_BYTES_MAX
             and isinstance(self._frames, MessagePackFrames)
         ):
-            self._decoded = decode_apply(data)
+            self._decoded = decode_common(data)
             if self._decoded is not None:
                 self.kept = self._decoded_bytes = len(data)
                 return

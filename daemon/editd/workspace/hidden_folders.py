@@ -63,13 +63,19 @@ class HiddenFolders:
 
     def refuse(self, path: WorkspacePath) -> None:
         """Raise PermissionDenied if `path` is in a hidden folder or an inner workspace."""
-        if b"/" in path.raw:
-            self.inner.refuse(path)
-        self._refresh()
-        if self._folders and (folder := self.folder_over(path)):
+        folder = path.raw
+        while folder := folder.rpartition(b"/")[0]:
+            git, marker = self.inner.signs_of(folder)
+            if os.access(git, os.F_OK) or os.access(marker, os.F_OK):
+                self.inner.refuse(path)
+                break
+        with self._lock:  # the engine may work in a thread during a `status` request
+            if self._events.events():
+                self._renew()
+        if self._folders and (hidden := self.folder_over(path)):
             raise PermissionDenied(
-                f"{path} is hidden: a file system was mounted over {folder}.",
-                hint=f"Unmount {folder}. To record the files on the mount instead, delete the hidden files, "
+                f"{path} is hidden: a file system was mounted over {hidden}.",
+                hint=f"Unmount {hidden}. To record the files on the mount instead, delete the hidden files, "
                 "then mount it again.",
                 data={"path": path.text},
             )
@@ -84,11 +90,14 @@ class HiddenFolders:
         ]
 
     def _refresh(self) -> None:
-        with self._lock:  # the engine may work in a thread during a `status` request
-            if not self._events.events():
-                return
-            now = self._current()
-            self._store(now, {path for path, _ in now - self._known})
+        with self._lock:
+            if self._events.events():
+                self._renew()
+
+    def _renew(self) -> None:
+        """Compare the mounts with those that are known."""
+        now = self._current()
+        self._store(now, {path for path, _ in now - self._known})
 
     def _store(self, now: set[tuple[bytes, int]], new: set[bytes]) -> None:
         """Store which of the new mounts hide recorded files, and save the list of the others."""

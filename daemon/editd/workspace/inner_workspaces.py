@@ -35,14 +35,14 @@ class InnerWorkspaces:
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(root)
         self._known: set[bytes] = set()
-        self._signs_of = lru_cache(FOLDERS_MAX)(self._signs)
+        self.signs_of = lru_cache(FOLDERS_MAX)(self._signs)
+        """Return the two paths without which a folder is no inner workspace."""
 
     def refuse(self, path: WorkspacePath) -> None:
         """Raise PermissionDenied if an inner workspace contains `path`."""
         folder = path.raw
         while folder := folder.rpartition(b"/")[0]:
-            git, marker = self._signs_of(folder)
-            if (os.access(git, os.F_OK) or os.access(marker, os.F_OK)) and self.is_one(folder):
+            if self.is_one(folder):
                 raise self._refusal(path, folder)
 
     def top_over(self, folder: bytes) -> bytes:
@@ -96,7 +96,6 @@ class InnerWorkspaces:
         )
 
     def _signs(self, folder: bytes) -> tuple[str, str]:
-        """Return the two paths without which a folder is no inner workspace."""
         absolute = self._absolute(folder)
         return os.path.join(absolute, paths.TOP_LEVEL), os.path.join(paths.state_of(absolute), paths.NESTED)
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from editd.errors import InUse, NotAFile, PermissionDenied, TooLarge
 from editd.system.filesystem import attributes_of, copy_attribute, remove_attribute, write_whole
-from editd.values.content import EXECUTABLE, PRIVILEGES, SYMLINK, without_privileges
+from editd.values.content import EXECUTABLE, PRIVILEGE_BITS, PRIVILEGES, SYMLINK, without_privileges
 from editd.values.path import split_path
 from editd.workspace.reader import read_name, refusal_of
 from editd.workspace.staged_change import UNREACHABLE, make_folders, nearest_folder
@@ -79,7 +79,7 @@ def clone_metadata(
     # an ACL sets them, too.
     lost = _clone_attributes(model.descriptor, target, keeps_content) if have_attributes else []
     permissions = permissions_for(wanted.st_mode, executable=executable)
-    if not keeps_content:
+    if not keeps_content and permissions & PRIVILEGE_BITS:
         lost += [name for bit, name in PRIVILEGES.items() if permissions & bit]
         permissions = without_privileges(permissions)
     # The new owner or an ACL may have changed the permissions.

@@ -273,9 +273,11 @@ def _file(view: DiskSnapshot, path: WorkspacePath) -> FileState:
 
 
 def apply(services: Services, params: messages.Apply, caller: ClientState) -> Answer:
-    actor = services.sessions.actor(params.session, caller)
-    request = convert.apply(params, _reader(params.session, caller), actor, caller.session)
-    request = services.sessions.with_defaults(request)
+    session = caller.session if params.session is None else params.session
+    actor = services.sessions.actor(session, caller) if session is not None else caller.name or None
+    request = convert.apply(params, caller.reader(session), actor, session)
+    if session is not None:
+        request = services.sessions.with_defaults(request)
     if params.on_unsaved is not UNSET or services.documents.held.by_path:
         request = services.documents.marked(request, params.on_unsaved, caller)
     content = params.return_content
@@ -289,7 +291,8 @@ def apply(services: Services, params: messages.Apply, caller: ClientState) -> An
     )
     proposals = services.proposals
     is_plain = params.propose is UNSET and params.proposal is UNSET and params.wait is UNSET
-    may_wait = proposals.may_ask or services.sessions.wish_of(request.authorship.session) is not None
+    is_wish = session is not None and services.sessions.wish_of(session) is not None
+    may_wait = proposals.may_ask or is_wish
     if is_plain and not may_wait and not request.is_collected:
         return services.queue.submit(request, render)
     return proposals.queued(proposals.marked(request, params, caller), render, params, caller)

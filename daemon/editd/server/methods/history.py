@@ -274,13 +274,19 @@ def _take_back(
     request = Undo(
         authorship, caller.reader(authorship.session), scope, kind,
         on_conflict=params.on_conflict, is_own_only=params.own_only, dry_run=params.dry_run,
-        fingerprint=_fingerprint(params),
+        fingerprint="" if params.request_id is None else convert.fingerprint(params),
+        sender=services.gate.sender(caller, params),
     )  # fmt: skip
-    request = services.documents.marked(request, params.on_unsaved, caller)
+    if params.on_unsaved is not UNSET or services.documents.held.by_path:
+        request = services.documents.marked(request, params.on_unsaved, caller)
+    render = partial(_undo_result, services, is_dry=params.dry_run)
+    session = authorship.session
+    is_wish = session is not None and services.sessions.wish_of(session) is not None
+    is_plain = params.propose is UNSET and params.wait is UNSET
+    if is_plain and not is_wish and not services.proposals.may_ask:
+        return services.queue.submit(request, render)
     request = services.proposals.marked(request, params, caller)
-    return services.proposals.queued(
-        request, partial(_undo_result, services, is_dry=params.dry_run), params, caller
-    )
+    return services.proposals.queued(request, render, params, caller)
 
 
 def _authorship(
@@ -289,13 +295,17 @@ def _authorship(
     caller: ClientState,
 ) -> Authorship:
     own = params.session if isinstance(params, messages.Redo | messages.Restore) else None
-    return convert.authorship_of(params, services.sessions.actor(own, caller), caller.session)
+    session = caller.session if own is None else own
+    actor = services.sessions.actor(session, caller) if session is not None else caller.name or None
+    return convert.authorship_of(params, actor, caller.session)
 
 
 def scope_of(params: messages.Undo, session: str | None) -> Scope:
     """Return the scope of an undo; `session` is the connection's. Raises InvalidParams."""
-    ways = {"tx": params.tx, "filter": params.filter, "last": params.last}
-    given = [name for name, value in ways.items() if value is not None]
+    given: list[str] = []
+    for name, value in (("tx", params.tx), ("filter", params.filter), ("last", params.last)):
+        if value is not None:
+            given.append(name)
     is_several = len(given) > 1 and given != ["filter", "last"]
     if is_several or (params.session is not None and given and given != ["last"]):
         raise InvalidParams(
@@ -320,7 +330,9 @@ def scope_of(params: messages.Undo, session: str | None) -> Scope:
     if params.tx is not None:
         if params.paths == []:
             raise InvalidParams("`paths` names nothing.", hint="Leave it out to undo all of it.")
-        return ByTransaction(params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks or ()))
+        return ByTransaction(
+            params.tx, tuple(map(convert.path, params.paths or ())), _numbers(hunks) if hunks else {}
+        )
     if params.filter is not None:
         return _filter(params.filter, params.last)
     if params.session is not None:  # and no other field: undo the whole session
@@ -353,7 +365,9 @@ def _filter(given: messages.Filter, last: int | None) -> ByFilter:
 
 def _undo_result(services: Services, result: Outcome, *, is_dry: bool) -> messages.UndoResult:
     plain = convert.outcome(result, diff=is_dry, decoder=services.engine.decoder)
-    conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
+    conflicts: list[messages.InTheWay] = []
+    if result.conflicts:
+        conflicts = [messages.InTheWay(**_told(one)) for one in result.conflicts]
     return messages.UndoResult(
         **structs.asdict(plain),
         conflicts=conflicts if is_dry or conflicts else UNSET,
