@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
 
 
 @pytest.mark.parametrize("turns", range(6))
 def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(turns: int) -> None:
     async def run() -> None:
-        event = asyncio.Event()
+        event = Alarm()
 
         async def wait_for_ever() -> None:
             while True:
@@ -33,7 +33,7 @@ def test_a_cancellation_in_the_moment_of_the_event_is_not_lost(turns: int) -> No
 
 def test_it_tells_whether_the_event_has_happened() -> None:
     async def run() -> tuple[bool, bool]:
-        event = asyncio.Event()
+        event = Alarm()
         before = await wait_event(event, 0.01)
         asyncio.get_running_loop().call_later(0.01, event.set)
         return before, await wait_event(event, 60)

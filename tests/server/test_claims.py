@@ -191,8 +191,12 @@ def test_claims_are_rebuilt_from_the_index_by_a_repair(place: Workplace, client:
     written(place, client, b="y\n")
     packing = packer(place)
     wait_until(lambda: client.status().journal["unpacked"] == 0, "the first change is not packed")
-    os.kill(packing, signal.SIGSTOP)  # what is packed already needs no index
-    seq = written(place, client, a="x\n")
+    os.kill(
+        packing, signal.SIGSTOP
+    )  # what is packed already needs no index, and a `settle` would wait for it
+    seq = client.status().head + 1
+    place.write({"a.txt": "x\n"})
+    wait_until(lambda: client.status().head == seq, "the second change is not recorded")
     claim(client)
     commit = found(client, seq).id
     place.kill()

@@ -299,6 +299,15 @@ def test_after_settle_the_log_has_what_was_written_outside(here: Here) -> None:
     assert [change.path for change in made.files] == [here.at("a"), here.at("b/c")]
 
 
+def test_a_reader_of_the_repository_sees_everything_after_settle(here: Here) -> None:
+    here.put("settled", "1\n")
+    (here.place.root / here.at("outside")).write_text("2\n")
+    head = here.client.settle().head
+    assert here.client.status().journal["unpacked"] == 0
+    log = here.place.git("log", "-1", "--format=%(trailers:key=Seq,valueonly)", store=True)
+    assert int(log) == head
+
+
 def test_settle_that_may_take_no_time_times_out(here: Here) -> None:
     assert refusal(here.client.settle, timeout=0).name == "timeout"
 

@@ -378,6 +378,17 @@ def test_long_work_counts_when_it_ends_so_that_its_memory_is_given_back_after_it
     sliced(check, slices=3)
 
 
+def test_a_large_request_goes_on_while_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[None] = []
+
+    async def check(queue: EngineQueue, engine: Slicing) -> None:
+        monkeypatch.setattr(queue, "_rest", lambda: rests.append(None))
+        await answered(submit_as(queue, "large"))
+
+    sliced(check)
+    assert rests == []
+
+
 def test_a_second_large_request_waits_for_the_first_and_others_do_not() -> None:
     async def check(queue: EngineQueue, engine: Slicing) -> None:
         first, second, small = (submit_as(queue, actor) for actor in ("large", "large", "small"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from editd.server.maintenance import PACK_QUIET_SECONDS
 from editd.wire.messages import Tool
 from support.crash_checks import in_the_long_form
 from support.workplace import write
@@ -55,7 +56,7 @@ def test_no_timer_wakes_the_daemon_while_nothing_happens(place: Workplace) -> No
         before, after = -1, woken(place.process.pid)
         while after != before and time.monotonic() < until:  # it packs, syncs and makes files ahead
             before = after
-            time.sleep(3.0)  # longer than anything that is put off
+            time.sleep(PACK_QUIET_SECONDS + 1.0)  # longer than anything that is put off
             after = woken(place.process.pid)
         assert after == before, "it never rests"
         assert client.status().journal["unpacked"] == 0

@@ -9,8 +9,9 @@ import pytest
 
 from editd.errors import Broken
 from editd.server.engine_queue import EngineQueue
-from editd.server.maintenance import SYNC_SECONDS_MAX, Maintenance
-from editd.workspace.replaced_files import BATCH
+from editd.server.maintenance import PACK_QUIET_SECONDS, SYNC_SECONDS_MAX, Maintenance
+from editd.store.history import PRESSING_TRANSACTIONS
+from editd.workspace.replaced_files import BATCH, KEPT_SECONDS
 from support.harness import FakeClock, Harness, apply, done, refused, write
 
 if TYPE_CHECKING:
@@ -86,5 +87,69 @@ def test_in_a_pause_all_files_of_the_next_edits_are_prepared_in_one_go(
             assert engine.files.make_ahead() is not None
             await maintenance._look()
             assert engine.files.make_ahead() is None
+
+    asyncio.run(check())
+
+
+class LaterClock(FakeClock):
+    """A clock that a test puts forward."""
+
+    later = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.later
+
+
+def test_a_few_transactions_wait_for_a_long_pause_and_many_for_a_short_one(tmp_path: Path) -> None:
+    clock = LaterClock()
+    place = Harness(tmp_path / "place", clock)
+    place.baseline()
+
+    async def check() -> None:
+        with place.engine() as engine:
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None), cast("Any", None))
+            maintenance = Maintenance(engine, queue, str(place.state))
+            done(engine, apply(write("a", "0\n")))
+            clock.later = 1.0
+            await maintenance._tick()  # it syncs, and makes a segment
+            assert engine.history.packed == 0
+            due = maintenance._tick_due()
+            assert due is not None
+            assert 0 < due <= PACK_QUIET_SECONDS - 1.0
+            for number in range(1, PRESSING_TRANSACTIONS):
+                done(engine, apply(write("a", f"{number}\n")))
+            clock.later = 2.0
+            due = maintenance._tick_due()
+            assert due is not None
+            assert due <= 0
+            await maintenance._tick()
+            assert engine.history.packed == PRESSING_TRANSACTIONS
+            clock.later += PACK_QUIET_SECONDS
+            await maintenance._tick()  # it writes the index
+            assert maintenance._tick_due() is None
+            await maintenance.finish()
+
+    asyncio.run(check())
+
+
+def test_nothing_is_due_when_nothing_is_left_and_a_replaced_file_after_its_time(tmp_path: Path) -> None:
+    clock = LaterClock()
+    place = Harness(tmp_path / "place", clock)
+    place.baseline({"a": "old\n"})
+
+    async def check() -> None:
+        with place.engine() as engine:
+            queue = EngineQueue(engine, cast("Any", None), cast("Any", None), cast("Any", None))
+            maintenance = Maintenance(engine, queue, str(place.state))
+            clock.later = 1.0
+            await maintenance._look()
+            assert maintenance._look_due() is None
+            done(engine, apply(write("a", "new\n")))
+            due = maintenance._look_due()
+            assert due is not None
+            assert 0 < due <= KEPT_SECONDS
+            clock.later += KEPT_SECONDS
+            await maintenance._look()
+            assert maintenance._look_due() is None
 
     asyncio.run(check())

@@ -128,6 +128,28 @@ def test_each_way_of_writing_a_file_names_it(ear: Ear) -> None:
     assert ear.paths == {f"top/{name}" for name in ("created", "written", "t", "renamed", "link")}
 
 
+def test_moves_of_our_own_are_left_out_and_all_else_is_told(tmp_path: Path) -> None:
+    asked: list[tuple[bytes, int]] = []
+
+    def is_own(path: bytes, moves: int) -> bool:
+        asked.append((path, moves))
+        return path.startswith(b"own")
+
+    ear = Ear(tmp_path, WatchFilter(is_own=is_own))
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    for name in ("own-1", "own-2", "theirs"):
+        (outside / name).write_text("x")
+        (outside / name).rename(tmp_path / name)
+    ear.catch_up()
+    assert ear.paths == {"theirs"}
+    assert set(asked) == {(b"own-1", 1), (b"own-2", 1), (b"theirs", 1)}
+    (tmp_path / "own-1").write_text("written")
+    (tmp_path / "own-2").unlink()
+    ear.catch_up()
+    assert ear.paths == {"theirs", "own-1", "own-2"}
+
+
 def test_reading_is_not_noticed(ear: Ear) -> None:
     (ear.root / "top/file").write_text("x")
     ear.catch_up()

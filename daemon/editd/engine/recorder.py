@@ -91,6 +91,7 @@ class Recorder:
         self.files = files
         self.clock = clock
         self.on_recorded: list[Callable[[Transaction], None]] = []  # called after the files are published
+        self.on_pressing: list[Callable[[], None]] = []  # called in any thread if much waits for packing
         self.scope = scope
         self._is_in_place = is_in_place
         self._root = root  # for messages only
@@ -158,6 +159,8 @@ class Recorder:
         ]
         for transaction in recorded:
             self.tell(transaction)
+        if self.history.is_pressing:
+            self._press()
         return recorded
 
     def adopt_into(
@@ -277,6 +280,13 @@ class Recorder:
             self.last_batch = None
         self.remove_replaced()
         self.history.index.flush_if_full()
+        if self.history.is_pressing:
+            self._press()
+
+    def _press(self) -> None:
+        """Tell those who asked for it that much waits for packing."""
+        for listener in self.on_pressing:
+            listener()
 
     def remove_replaced(self) -> None:
         """Remove the replaced files, or put them into the quarantine. A large request's go in slices."""
@@ -287,6 +297,8 @@ class Recorder:
                 self.files.finish(staging, breathe)
             except OSError as error:
                 log.warning("a replaced file could not be removed: %s", error)
+        if unfinished:
+            self.files.date_replaced(self.clock.monotonic())
 
     def check_quarantine(self, *, is_busy: bool) -> Callable[[], list[QuarantineCheck]] | None:
         """Return a check of the replaced files that are due, or None. Any thread may run it.

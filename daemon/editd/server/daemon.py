@@ -423,7 +423,7 @@ class Daemon:
             retention=retention,
             removal=ContentRemoval(engine, queue, retention, refusals, shared_log.unlanded, state),
             scanner=scanner,
-            lenders=Lenders(engine, queue, root, state),
+            lenders=Lenders(engine, queue, background, root, state),
             watching=self._watching,
             searcher=searcher,
             hooker=hooker,

@@ -323,12 +323,15 @@ class EngineQueue:
         self._answer(taken, results, compared)
 
     def _carried_out_in_slices(self, request: Write) -> list[Result]:
-        """Carry out a large request in the engine's thread, and let others in after each slice of it."""
+        """Carry out a large request in the engine's thread, and let others in after each slice of it.
+
+        A slice goes on while nobody waits: the loop's thread takes in requests meanwhile.
+        """
         until = monotonic() + LARGE_SLICE_SECONDS
 
         def breathe() -> None:
             nonlocal until
-            if monotonic() > until:
+            if monotonic() > until and (self._waiting or self._deferred):
                 self._rest()
                 until = monotonic() + LARGE_SLICE_SECONDS
 
@@ -560,9 +563,9 @@ class Activity:
                 else:
                     self._loop.call_soon_threadsafe(_call_each, calls)
 
-    def next(self) -> asyncio.Event:
+    def next(self) -> Alarm:
         """Return an event that the next activity sets."""
-        event = asyncio.Event()
+        event = Alarm()
         self.once(event.set)
         return event
 
@@ -585,14 +588,40 @@ async def first_of(events: Sequence[asyncio.Event], seconds: float | None) -> No
             task.cancel()
 
 
-async def wait_event(event: asyncio.Event, seconds: float) -> bool:
+class Alarm(asyncio.Event):
+    """An event for `wait_event`, which needs no time-out of its task: that costs several times as much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: set[asyncio.Future[None]] = set()  # of the waits under way
+
+    def set(self) -> None:
+        super().set()
+        for end in self.ends:
+            _end(end)
+
+
+async def wait_event(event: Alarm, seconds: float) -> bool:
     """Wait up to `seconds` for `event`; return whether it was set.
 
     `asyncio.wait_for` of Python 3.11 loses a cancellation that comes in the same turn of the loop as the
     awaited result (https://github.com/python/cpython/issues/86296). The task then goes on, and the
     canceller waits for its end for ever.
     """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
+    if event.is_set():
+        return True
+    loop = asyncio.get_running_loop()
+    end: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(seconds, _end, end)
+    event.ends.add(end)
+    try:
+        await end
+    finally:
+        timer.cancel()
+        event.ends.discard(end)
     return event.is_set()
+
+
+def _end(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)

@@ -12,14 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from editd.engine.borrowed_contents import lenders
-from editd.errors import join_names
+from editd.errors import Refused, join_names
 from editd.server.child_process import PYTHON, RequestProcess
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
 from editd.store.index_tables import LogQuery
 
 if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.server.engine_queue import EngineQueue
+    from editd.server.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +33,14 @@ BASELINES_MAX = 100  # the baseline, and the transactions of a first scan beside
 class Lenders:
     """The repositories that lend contents to the history. A change of their packs is checked once."""
 
-    def __init__(self, engine: Engine, queue: EngineQueue, root: str, folder: str) -> None:
+    def __init__(
+        self, engine: Engine, queue: EngineQueue, background: Maintenance, root: str, folder: str
+    ) -> None:
         self._engine = engine
         self._queue = queue
+        self._background = background
         self._worker = RequestProcess([*PYTHON, "editd.engine.scan_worker", root, folder], nice=NICE)
-        self._changed = asyncio.Event()
+        self._changed = Alarm()
         self._task: asyncio.Task[None] | None = None
         self._known = lenders(engine.history.store)
 
@@ -68,7 +72,7 @@ class Lenders:
             try:
                 await self._take_over()
                 self._known = present
-            except OSError as error:
+            except (Refused, OSError) as error:
                 log.error(
                     "contents of the user's repository are not taken over, and are tried again: %s", error
                 )
@@ -76,7 +80,11 @@ class Lenders:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take_over(self) -> None:
-        """Have the missing contents taken from the files. Raises OSError."""
+        """Have the missing contents taken from the files. Raises OSError, Refused.
+
+        The process knows the packs alone, so that all transactions are packed first.
+        """
+        await self._background.pack()
         commits = await self._queue.run(self._baseline)
         answer = await self._worker.ask({"do": "take_over", "commits": commits})
         if answer is None or "failed" in answer:

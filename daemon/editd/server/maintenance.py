@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from editd.advice import Advice, command_term
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, RequestProcess
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
 from editd.store.journal import JournalPosition
 from editd.store.pack_cleanup import is_tidy
 from editd.system.filesystem import flush
@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.15  # without an edit, before packing or a check starts: a burst has the machine for itself
+PACK_QUIET_SECONDS = 5.0  # without an edit, before a few transactions are packed: the journal has them
 GIVE_BACK_BYTES = 8 * 1024 * 1024  # packed at once: the memory of these contents goes back to the system
 GIVE_BACK_SECONDS = 1.0  # later: an answer or a queue may hold them a little longer
 LAG_SECONDS_MAX = 2.0  # then packing starts in the middle of a burst, too
 SYNC_SECONDS = 1.0  # after the last edit: until then a power cut costs a redo from the journal
 SYNC_SECONDS_MAX = 5.0  # under load
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.1  # at least, between two looks for work
+REST_SECONDS = 1.05  # after the first activity: all that an edit leaves to do within SYNC_SECONDS is due then
+LATE_SECONDS = 0.005  # so that what is due is due by every clock
 RETRY_SECONDS = 2.0  # after a failure, such as a full disk, which is logged each time
 PACKER_NICE = 10
 PROVER_NICE = 15  # packing goes first
@@ -72,7 +75,10 @@ class Maintenance:
         self._proving = asyncio.Lock()  # one verification at a time
         self._packed_at = self._synced_at = asyncio.get_running_loop().time()
         self._work: asyncio.Future[tuple[None, None]] | None = None
-        self._end = asyncio.Event()
+        self._end = Alarm()
+        self._urged = Alarm()  # much waits for packing, or the daemon ends
+        self._loop = asyncio.get_running_loop()
+        engine.recorder.on_pressing.append(self._urge)
         self._has_journal_failed = False
         self._is_tidy = True
         self._give_back_at: float | None = None  # the loop's time
@@ -87,12 +93,14 @@ class Maintenance:
             with contextlib.suppress(OSError):
                 self._is_tidy = is_tidy(os.path.join(self._engine.history.store, "objects", "pack"))
         self._work = asyncio.gather(
-            self._run(self._tick, self._is_work_left), self._run(self._look, self._are_looks_left)
+            self._run(self._tick, self._tick_due, self._urged),
+            self._run(self._look, self._look_due, self._end),
         )
 
     async def finish(self) -> None:
         """Pack and sync everything, then end the packing process. A verification is cut off."""
         self._end.set()
+        self._urged.set()
         self._queue.activity.note()
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
@@ -151,46 +159,110 @@ class Maintenance:
             await self._packer.close()
             yield
 
-    async def _run(self, work: Callable[[], Awaitable[None]], is_left: Callable[[], bool]) -> None:
-        """Work every tick while something is left to do. Otherwise sleep until the next activity."""
-        seconds = TICK_SECONDS
-        while not await wait_event(self._end, seconds):
+    async def _run(
+        self,
+        work: Callable[[], Awaitable[None]],
+        due: Callable[[], float | None],
+        urged: Alarm,
+    ) -> None:
+        """Work when something is due, at most once a tick. Otherwise sleep: no timer wakes an idle daemon.
+
+        `due` returns the seconds until `work` may have something to do, or None if it has nothing.
+        """
+        loop = asyncio.get_running_loop()
+        seconds = pause = TICK_SECONDS
+        rested_at = loop.time()
+        while True:
+            if await wait_event(urged, seconds):
+                await wait_event(self._end, rested_at + pause - loop.time())
+            if self._end.is_set():
+                return
+            urged.clear()
+            rested_at, pause = loop.time(), TICK_SECONDS
             try:
                 await work()
-                seconds = TICK_SECONDS
+                rested_at = loop.time()
+                seconds = max(pause, await self._until(due))
             except (Refused, OSError) as error:
                 log.critical("background work failed, and is retried: %s", error)
-                seconds = RETRY_SECONDS
+                seconds = pause = RETRY_SECONDS
             except Exception:  # our bug; without this task all of its work would be left undone
                 log.exception("background work failed, and is retried")
-                seconds = RETRY_SECONDS
-            news = await self._queue.run(partial(self._news_after, is_left))
-            if news is not None:
-                await news.wait()
+                seconds = pause = RETRY_SECONDS
 
-    def _news_after(self, is_left: Callable[[], bool]) -> asyncio.Event | None:
-        """Return an event for the next activity; None if something is left to do."""
-        return None if is_left() or self._end.is_set() else self._queue.activity.next()
+    async def _until(self, due: Callable[[], float | None]) -> float:
+        """Sleep while nothing is due soon. Return the seconds until something may be.
 
-    def _is_work_left(self) -> bool:
-        """Whether `_tick` has something to do now or soon."""
+        An edit puts off what waits for quiet, so that a long sleep begins anew with it.
+        """
+        seconds, news = await self._queue.run(lambda: self._next(due))
+        if news is None:
+            return 0.0 if seconds is None else seconds
+        if seconds is None:
+            await news.wait()
+        elif not await wait_event(news, seconds):
+            return 0.0
+        return REST_SECONDS
+
+    def _next(self, due: Callable[[], float | None]) -> tuple[float | None, Alarm | None]:
+        """Return the seconds until something is due, and an event for the next activity if that is long."""
+        seconds = due()
+        if seconds is not None:
+            seconds += LATE_SECONDS
+        is_soon = seconds is not None and seconds <= REST_SECONDS
+        return seconds, None if is_soon or self._end.is_set() else self._queue.activity.next()
+
+    def _urge(self) -> None:
+        """Note that there is much to pack. For any thread."""
+        if not self._urged.is_set():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._urged.set)
+
+    def _tick_due(self) -> float | None:
+        """Return the seconds until `_tick` may have something to do, or None."""
+        recorder, history = self._engine.recorder, self._engine.history
+        now, quiet = asyncio.get_running_loop().time(), self._quiet
+        waits: list[float] = []
+        if recorder.synced < history.head and not recorder.has_sync_failed:
+            waits.append(min(SYNC_SECONDS - quiet, SYNC_SECONDS_MAX - (now - self._synced_at)))
+        if recorder.packing_due() is not None:
+            waits.append(self._until_packing(quiet, now))
+        if history.index.is_waiting:
+            waits.append(0.0 if history.index.flaw is not None else self._patience - quiet)
+        if self._give_back_at is not None:
+            waits.append(self._give_back_at - now)
+        is_unsynced = history.journal.is_unsynced and not self._has_journal_failed
+        has_no_spare = recorder.broken is None and not history.journal.has_spare
+        if not self._is_tidy or is_unsynced or has_no_spare or self._long_works != self._queue.long_works:
+            waits.append(0.0)
+        return min(waits, default=None)
+
+    @property
+    def _patience(self) -> float:
+        """The seconds without an edit before packing starts."""
+        return QUIET_SECONDS if self._engine.history.is_pressing else PACK_QUIET_SECONDS
+
+    def _until_packing(self, quiet: float, now: float) -> float:
+        """Return the seconds until packing is due, at most 0 if it is."""
+        history = self._engine.history
+        if history.is_half_full:
+            return 0.0
+        if not history.is_pressing:
+            return PACK_QUIET_SECONDS - quiet
+        return min(QUIET_SECONDS - quiet, LAG_SECONDS_MAX - (now - self._packed_at))
+
+    def _look_due(self) -> float | None:
+        """Return the seconds until `_look` may have something to do, or None."""
         engine = self._engine
-        journal = engine.history.journal
-        return (
-            not self._is_tidy
-            or (engine.recorder.synced < engine.history.head and not engine.recorder.has_sync_failed)
-            or (journal.is_unsynced and not self._has_journal_failed)
-            or engine.recorder.packing_due() is not None
-            or (engine.recorder.broken is None and not journal.has_spare)
-            or engine.history.index.is_waiting
-            or self._give_back_at is not None
-            or self._long_works != self._queue.long_works
-        )
-
-    def _are_looks_left(self) -> bool:
-        """Whether `_look` has something to do now or soon."""
-        files = self._engine.files
-        return self._engine.recorder.broken is None and (files.has_replaced or files.make_ahead() is not None)
+        if engine.recorder.broken is not None:
+            return None
+        waits: list[float] = []
+        if (seconds := engine.files.quarantine_due(engine.clock.monotonic())) is not None:
+            waits.append(seconds)
+        if engine.files.make_ahead() is not None:
+            rest = self._rests_until - asyncio.get_running_loop().time()
+            waits.append(max(QUIET_SECONDS - self._quiet, rest))
+        return min(waits, default=None)
 
     async def _tick(self) -> None:
         """Sync and pack if they are due. Raises Refused, OSError."""
@@ -203,9 +275,7 @@ class Maintenance:
         else:
             self._synced_at = now
         await self._sync_journal()
-        is_time = quiet > QUIET_SECONDS or now - self._packed_at > LAG_SECONDS_MAX
-        is_time = is_time or self._engine.history.is_half_full
-        if is_time and await self.pack():
+        if self._until_packing(quiet, now) <= 0 and await self.pack():
             self._packed_at = loop.time()
         if not self._is_tidy:
             async with self._busy:
@@ -214,7 +284,7 @@ class Maintenance:
         await self._make_segment()
         await self._give_back()
         index = self._engine.history.index
-        if quiet > QUIET_SECONDS or index.flaw is not None:
+        if quiet > self._patience or index.flaw is not None:
             while await self._queue.run(index.write_some):  # noqa: ASYNC110  # others come in between
                 await asyncio.sleep(0)
 

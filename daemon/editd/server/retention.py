@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from editd.errors import Broken, HistoryDamaged, Refused, ShuttingDown
 from editd.server.child_process import PYTHON, RequestProcess
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
 from editd.server.remains import Remains
 from editd.store import compaction
 from editd.store.lost_found import drop_lost, lost_bytes
@@ -75,7 +75,7 @@ class Retention:
         self.alone = asyncio.Lock()  # one run at a time
         self._compactor = RequestProcess([*PYTHON, "editd.store.compaction", folder], nice=COMPACTOR_NICE)
         self.step_of_removal: str | None = None  # of `content_removal`
-        self._wake = asyncio.Event()
+        self._wake = Alarm()
         self._is_closing = False
         self._rests_until = 0.0
         self._task: asyncio.Task[None] | None = None

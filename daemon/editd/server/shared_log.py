@@ -38,7 +38,7 @@ from editd.errors import (
 )
 from editd.remote.server_address import ServerAddress
 from editd.server.child_process import PYTHON, RequestProcess
-from editd.server.engine_queue import first_of, wait_event
+from editd.server.engine_queue import Alarm, first_of, wait_event
 from editd.system.files import replace_file_durably
 from editd.system.git_command import without_credentials
 from editd.values.excluded_paths import ExcludedPaths, staying_paths
@@ -122,8 +122,8 @@ class SharedLog:
         self._keys: RemoteKeys | None = None
         self._excluded = ExcludedPaths()
         self._answer: Mapping[str, Any] = {"state": "behind", "error": None}
-        self._wake = asyncio.Event()
-        self._end = asyncio.Event()
+        self._wake = Alarm()
+        self._end = Alarm()
         self._news: asyncio.Event | None = None
         self._changing = asyncio.Lock()  # one change of the place at a time
         self._asking = asyncio.Lock()  # one round at a time
@@ -139,7 +139,7 @@ class SharedLog:
         self._held: frozenset[str] = frozenset()  # paths that are kept out of the exchange
         self._is_reached = False  # the last round has read the server
         self._rounds = 0
-        self._round_over = asyncio.Event()  # a new one for each round
+        self._round_over = Alarm()  # a new one for each round
         self._set_aside: SetAside | None = None
         self._undone_in_part: UndoneInPart | None = None
         self._in_part: list[int] = []  # at the last round
@@ -622,7 +622,7 @@ class SharedLog:
             took = loop.time() - began
             self._rounds += 1
             self._round_over.set()
-            self._round_over = asyncio.Event()
+            self._round_over = Alarm()
             if self._answer.get("again") and not is_paused:
                 if self._answer["push"] == "refused":  # because another host was faster
                     await wait_event(self._end, _jitter(0, LANDING_WAIT_SECONDS))

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from editd.errors import Refused
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
+from editd.server.own_writes import LOOKS_MAX, OwnWrites
 from editd.server.scanner import (
     QUIET_SECONDS,
     NoticeRecorder,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COOKIE_PREFIX = f"{TEMPORARY_PREFIX}cookie-"
-ECHO_SECONDS = 0.1  # after a transaction, notices of its files are taken for its own
 COOKIE_SECONDS = 1.0  # a cookie that is not back by then will not come, unless the reader makes progress
 COOKIE_SECONDS_MAX = 10.0
 COVERING_ROUNDS = 3  # of a settle whose findings require more watches
@@ -83,20 +83,20 @@ class WorkspaceWatcher:
         self._inner = InnerWorkspaces(root)
         self._watch: Watcher | None = None
         self._is_ready = False
-        self._ready = asyncio.Event()
+        self._ready = Alarm()
         self._generation = 0  # one more each time that notices may have been missed
         self._seen = -1  # nothing is missed up to this generation
         self._lost = ""  # the reason for a pending rescan
-        self._ailing = asyncio.Event()
+        self._ailing = Alarm()
         self._rescanning = asyncio.Lock()
         self._retry_at = 0.0
         self._scan_at = 0.0  # the next scan that makes up for a deaf watch
         self._overflows = self._rebuilds = 0
         self._pending = PendingEvents()
         self._stirred = asyncio.Event()
-        self._roused = asyncio.Event()  # something is due before the end of the sleep
+        self._roused = Alarm()  # something is due before the end of the sleep
         self._sleeps_until = 0.0
-        self._own: dict[bytes, float] = {}  # when a path was last in a transaction
+        self._own = OwnWrites(os.fsencode(root))
         self._repositories = Repositories()
         self._uncovered: frozenset[bytes] = frozenset()  # left out by the baseline
         self._resting: asyncio.TimerHandle | None = None
@@ -205,14 +205,21 @@ class WorkspaceWatcher:
         watched = None if self._watch is None else self._watch.folders
         unwatched: set[bytes] = set()
         is_outside, rates = transaction.kind == "outside", self._scanner.rates
+        own, is_looked_at = self._own.by_path, not is_outside and len(transaction.touches) <= LOOKS_MAX
         for touch in transaction.touches:
             raw = touch.path.raw
-            self._own[raw] = now
+            before, status = own.get(raw), None
+            if is_looked_at and touch.after is not None:
+                with contextlib.suppress(OSError):
+                    status = os.lstat(os.path.join(self._own.root, raw))
+            own[raw] = now, 1 if before is None else before[1] + 1, status
             if not is_outside and rates.by_path:
                 rates.edited(raw)
             folder = raw.rpartition(b"/")[0]
             if watched is not None and touch.after is not None and folder not in watched:
                 unwatched.add(folder)
+        if len(own) > self._own.kept_max:
+            self._own.forget_old()
         if unwatched:
             self._loop.call_soon_threadsafe(self._cover, unwatched)
 
@@ -276,6 +283,7 @@ class WorkspaceWatcher:
                 COOKIE_PREFIX.encode(),
                 () if above is None else (above,),
                 self._covering.renew,
+                self._own.is_own,
             ),
         )
         self._watch = watch
@@ -325,8 +333,7 @@ class WorkspaceWatcher:
     def _is_echo(self, notice: FsEvent) -> bool:
         if notice.folders or notice.repositories:
             return False
-        since = time.monotonic() - ECHO_SECONDS
-        return all(self._own.get(path, 0.0) > since for path in notice.paths)
+        return all(map(self._own.is_recent, notice.paths))
 
     def _stated(self, notice: FsEvent) -> None:
         """Handle a change of the watch itself."""
@@ -527,8 +534,6 @@ class WorkspaceWatcher:
                     self._distrust("taking in outside changes failed")
                     raise
                 if is_done:
-                    since = time.monotonic() - ECHO_SECONDS
-                    self._own = {path: then for path, then in self._own.copy().items() if then > since}
                     return self._covers_more(taken)
                 self._pending.take_back(taken)
                 await asyncio.sleep(max(0.0, patience - self._loop.time()))

@@ -94,6 +94,8 @@ log = logging.getLogger(__name__)
 
 _RECORD = attrgetter("record")
 _NOTHING_LEFT_OUT: LeftOut = MappingProxyType({})
+PRESSING_TRANSACTIONS = 200  # unpacked: a start repeats them in some 0.1 s
+PRESSING_BYTES = 8 * 1024 * 1024  # unpacked, in memory
 PENDING_BYTES_MAX = 128 * 1024 * 1024  # unpacked bytes in memory; above it, transactions wait for packing
 
 
@@ -629,6 +631,11 @@ class History:
     def is_backed_up(self) -> bool:
         """Whether so many bytes wait for packing that new transactions must wait."""
         return self.pending.bytes > PENDING_BYTES_MAX
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether so much waits for packing that it need not wait for a long pause."""
+        return self._seq - self.packed >= PRESSING_TRANSACTIONS or self.pending.bytes >= PRESSING_BYTES
 
     @property
     def is_half_full(self) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GIT = b".git"
+_MOVES = inotify.MOVED_FROM | inotify.MOVED_TO
 GATHER_SECONDS = 0.02  # events within it are one notice; `hurry` ends it
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # the folder is gone by now
 STOP_SECONDS = 2.0  # for the threads to end; as daemon threads, they end with the process at the latest
@@ -64,6 +65,8 @@ class WatchFilter(Struct, frozen=True):
     cookie_prefix: bytes = b".editd-cookie-"  # of names in the root with their own notices
     repositories: tuple[bytes, ...] = ()  # git's folders above the root
     renew: Callable[[], None] = lambda: None  # called when a `.git` has come or gone, in the same thread
+    is_own: Callable[[bytes, int], bool] = lambda _path, _moves: False
+    """Whether so many files were moved to a path by ourselves, and the last is there. In the same thread."""
     add_watch: Callable[[int, bytes, int], int] = inotify.add_watch
 
 
@@ -271,7 +274,7 @@ class FolderEmitter(EventEmitter):
         for folder in heard.topmost():
             self._forget(folder)
             self._cover(folder, heard)
-        notice = heard.notice()
+        notice = heard.notice(self._wanted.is_own)
         if notice is not None:
             self._tell(notice)
 
@@ -307,6 +310,8 @@ class FolderEmitter(EventEmitter):
             if folder and mask & inotify.ANY_NAME:  # other files may be in scope by now
                 self._wanted.renew()
                 heard.folders.add(folder)
+        elif not mask & ~_MOVES:
+            heard.moved[path] = heard.moved.get(path, 0) + (mask == inotify.MOVED_TO)
         elif not mask & inotify.IS_FOLDER:
             heard.paths.add(path)
         elif mask & inotify.ANY_NAME or path in self.failed:  # we may be able to read it by now
@@ -421,6 +426,7 @@ class _Heard(Struct):
     """The events of one turn of the reader."""
 
     paths: set[bytes] = field(default_factory=set)
+    moved: dict[bytes, int] = field(default_factory=dict)  # the number of files that were moved to each path
     folders: set[bytes] = field(default_factory=set)
     cookies: list[bytes] = field(default_factory=list)
     repositories: set[bytes] = field(default_factory=set)
@@ -433,7 +439,10 @@ class _Heard(Struct):
                 outermost.append(folder)
         return outermost
 
-    def notice(self) -> FsEvent | None:
+    def notice(self, is_own: Callable[[bytes, int], bool] = lambda _path, _moves: False) -> FsEvent | None:
+        for path, moves in self.moved.items():
+            if path not in self.paths and not is_own(path, moves):
+                self.paths.add(path)
         if not (self.paths or self.folders or self.cookies or self.repositories):
             return None
         return FsEvent(

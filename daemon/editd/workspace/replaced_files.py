@@ -60,7 +60,7 @@ class ReplacedFile(Struct):
     path: WorkspacePath | None = None  # None: left by a killed daemon
     version: Version | None = None  # when it was replaced
     size: int = 0
-    since: float | None = None  # first time in `due`
+    since: float | None = None  # not before its replacement; None until `date`
     is_checked: bool = False  # and the result is recorded
 
 
@@ -140,10 +140,8 @@ class Quarantine:
         `now` is in seconds of a monotonic clock; None at the daemon's end. `is_busy`: edits come without a
         pause, so wait for one unless the check is urgent.
         """
-        for file in reversed(self._kept):
-            if file.since is not None:
-                break
-            file.since = now
+        if now is not None:
+            self.date(now)
         self.spares.expect(len(self._kept))
         due: list[ReplacedFile] = []
         self._due = due
@@ -157,6 +155,20 @@ class Quarantine:
             due.append(self._kept.popleft())
             self._bytes -= file.size
         return due
+
+    def date(self, now: float) -> None:
+        """Begin the time of the files that were kept since the last call."""
+        for file in reversed(self._kept):
+            if file.since is not None:
+                break
+            file.since = now
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds until `due` returns files in a pause, or None if there are none."""
+        if not self._kept:
+            return None
+        since = self._kept[0].since
+        return 0.0 if since is None or self._bytes > KEPT_BYTES_MAX else KEPT_SECONDS - (now - since)
 
     def _is_urgent(self, now: float | None) -> bool:
         """Return whether the pool needs files, or the quarantine is too large or its oldest file too old."""

@@ -304,10 +304,14 @@ class WorkspaceWriter:
         if self._unremoved or self._emptied or self._unkept:
             self._retry_removals()
 
-    @property
-    def has_replaced(self) -> bool:
-        """Return whether the quarantine has files to check soon."""
-        return self._replaced is not None and len(self._replaced) > 0
+    def date_replaced(self, now: float) -> None:
+        """Note the time of the files that were replaced since the last call: see `Quarantine.date`."""
+        if self._replaced is not None:
+            self._replaced.date(now)
+
+    def quarantine_due(self, now: float) -> float | None:
+        """Return the seconds until the quarantine has files to check, or None if it has no files."""
+        return None if self._replaced is None else self._replaced.seconds_left(now)
 
     def replaced_names(self) -> set[bytes]:
         """Return the names of the replaced files in the quarantine."""

@@ -35,7 +35,7 @@ from editd.engine.exec_spans import (
 from editd.engine.external_changes import shown_state
 from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, Stale
 from editd.server import convert
-from editd.server.engine_queue import wait_event
+from editd.server.engine_queue import Alarm, wait_event
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.system.process_tree import open_process
@@ -129,7 +129,7 @@ class ExecMethods:
         self._spans = spans
         self._ended_keys = EndedKeys()
         self._openings: list[Opening] = []  # not open yet, the oldest first
-        self._changed = asyncio.Event()  # set, and replaced, when a span or an opening has ended
+        self._changed = Alarm()  # set, and replaced, when a span or an opening has ended
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
         self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
@@ -587,7 +587,7 @@ class ExecMethods:
 
     def _note_change(self) -> None:
         """Wake the requests that wait for the end of a span, to look whether it was in their way."""
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self._changed = self._changed, Alarm()
         changed.set()
 
     # ── ends that no client reports ──

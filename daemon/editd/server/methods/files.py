@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -154,12 +155,22 @@ async def settle(services: Services, params: messages.Settle, _caller: ClientSta
     try:
         async with asyncio.timeout(seconds):
             await services.watching.settle()
+            await asyncio.shield(asyncio.ensure_future(_packed(services)))
     except TimeoutError:
         raise Timeout(
-            f"The workspace was not scanned within {seconds:g} s.",
+            f"The workspace was not scanned, or its changes not packed, within {seconds:g} s.",
             hint="Retry with a larger timeout, in seconds.",
         ) from None
     return messages.SettleResult(head=services.engine.history.head)
+
+
+async def _packed(services: Services) -> None:
+    """Pack all transactions, so that a reader of the repository sees them.
+
+    If that fails, the background work logs it and tries again: the journal has the transactions meanwhile.
+    """
+    with contextlib.suppress(Refused, OSError):
+        await services.background.pack()
 
 
 def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answer:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEEP_SECONDS = 0.5  # between two times that reads are written down and idle sessions ended
+KEEP_SECONDS = (
+    1.05  # between two times that reads are written down, as other work after an edit (`maintenance`)
+)
 
 # Requests that act in the name of the session that they name. To name one in `log` or `undo` needs no token.
 ACTING = (
@@ -184,6 +186,7 @@ class SessionMethods:
             connection=caller.number,
         )
         self._sessions.join(session.name, caller.number)
+        self._keep_later()
         caller.session = session.name
         caller.name = session.actor or caller.name
         if params.kind == "agent":
@@ -260,6 +263,8 @@ class SessionMethods:
         if not self._sessions.is_written_down:
             self._keep_later()
             return
+        if not len(self._sessions):
+            return  # until one is opened
         self._queue.activity.once(self._keep_later)
         seconds = self._sessions.seconds_left(self._now_us())
         if seconds is not None:
