@@ -281,6 +281,8 @@ class UndoLanding(LandingRequest):
 
     def _without_room(self) -> tuple[ConflictReport, ...]:
         """Return the files that have no room for the undo, which would be refused."""
+        if self.prepared is not None:
+            return ()  # the preparation has checked them
         try:
             self.pipeline.files.check(self._inverted.changes)
         except NotAFile as refusal:
