@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from editd.engine.path_history import HistoryWalker, PathNow
 from editd.store.index import Index
+from editd.store.path_history import HistoryWalker, PathNow
 from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction

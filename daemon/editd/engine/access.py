@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,8 +22,8 @@ from editd.advice import Advice, command_term, option_term, step_term
 from editd.engine.changes_by_time import spare_by_time
 from editd.engine.commands import Apply, Land
 from editd.engine.leases import leased
-from editd.engine.path_history import state_before
 from editd.engine.queries import format_ranges
+from editd.engine.restore import state_before
 from editd.engine.sessions import refused_by
 from editd.engine.undo import invert
 from editd.engine.undo_conflicts import blocking_by_path
@@ -59,12 +58,13 @@ if TYPE_CHECKING:
     from editd.engine.commands import Reader, Restore, Undo, Write
     from editd.engine.external_changes import DiskSnapshot
     from editd.engine.leases import Leases
-    from editd.engine.path_history import HistoryWalker
     from editd.engine.sessions import ReadVersions, Sessions
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import Scope, UndoTarget
     from editd.store.history import History
+    from editd.store.path_history import HistoryWalker
     from editd.store.session_store import Session, SessionStore
+    from editd.system.clock import Clock
     from editd.values.transaction import Outcome, Seq, Transaction
 
 
@@ -172,25 +172,6 @@ def permit_proposal(changes: Sequence[Change[FileState]], rule: ExcludedPaths) -
                 hint="Leave the file out, or have the owner of the workspace edit it.",
                 data={"path": change.path.text},
             )
-
-
-class Clock(Protocol):
-    """Time as an argument, so that a test can give its own."""
-
-    def now_us(self) -> int:
-        """Return microseconds since the epoch, UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Return seconds that only rise."""
-        ...
-
-
-class RealClock:
-    def now_us(self) -> int:
-        return time.time_ns() // 1000
-
-    monotonic = staticmethod(time.monotonic)
 
 
 class AccessControl(Struct, frozen=True):

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, command_term
 from editd.edits.diff import unified_diff
-from editd.engine.external_changes import state_of
 from editd.engine.queries import changes_of
 from editd.engine.undo_conflicts import UndoConflict
 from editd.errors import InvalidParams, IoError, NoMatch, Refused, Stale, Timeout, TooLarge, join_names
 from editd.store.line_blame import LineBlame
+from editd.store.recorded_state import state_of
 from editd.values.content import Change, FileState, Version
 from editd.values.path import WorkspacePath
 from editd.values.transaction import FileReport, Outcome

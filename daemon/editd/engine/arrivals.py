@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.engine.commands import ArrivalChain, Arrive
-from editd.engine.external_changes import recorded_state
 from editd.engine.undo_conflicts import NoRoom
 from editd.errors import FileExists, NotAFile, PathIgnored, PathOutside, PermissionDenied, Stale, TooLarge
+from editd.store.recorded_state import recorded_state
 from editd.system.proc import creation_mask
 from editd.values.content import Change, Entry, FileState, Version, version_of
 from editd.values.path import WorkspacePath

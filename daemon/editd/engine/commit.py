@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from editd.engine.external_changes import state_of
 from editd.errors import Broken, InUse, IoError, NotAFile, PathOutside, Refused, TooLarge
 from editd.store.journal import JournalFailed
 from editd.store.journal_record import Committed, content_of, touch_of
+from editd.store.recorded_state import state_of
 from editd.values.content import SYMLINK, Change, FileState
 from editd.values.transaction import Base, Outcome
 from editd.workspace.publish import ConcurrentWrite, PublishFailed

@@ -42,10 +42,7 @@ from editd.engine.commands import (
     Undo,
     Write,
 )
-from editd.engine.external_changes import (
-    DiskSnapshot,
-    recorded_state,
-)
+from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HooksNotRun
 from editd.engine.landing_kinds import (
     collected_files,
@@ -55,7 +52,6 @@ from editd.engine.landing_kinds import (
     planned_undo,
 )
 from editd.engine.landing_pipeline import LandingPipeline
-from editd.engine.path_history import HistoryWalker
 from editd.engine.preparation import Preparation, files_of
 from editd.engine.review import (
     NeedsCommit,
@@ -72,6 +68,8 @@ from editd.errors import (
     Refused,
     Unread,
 )
+from editd.store.path_history import HistoryWalker
+from editd.store.recorded_state import recorded_state
 from editd.tools.api import ToolSet
 from editd.values.content import Change, Decoder, FileState
 from editd.values.name_key import is_same_form

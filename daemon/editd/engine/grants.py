@@ -14,10 +14,10 @@ from editd.values.grant import Grant
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from editd.engine.access import Clock
     from editd.engine.review_policy import ReviewPolicy, Ruling
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
+    from editd.system.clock import Clock
     from editd.values.content import Change, FileState
     from editd.values.glob import Glob
     from editd.values.proposal import Reviewer

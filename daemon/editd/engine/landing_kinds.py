@@ -17,12 +17,13 @@ from editd.engine.collection import CollectedFiles, collected, overlay_of
 from editd.engine.commands import Apply, Arrive, Land, Restore, Undo, reader_of
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.landing_pipeline import LandingRequest
-from editd.engine.path_history import HistoryWalker, restore
+from editd.engine.restore import restore
 from editd.engine.review import LANDS, NeedsCommit, collect, landing_by_rule
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, message_of, rests
 from editd.engine.unsaved import NOBODY, note_of, refusal_of
 from editd.errors import NotAFile, NothingToUndo, Refused, Stale
+from editd.store.path_history import HistoryWalker
 from editd.values.path import WorkspacePath, is_url
 from editd.values.transaction import Outcome
 from editd.wire import messages

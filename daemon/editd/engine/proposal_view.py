@@ -21,8 +21,8 @@ from editd.edits.rebase import (
     state_with,
     view_token,
 )
-from editd.engine.path_history import HistoryWalker
 from editd.errors import Conflict, InvalidParams, PermissionDenied, Stale, UnknownTransaction, ViewChanged
+from editd.store.path_history import HistoryWalker
 from editd.values.glob import is_among
 from editd.values.proposal import Decision
 from editd.values.transaction import Approval

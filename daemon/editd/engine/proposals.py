@@ -44,11 +44,11 @@ from editd.values.transaction import Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-    from editd.engine.access import Clock
     from editd.engine.commands import Land
     from editd.engine.proposal_view import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
+    from editd.system.clock import Clock
     from editd.system.process import Process, ProcessKey
     from editd.values.content import Decoder, FileState
     from editd.values.glob import Glob

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.engine.external_changes import shown_state
-from editd.engine.path_history import held_after
 from editd.errors import NotAFile, PathOutside
+from editd.store.path_history import held_after
+from editd.store.recorded_state import shown_state
 from editd.values.content import Change
 from editd.values.path import is_among
 

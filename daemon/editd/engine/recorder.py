@@ -38,11 +38,11 @@ from editd.workspace.staged_change import TransactionState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from editd.engine.access import Clock
     from editd.engine.commands import Result, Write
     from editd.store.git_objects import Oid
     from editd.store.history import History
     from editd.store.journal import JournalPosition
+    from editd.system.clock import Clock
     from editd.values.content import Change, FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.transaction import Authorship

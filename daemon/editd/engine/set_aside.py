@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.external_changes import recorded_state
 from editd.engine.proposals import Planned
 from editd.errors import Refused
+from editd.store.recorded_state import recorded_state
 from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath
 from editd.values.proposal import Reviewer

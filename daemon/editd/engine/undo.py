@@ -20,8 +20,8 @@ from editd.advice import Advice, argument_term, method_term
 from editd.edits.line_changes import apply_changes, join, reverse, shown_hunks
 from editd.edits.merge import merge_lines, merge_states, resolved_states
 from editd.engine.external_changes import blocked_by
-from editd.engine.path_history import LOOKED_AHEAD_MIN, HistoryWalker
 from editd.errors import Conflict, InvalidParams
+from editd.store.path_history import LOOKED_AHEAD_MIN, HistoryWalker
 from editd.values.content import SYMLINK, Change
 from editd.values.path import folders_of
 

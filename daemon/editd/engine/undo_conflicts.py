@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from editd.advice import Advice, option_term
 from editd.edits.merge import merge_lines, merge_states
-from editd.engine.path_history import HistoryWalker
 from editd.engine.undo import ConflictSite, invert, undone_in_part
 from editd.engine.undo_selection import BySession, ByTransaction, batches_of, part_of, whole_of
 from editd.errors import Conflict, NothingToUndo, join_names
 from editd.store.index import NEVER
+from editd.store.path_history import HistoryWalker
 from editd.values.path import WorkspacePath
 from editd.values.transaction import ConflictReport, Seq
 

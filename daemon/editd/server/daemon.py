@@ -26,7 +26,7 @@ import editd
 from editd.advice import Advice, step_term
 from editd.config.paths import review_socket_path
 from editd.edits.comparison import TURN, ComparisonTurn
-from editd.engine.access import RealClock, excluded_paths_of
+from editd.engine.access import excluded_paths_of
 from editd.engine.commands import Changesets
 from editd.engine.engine import Engine
 from editd.engine.exec_spans import ExecSpans
@@ -71,6 +71,7 @@ from editd.store.journal import SEGMENT_BYTES
 from editd.store.proposals import ProposalStore
 from editd.store.salvage import Salvage, open_history
 from editd.store.verify import is_begun
+from editd.system.clock import RealClock
 from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.system.memory import release_free_memory, use_one_heap
 from editd.system.mounts import mounts

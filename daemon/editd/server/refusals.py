@@ -19,12 +19,12 @@ from editd.wire.redaction import redact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from editd.engine.access import Clock
     from editd.server.connection import ClientState
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
     from editd.store.history import History
+    from editd.system.clock import Clock
     from editd.values.path import WorkspacePath
 
 REFUSALS_MAX = 500  # in memory: some 500 KB

@@ -32,10 +32,10 @@ from editd.engine.exec_spans import (
     in_doubt_authorship,
     new_span,
 )
-from editd.engine.external_changes import shown_state
 from editd.errors import FileMissing, InvalidParams, PermissionDenied, Refused, Stale
 from editd.server import convert
 from editd.server.engine_queue import Alarm, wait_event
+from editd.store.recorded_state import shown_state
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
 from editd.system.process_tree import open_process

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from editd.advice import Advice, argument_term, method_term, step_term
 from editd.edits.line_changes import count_lines
 from editd.engine.commands import Restore, Undo
-from editd.engine.path_history import in_recorded_form
 from editd.engine.queries import changes_of
 from editd.engine.undo import numbered_hunks
 from editd.engine.undo_selection import (
@@ -34,6 +33,7 @@ from editd.errors import (
 from editd.server import convert
 from editd.server.methods.transaction_log import FILES_AT_ONCE, SLICE_SECONDS, with_notes
 from editd.store.line_blame import LineBlame
+from editd.store.path_history import in_recorded_form
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
 

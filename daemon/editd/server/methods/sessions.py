@@ -21,7 +21,6 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.engine.access import Clock
     from editd.engine.commands import Apply, Wish
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from editd.server.subscriptions import Subscriptions
     from editd.store.index import Index
     from editd.store.session_store import Pause
+    from editd.system.clock import Clock
     from editd.values.path import WorkspacePath
     from editd.workspace.reader import WorkspaceReader
 

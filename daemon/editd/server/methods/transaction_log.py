@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from editd.advice import Advice, argument_term
 from editd.edits.diff import line_counts
-from editd.engine.external_changes import recorded_state
-from editd.engine.path_history import in_recorded_form
 from editd.engine.undo_selection import times_warning
 from editd.errors import ContentExcluded, ContentForgotten, InvalidParams, Timeout, TooLarge
 from editd.server import convert
 from editd.server.methods.oversight import know_marks
+from editd.store.path_history import in_recorded_form
+from editd.store.recorded_state import recorded_state
 from editd.wire import messages
 
 if TYPE_CHECKING:

@@ -5,32 +5,32 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from editd.advice import Advice, method_term
-from editd.engine.external_changes import recorded_state
-from editd.engine.undo_selection import seq_at, times_warning
-from editd.errors import FileMissing, InvalidParams, NothingToUndo
 from editd.store.index_tables import LogQuery
-from editd.values.content import Change
+from editd.store.recorded_state import recorded_state
 from editd.values.name_key import other_forms
-from editd.values.path import WorkspacePath, folders_of, is_among
-from editd.values.transaction import Seq, entry_number
-from editd.wire.messages import BEFORE_NEWEST
+from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from editd.engine.commands import Restore
-    from editd.engine.undo_selection import UndoTarget
     from editd.store.history import History
-    from editd.values.content import Entry, FileState
+    from editd.values.content import Change, Entry, FileState
+    from editd.values.transaction import Seq
 
 LOOKED_AHEAD_MIN = 1  # paths; for a single one its own queries are as fast
 LOOKED_AHEAD_SHARE = 4  # transactions to go through for each path
+
+
+class SelectedWork(Protocol):
+    """The part of a transaction that is about to be undone."""
+
+    def covers(self, path: WorkspacePath) -> bool:
+        """Return whether all of the path is undone."""
+        ...
 
 
 class PathLeft(Struct, frozen=True):
@@ -178,7 +178,7 @@ class HistoryWalker:
         return self._known_moves_to[path]
 
     def follow_path(
-        self, path: WorkspacePath, seq: int, targets: Mapping[int, UndoTarget] = MappingProxyType({})
+        self, path: WorkspacePath, seq: int, targets: Mapping[int, SelectedWork] = MappingProxyType({})
     ) -> PathNow:
         """Return the present or last path of the file that had `path` after `seq`.
 
@@ -206,7 +206,7 @@ class HistoryWalker:
         self,
         stays: Iterable[tuple[WorkspacePath, int, int]],
         deleted: int,
-        targets: Mapping[int, UndoTarget] = MappingProxyType({}),
+        targets: Mapping[int, SelectedWork] = MappingProxyType({}),
     ) -> tuple[WorkspacePath, int] | None:
         """Return the path and the transaction of a file's return after `deleted`, or None.
 
@@ -242,145 +242,18 @@ class HistoryWalker:
         return recorded_state(entry, self.history)
 
 
-# Restore: bring the workspace, or some paths, back to their content right after a transaction.
-#
-# A file that is not in the history stays as it is. A file that already has the wanted content is not written.
-
-
 def in_recorded_form(path: WorkspacePath, history: History) -> WorkspacePath:
     """Return the path in the Unicode form that the history has, or as it is if the history has none."""
     forms = [path] if path.text.isascii() else [path, *map(WorkspacePath, other_forms(path.text))]
-    recorded = (form for form in forms if len(forms) > 1 and _is_recorded(form, history))
+    recorded = (form for form in forms if len(forms) > 1 and is_recorded(form, history))
     return next(recorded, path)
 
 
-def _is_recorded(path: WorkspacePath, history: History) -> bool:
+def is_recorded(path: WorkspacePath, history: History) -> bool:
     """Return whether the history has a file or a folder of this path, also a deleted one."""
     if history.entry(path) is not None or any(history.folder_at_head(path.text)):
         return True
     return bool(history.index.log(LogQuery(paths=(path,)), 1, files=False))
-
-
-def restore(
-    request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[str, tuple[Change[FileState], ...], tuple[str, ...]]:
-    """Return the name of the restored state, the changes that lead back to it, and warnings.
-
-    Raises UnknownTransaction, InvalidParams, HistoryDamaged, and FileMissing for a path that was never in
-    the history.
-    """
-    if request.to == BEFORE_NEWEST:
-        return "the versions before the newest changes", _before_newest(request, history, current), ()
-    if request.files is not None:
-        return f"entry {request.to}", _to_entry(request, request.files, history, current), ()
-    seq = history.find(seq_at(request.to, history)).seq
-    warnings = times_warning(None, request.to, history)
-    return f"transaction {seq}", _to_transaction(request, seq, history, current), warnings
-
-
-def _to_transaction(
-    request: Restore, seq: Seq, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[Change[FileState], ...]:
-    touched = _chosen(request, history.index.changed_paths(seq, int(history.head)), history)
-    changes = [
-        Change(path, current(path), recorded_state(held_after(path, seq, history), history))
-        for path in touched
-    ]
-    return _with_moves([change for change in changes if change.before != change.after], seq, history)
-
-
-def _before_newest(
-    request: Restore, history: History, current: Callable[[WorkspacePath], FileState | None]
-) -> tuple[Change[FileState], ...]:
-    """Return the changes that take each named path back to the state before its newest change.
-
-    A file in a named folder that is named itself has its own state. Raises NothingToUndo.
-    """
-    changes: dict[WorkspacePath, Change[FileState]] = {}
-    for path in sorted(request.paths or (), key=lambda path: path.text.count("/")):
-        alone = replace(request, paths=(path,))
-        for known in [known for known in changes if is_among(known, frozenset((path,)))]:
-            del changes[known]
-        seq = Seq(state_before(request, path, history))
-        changes |= {change.path: change for change in _to_transaction(alone, seq, history, current)}
-    return tuple(changes[path] for path in sorted(changes))
-
-
-def state_before(request: Restore, path: WorkspacePath, history: History) -> int:
-    """Return the transaction after which `path` had the content that a restore brings back.
-
-    Raises UnknownTransaction, InvalidParams, and NothingToUndo for a path without a change.
-    """
-    if request.to != BEFORE_NEWEST:
-        return int(history.find(seq_at(request.to, history)).seq)
-    named = [one for one in request.paths or () if is_among(path, frozenset((one,)))]
-    if not named:
-        raise InvalidParams("`to: before_newest` needs `paths`.", hint="Name the files to restore.")
-    nearest = max(named, key=lambda one: one.text.count("/"))
-    newest = history.index.log(LogQuery(paths=(nearest,)), 1, files=False)
-    if not newest or newest[0].kind == "baseline":
-        raise NothingToUndo(
-            f"{nearest} has no change.",
-            hint=Advice("Use ", method_term("log"), " to see the history."),
-            data={"path": nearest.text},
-        )
-    return int(newest[0].seq) - 1
-
-
-def _to_entry(
-    request: Restore,
-    files: Mapping[WorkspacePath, FileState | None],
-    history: History,
-    current: Callable[[WorkspacePath], FileState | None],
-) -> tuple[Change[FileState], ...]:
-    """Return the changes that lead to an entry of the log, whose differing files are known."""
-    changes: list[Change[FileState]] = []
-    for path in _chosen(request, files, history):
-        now = current(path)
-        after = files[path] if path in files else recorded_state(history.entry(path), history)
-        if now is not None and after is not None and after.permissions is None:
-            after = now.with_mode(after.mode).with_content(after.content)
-        if now != after:
-            changes.append(Change(path, now, after))
-    number = entry_number(str(request.to))
-    known = None if number is None else history.index.entry(number)
-    seq = None if known is None else known[0]
-    return tuple(changes) if seq is None else _with_moves(changes, Seq(seq), history)
-
-
-def _chosen(request: Restore, touched: Iterable[WorkspacePath], history: History) -> list[WorkspacePath]:
-    """Return the touched paths that a restore is about, and the paths that it names. Raises FileMissing."""
-    chosen = list(touched)
-    if request.paths is not None:
-        wanted = frozenset(request.paths)
-        chosen = [path for path in chosen if is_among(path, wanted)]
-        covered = {ancestor for path in chosen for ancestor in (path, *folders_of(path))}
-        for path in request.paths:
-            if path not in covered:
-                chosen += _unchanged(path, history)
-    return sorted(set(chosen))
-
-
-def _with_moves(
-    changes: Sequence[Change[FileState]], seq: Seq, history: History
-) -> tuple[Change[FileState], ...]:
-    """Return the changes with moves: a file that was moved after `seq` is moved back.
-
-    If several files were merged into one, it goes back to the path with the same content.
-    """
-    past = HistoryWalker(history)
-    gone = {change.path: change.before for change in changes if change.after is None}
-    moved: dict[WorkspacePath, Change[FileState]] = {}  # by the path of the file now
-    for change in changes if gone else ():
-        if change.after is None:
-            continue
-        now = past.follow_path(change.path, seq)
-        if not now.exists or now.path not in gone:
-            continue
-        if now.path not in moved or change.after == gone[now.path]:
-            moved[now.path] = change
-    sources = {change.path: present_path for present_path, change in moved.items()}
-    return tuple(Change(c.path, c.before, c.after, sources.get(c.path)) for c in changes)
 
 
 def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
@@ -394,22 +267,3 @@ def held_after(path: WorkspacePath, seq: int, history: History) -> Entry | None:
         if later is not None and later[1].before is None and index.kind_of(later[0]) == "baseline":
             return later[1].after
     return history.entry_at(path, seq)
-
-
-def _unchanged(path: WorkspacePath, history: History) -> list[WorkspacePath]:
-    """Return `path` if it is a recorded file, and nothing if it is a folder or was deleted before.
-
-    No later transaction changed it, but the file on disk may differ. Raises FileMissing if the path was never
-    in the history, because a misspelled path must not look like success.
-    """
-    if history.entry(path) is not None:
-        return [path]
-    if not _is_recorded(path, history):
-        raise FileMissing(
-            f"{path} was never in the history.",
-            hint=Advice(
-                "Check the path with ", method_term("log"), ". Paths are relative to the workspace's root."
-            ),
-            data={"path": path.text},
-        )
-    return []
