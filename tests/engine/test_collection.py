@@ -1,4 +1,4 @@
-"""Tests of `engine.collection`: all edits of a session become one proposal, on which it goes on."""
+"""Tests of `review.collection`: all edits of a session become one proposal, on which it goes on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from editd.config.schema import AtMost
-from editd.engine.review_policy import ReviewPolicy, ReviewRule
 from editd.errors import PermissionDenied
+from editd.review.policy import ReviewPolicy, ReviewRule
 from editd.values.content import version_of
 from editd.values.glob import Glob
 from editd.values.proposal import ProposalNumber

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,13 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from editd.engine.access import EditPolicy
-from editd.engine.commands import Arrive, Restore, ReviewedText, Sender, Undo
+from editd.engine.commands import Arrive, Restore, Sender, Undo
 from editd.engine.hooks import Hook
 from editd.engine.landing_pipeline import GAPS, GATES, gates_of
-from editd.engine.review_policy import ReviewPolicy
 from editd.engine.undo_selection import BySession
 from editd.engine.unsaved import HeldDocument
 from editd.errors import PermissionDenied, Refused
+from editd.review.choice import ReviewedText
+from editd.review.policy import ReviewPolicy
 from editd.server.methods.sessions import open_guard
 from editd.values.content import FileState, version_of
 from editd.values.glob import Glob
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from editd.engine.engine import Engine
     from editd.engine.landing_pipeline import Gate, LandingKind
 
+FLOORS = re.compile("/editd/(engine|review)/")
 FUNCTIONS: dict[str, Gate] = {
     "AccessControl.permit": "permit",
     "hooked": "hooks",
@@ -60,7 +63,7 @@ def gates_entered() -> Iterator[set[Gate]]:
     def note(frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
         gate = FUNCTIONS.get(code.co_qualname) if event == "call" else None
-        if gate is not None and "/editd/engine/" in code.co_filename:
+        if gate is not None and FLOORS.search(code.co_filename):
             entered.add(gate)
 
     sys.setprofile(note)

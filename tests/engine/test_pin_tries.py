@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.engine.pin_tries import (
+from editd.errors import IoError, Overloaded, Refused
+from editd.review.pin_tries import (
     ALL_TRIES_MAX,
     ELSEWHERE,
     FILE,
@@ -16,7 +17,6 @@ from editd.engine.pin_tries import (
     PinTries,
     tree_of,
 )
-from editd.errors import IoError, Overloaded, Refused
 from editd.system.process import Process
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from editd.engine.commands import Land
-from editd.engine.proposals import Proposals
 from editd.errors import Refused
+from editd.review.proposals import Proposals
 from editd.values.proposal import ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome
 from support.harness import Harness, answer, apply, done, write

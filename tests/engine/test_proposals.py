@@ -1,4 +1,4 @@
-"""Tests of `engine.proposals`: nothing lands before it is approved, and each hunk lands once."""
+"""Tests of `review.proposals`: nothing lands before it is approved, and each hunk lands once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from editd.engine.commands import ReviewedText, Undo
+from editd.engine.commands import Undo
 from editd.engine.commit import Batch
-from editd.engine.proposals import Proposals
 from editd.engine.undo_selection import ByTransaction
 from editd.errors import Conflict, Decided, InvalidParams, IoError, UnknownProposal, ViewChanged
+from editd.review.choice import ReviewedText
+from editd.review.proposals import Proposals
 from editd.store.proposals import ProposalStore
 from editd.values.content import version_of
 from editd.values.proposal import ProposalNumber, Reviewer

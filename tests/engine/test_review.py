@@ -1,4 +1,4 @@
-"""Tests of `engine.review` and of the states of proposals: who asks, what ends, and what comes back."""
+"""Tests of `review.submission` and of the states of proposals: who asks, what ends, and what comes back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from editd.config.schema import AtMost, Keep
-from editd.engine.commands import Apply, Land, NeedsHooks, Restore, ReviewedText, Undo
+from editd.engine.commands import Apply, Land, NeedsHooks, Restore, Undo
 from editd.engine.hooks import Hook, HookResult
-from editd.engine.proposals import EDITD, Planned
-from editd.engine.review_policy import ReviewPolicy, ReviewRule
 from editd.engine.undo_selection import BySession, ByTransaction
 from editd.errors import (
     Conflict,
@@ -24,6 +22,9 @@ from editd.errors import (
     UnknownProposal,
     ViewChanged,
 )
+from editd.review.choice import ReviewedText
+from editd.review.policy import ReviewPolicy, ReviewRule
+from editd.review.proposals import EDITD, Planned
 from editd.server.retention import Retention
 from editd.values.content import Change, FileState, version_of
 from editd.values.glob import Glob

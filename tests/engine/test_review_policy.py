@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from editd.config.schema import AtMost
-from editd.engine.review_policy import ReviewPolicy, ReviewRule, Ruling
 from editd.errors import PermissionDenied
+from editd.review.policy import ReviewPolicy, ReviewRule, Ruling
 from editd.values.content import SYMLINK, Change, FileState
 from editd.values.glob import Glob
 from editd.values.grant import Grant

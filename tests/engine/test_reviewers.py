@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from editd.config.program_names import LAUNCHERS
-from editd.engine.reviewers import author_program, common_program, launcher_of
+from editd.review.lineage import author_program, common_program, launcher_of
 from editd.system.peer import peer_of
 from editd.system.process import Process, line_above
 

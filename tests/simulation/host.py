@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from editd.config.schema import RemoteKeys
-from editd.engine.proposals import Proposals
 from editd.errors import Broken, Refused, ShuttingDown
 from editd.remote.exchange_worker import Worker
+from editd.review.proposals import Proposals
 from editd.server.engine_queue import EngineQueue
 from editd.server.shared_log import SharedLog
 from editd.store.pack_cleanup import tidy

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from editd.engine.commands import Land, ReviewedText
-from editd.engine.proposals import Proposals
+from editd.engine.commands import Land
+from editd.review.proposals import Proposals
 from editd.store.proposals import ProposalStore
 from editd.values.proposal import ProposalNumber, Reviewer
 from editd.values.transaction import Authorship, Outcome
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from editd.engine.commands import Apply
     from editd.engine.engine import Engine
-    from editd.engine.proposal_view import View
+    from editd.review.choice import ReviewedText
+    from editd.review.fit import FittedProposal
     from editd.values.proposal import HunkId, Proposal
     from editd.wire import messages
 
@@ -55,7 +56,7 @@ def propose(engine: Engine, *edits: messages.AnyEdit) -> Proposal:
     return proposals(engine).get(ProposalNumber(outcome.proposal))
 
 
-def view(engine: Engine, number: ProposalNumber = FIRST) -> View:
+def view(engine: Engine, number: ProposalNumber = FIRST) -> FittedProposal:
     return proposals(engine).view(number, lambda path: engine.tree.find(path) and engine.recorder.look(path))
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from editd.advice import Advice, step_term
 from editd.engine.unsaved import MERGE, UnsavedRule
 from editd.errors import InvalidParams, Overloaded, Refused, TooLarge
+from editd.review.choice import Choice
 from editd.values.transaction import Authorship, Outcome
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from editd.engine.hooks import Hooked, HookJob
     from editd.engine.undo_selection import Scope
     from editd.errors import PermissionDenied
-    from editd.values.content import Entry, FileState, Version
+    from editd.review.submission import Wish
+    from editd.values.content import Entry, FileState
     from editd.values.path import WorkspacePath
-    from editd.values.proposal import HunkId, ProposalNumber, Reviewer
+    from editd.values.proposal import ProposalNumber
     from editd.values.transaction import Part, Seq
     from editd.wire.messages import AnyEdit, Kind, OnConflict, OnStale
 
@@ -32,10 +34,6 @@ Reader = str
 def reader_of(session: str) -> Reader:
     """Return the reader of a session."""
     return f"session {session}"
-
-
-Wish = Literal["request", "session", "pause"]
-"""The source of a wish for a review: the request itself, its session, or a pause. It is noted as the rule."""
 
 
 class Sender(Struct, frozen=True):
@@ -103,36 +101,9 @@ class Restore(Struct, frozen=True):
     files: Mapping[WorkspacePath, FileState | None] | None = None
 
 
-class ReviewedText(Struct, frozen=True):
-    """A reviewer's own text of a file, written for the version `base` that was shown."""
+class Land(Choice, frozen=True):
+    """Land hunks of a proposal as a transaction of its author."""
 
-    path: WorkspacePath
-    content: bytes
-    base: Version | None  # None is "no such file"
-
-
-class Land(Struct, frozen=True):
-    """Land hunks of a proposal as a transaction of its author.
-
-    The `authorship` is the reviewer's. Its message, if there is one, replaces the proposal's.
-    `hunks` are ids; None is all that fit in the view with the token `view`. A text stands for all hunks of
-    its file. `rejects_rest` rejects the hunks that are left; otherwise they stay open.
-
-    If the checks `passed` are given, no reviewer decides but the rules, and only about exactly this view.
-    """
-
-    authorship: Authorship
-    reader: Reader
-    proposal: ProposalNumber
-    by: Reviewer
-    hunks: frozenset[HunkId] | None = None
-    view: str | None = None
-    texts: tuple[ReviewedText, ...] = ()
-    rejects_rest: bool = False
-    comment: str = ""
-    dry_run: bool = False
-    fingerprint: str = ""
-    passed: frozenset[str] | None = None
     hooked: Hooked | None = None  # as in `Apply`, for bytes that are not as proposed
     unsaved: UnsavedRule = MERGE
 

@@ -53,9 +53,6 @@ from editd.engine.landing_kinds import (
 )
 from editd.engine.landing_pipeline import LandingPipeline
 from editd.engine.preparation import Preparation, files_of
-from editd.engine.review import (
-    NeedsCommit,
-)
 from editd.engine.undo_conflicts import NoRoom
 from editd.engine.undo_selection import LastEditOf
 from editd.engine.unshared import FirstWarnings, excluded_warnings
@@ -68,6 +65,7 @@ from editd.errors import (
     Refused,
     Unread,
 )
+from editd.review.submission import NeedsCommit
 from editd.store.path_history import HistoryWalker
 from editd.store.recorded_state import recorded_state
 from editd.tools.api import ToolSet
@@ -82,11 +80,11 @@ if TYPE_CHECKING:
 
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl
-    from editd.engine.collection import CollectedFiles
     from editd.engine.commit import Batch, PendingTransaction
-    from editd.engine.proposals import Proposals
     from editd.engine.recorder import Recorder
     from editd.engine.unshared import Unshared
+    from editd.review.collection import CollectedFiles
+    from editd.review.proposals import Proposals
     from editd.store.history import TransactionDraft
     from editd.wire.messages import OnStale
 

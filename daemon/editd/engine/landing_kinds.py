@@ -13,16 +13,16 @@ from editd.edits.plan import plan
 from editd.engine.access import plan_undo
 from editd.engine.arrivals import arriving
 from editd.engine.changes_by_time import by_time
-from editd.engine.collection import CollectedFiles, collected, overlay_of
 from editd.engine.commands import Apply, Arrive, Land, Restore, Undo, reader_of
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.landing_pipeline import LandingRequest
 from editd.engine.restore import restore
-from editd.engine.review import LANDS, NeedsCommit, collect, landing_by_rule
 from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, message_of, rests
 from editd.engine.unsaved import NOBODY, note_of, refusal_of
 from editd.errors import NotAFile, NothingToUndo, Refused, Stale
+from editd.review.collection import CollectedFiles, collected, overlay_of
+from editd.review.submission import LANDS, NeedsCommit, collect, landing_by_rule
 from editd.store.path_history import HistoryWalker
 from editd.values.path import WorkspacePath, is_url
 from editd.values.transaction import Outcome
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from editd.engine.commit import Batch, PendingTransaction
     from editd.engine.landing_pipeline import LandingPipeline
     from editd.engine.preparation import PlannedUndo
-    from editd.engine.proposal_view import Landing
-    from editd.engine.review_policy import Ruling
     from editd.engine.sessions import ReadVersions
     from editd.engine.undo import UndoPlan
     from editd.engine.undo_selection import UndoTarget
     from editd.engine.unsaved import HeldDocuments
+    from editd.review.choice import Landing
+    from editd.review.policy import Ruling
     from editd.store.history import History
     from editd.values.content import Change, FileState, Version
     from editd.values.transaction import Base, ConflictReport, ReadMark
@@ -127,10 +127,8 @@ class CollectedLanding(LandingRequest):
         return self._changes
 
     def propose(self, outcome: Outcome, ruling: Ruling) -> Outcome:
-        pipeline = self.pipeline
-        return collect(
-            self.request, outcome, self._changes, ruling, pipeline.opened_proposals(), pipeline.guard
-        )
+        proposals = self.pipeline.opened_proposals()
+        return collect(self.submission(), outcome, self._changes, ruling, proposals)
 
 
 def collected_files(pipeline: LandingPipeline, session: str | None) -> CollectedFiles:

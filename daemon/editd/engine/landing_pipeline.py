@@ -18,30 +18,31 @@ from editd.engine.access import (
     permit_proposal,
 )
 from editd.engine.answers import encode_notes
-from editd.engine.commands import Undo
+from editd.engine.commands import Apply, Undo
 from editd.engine.hooks import hooked
-from editd.engine.review import LANDS, approved, judge, propose
-from editd.engine.review_policy import NEVER_ASKS
 from editd.engine.sessions import ReadVersions
 from editd.engine.unsaved import HeldDocuments
 from editd.errors import Broken, PermissionDenied, Refused
+from editd.review.policy import NEVER_ASKS
+from editd.review.submission import LANDS, Submission, approved, judge, propose
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from editd.engine.access import AccessControl
-    from editd.engine.commands import Apply, Reader, Restore, Result, Write
+    from editd.engine.commands import Reader, Restore, Result, Write
     from editd.engine.commit import Batch, PendingTransaction
     from editd.engine.external_changes import DiskSnapshot
     from editd.engine.hooks import Hook, Hooked
     from editd.engine.preparation import Preparation
-    from editd.engine.proposal_view import Landing
-    from editd.engine.proposals import Proposals
     from editd.engine.recorder import Recorder
-    from editd.engine.review_policy import ReviewPolicy, Ruling
+    from editd.review.choice import Landing
+    from editd.review.policy import ReviewPolicy, Ruling
+    from editd.review.proposals import Proposals
     from editd.tools.api import ToolSet
     from editd.values.content import Change, Decoder, FileState
     from editd.values.path import WorkspacePath
+    from editd.values.proposal import ProposalKind
     from editd.values.transaction import Authorship, Base, Outcome, Part, Seq
     from editd.wire.messages import Kind
 
@@ -188,8 +189,18 @@ class LandingRequest:
         pipeline = self.pipeline
         pipeline.files.check(outcome.changes)
         return propose(
-            self.wish, outcome, ruling, pipeline.opened_proposals(), pipeline.guard, self.authorship,
-            self.undoes, self.parts,
+            self.submission(), outcome, ruling, pipeline.opened_proposals(), self.undoes, self.parts
+        )
+
+    def submission(self) -> Submission:
+        """Return the request as its review needs it."""
+        request, guard = self.wish, self.pipeline.guard
+        edit = request if isinstance(request, Apply) else None
+        return Submission(
+            self.authorship, _kind_of(request), request.fingerprint, request.propose,
+            None if edit is None else edit.proposal, edit is not None and edit.is_draft,
+            request.sender.is_reviewer, request.sender.pid,
+            None if guard is None else guard.scope_of(self.authorship.session),
         )  # fmt: skip
 
     def stage(self, index: int, outcome: Outcome, ruling: Ruling) -> PendingTransaction:
@@ -310,7 +321,7 @@ class LandingPipeline:
         if not outcome.changes or (self.review.never_asks and not landing.is_asked_for):
             return LANDS
         ruling = judge(
-            landing.wish, outcome.changes, self.review, self.opened_proposals(),
+            landing.submission(), outcome.changes, self.review, self.opened_proposals(),
             is_first=not landing.batch.steps,
         )  # fmt: skip
         if ruling.action == "ask":
@@ -360,6 +371,12 @@ class LandingPipeline:
         if self.proposals is None:
             raise Broken("The proposals are not open.", hint="Restart the daemon.")
         return self.proposals
+
+
+def _kind_of(request: Apply | Undo | Restore) -> ProposalKind:
+    if isinstance(request, Apply):
+        return "edit"
+    return request.kind if isinstance(request, Undo) else "restore"
 
 
 def _would_propose(outcome: Outcome, ruling: Ruling) -> Outcome:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from editd.engine.review_checks import passed
 from editd.errors import Conflict, Decided, PermissionDenied, Refused
+from editd.review.checks import passed
 from editd.runs.check_worker import requests_of
 from editd.runs.command import NOT_RUN
 from editd.runs.environment import tool_environment
@@ -31,7 +31,7 @@ from editd.system.process_tree import KILL_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.engine.review_checks import ReviewCheck
+    from editd.review.checks import ReviewCheck
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.proposals import ProposalMethods
     from editd.system.frames import Frame

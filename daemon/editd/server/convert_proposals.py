@@ -12,8 +12,9 @@ from editd.advice import Advice, method_term
 from editd.edits.diff import line_counts, unified_diff
 from editd.edits.line_changes import lines_of
 from editd.edits.rebase import hunk_texts
-from editd.engine.commands import Land, ReviewedText
+from editd.engine.commands import Land
 from editd.errors import InvalidParams, Timeout, TooLarge
+from editd.review.choice import ReviewedText
 from editd.server import convert
 from editd.store.transaction_record import rfc3339
 from editd.wire import messages
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from editd.edits.rebase import FittedFile, FittedHunk
     from editd.engine.commands import Reader
-    from editd.engine.proposal_view import View
+    from editd.review.fit import FittedProposal
     from editd.values.content import Decoder, FileState
     from editd.values.grant import Grant
     from editd.values.path import WorkspacePath
@@ -106,7 +107,7 @@ def hunk_ids(given: Collection[str] | None) -> frozenset[HunkId] | None:
 # ── results ──
 
 
-def summary(view: View) -> ProposalSummary:
+def summary(view: FittedProposal) -> ProposalSummary:
     """Return what a list shows of a view."""
     counts = Counter[str](one.state for fitted in view.files for one in fitted.hunks)
     added = deleted = 0
@@ -160,7 +161,7 @@ def entry(proposal: Proposal, shown: ProposalSummary, notes: ProposalNotes) -> m
 
 
 def whole(
-    view: View,
+    view: FittedProposal,
     shown: messages.ProposalEntry,
     blocking: Blocking,
     decoder: Decoder,

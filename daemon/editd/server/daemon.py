@@ -32,11 +32,11 @@ from editd.engine.engine import Engine
 from editd.engine.exec_spans import ExecSpans
 from editd.engine.hooks import hooks_of
 from editd.engine.permissions import verify_table
-from editd.engine.proposals import Proposals
 from editd.engine.queries import Queries
 from editd.engine.recorder import Recorder
 from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
+from editd.review.proposals import Proposals
 from editd.server.check_runner import CheckRunner
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.content_removal import ContentRemoval

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from editd.edits.comparison import TURN_COST_MAX, NeedsComparison, NeedsThread
 from editd.engine.access import excluded_paths_of, policy_of
 from editd.engine.hooks import hooks_of
-from editd.engine.review_checks import review_checks_of
-from editd.engine.review_policy import review_policy_of
 from editd.errors import Refused
+from editd.review.checks import checks_of
+from editd.review.policy import review_policy_of
 from editd.server.connection import PendingAnswer
 from editd.server.methods import (
     check,
@@ -132,7 +132,7 @@ class Dispatch:
         services.engine.landing.review = review_policy_of(config)
         services.engine.history.journal.is_relaxed = config.durability == "relaxed"
         services.proposals.configure(config.review)
-        services.checks.configure(review_checks_of(config))
+        services.checks.configure(checks_of(config))
         services.spans.serial_seconds = config.agents.serial or 0.0
         services.retention.review_keep = config.review.keep
         services.retention.exclude_keep = config.history.exclude_keep

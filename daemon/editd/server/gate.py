@@ -18,8 +18,8 @@ from editd.config.pin import pin_path, read_pin
 from editd.engine import permissions
 from editd.engine.commands import Sender
 from editd.engine.permissions import PERMISSIONS, is_owner, lack_of
-from editd.engine.reviewers import common_program, is_common_ground, launcher_of
 from editd.errors import PermissionDenied
+from editd.review.lineage import common_program, is_common_ground, launcher_of
 from editd.system.process import is_in_own_namespace, line_above, sees_processes
 from editd.wire import messages
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config
     from editd.engine.permissions import AgentRight, Permission
-    from editd.engine.proposals import Proposals
     from editd.engine.sessions import Sessions
+    from editd.review.proposals import Proposals
     from editd.server.connection import ClientState
     from editd.store.history import History
     from editd.system.process import Process

@@ -24,7 +24,6 @@ from editd.advice import Advice, command_term
 from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, log_author, returned, unwritable
 from editd.engine.commands import ArrivalChain
-from editd.engine.set_aside import SetAside
 from editd.engine.unshared import KeptBack, UndoneInPart, Unshared
 from editd.errors import (
     Conflict,
@@ -37,6 +36,7 @@ from editd.errors import (
     join_names,
 )
 from editd.remote.server_address import ServerAddress
+from editd.review.set_aside import SetAside
 from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import Alarm, first_of, wait_event
 from editd.system.files import replace_file_durably

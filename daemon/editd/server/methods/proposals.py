@@ -20,11 +20,11 @@ from editd.edits.comparison import NeedsComparison, NeedsThread
 from editd.edits.rebase import land
 from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
-from editd.engine.pin_tries import PinTries, tree_below, tree_of
-from editd.engine.proposal_view import check_view
-from editd.engine.proposals import EDITD, Proposals
 from editd.engine.unsaved import UnsavedRule
 from editd.errors import InvalidParams, PermissionDenied, Refused, Rejected
+from editd.review.fit import check_view
+from editd.review.pin_tries import PinTries, tree_below, tree_of
+from editd.review.proposals import EDITD, Proposals
 from editd.server import convert
 from editd.server import convert_proposals as wire
 from editd.server.gate import line_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from editd.edits.rebase import FittedFile, FittedHunk
     from editd.engine.commands import Write
     from editd.engine.engine import Engine
-    from editd.engine.proposal_view import View
+    from editd.review.fit import FittedProposal
     from editd.server.connection import Answer, ClientState
     from editd.server.convert_proposals import ProposalSummary
     from editd.server.engine_queue import EngineQueue
@@ -496,7 +496,7 @@ class ProposalMethods:
         """Return the files as they are now."""
         return DiskSnapshot(self._engine.tree, self._engine.history, quiet=False, patient=False)
 
-    def _view(self, number: ProposalNumber, revision: int | None = None) -> View:
+    def _view(self, number: ProposalNumber, revision: int | None = None) -> FittedProposal:
         view = self._proposals.view(number, self._present().file_at, revision)
         return self._proposals.settle_moot(view) if revision is None else view
 
@@ -526,7 +526,7 @@ class ProposalMethods:
         return self._queue.now_or_again(lambda: messages.ProposalResult(proposal=self._entry(proposal)))
 
     def _whole(
-        self, view: View, paths: Collection[WorkspacePath] | None, *, content: bool, context: int
+        self, view: FittedProposal, paths: Collection[WorkspacePath] | None, *, content: bool, context: int
     ) -> messages.ProposalGetResult:
         shown = wire.entry(view.proposal, wire.summary(view), self._notes(view.proposal))
         blocking = partial(self._blocking, view.proposal)

@@ -21,7 +21,8 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from editd.engine.commands import Apply, Wish
+    from editd.engine.commands import Apply
+    from editd.review.submission import Wish
     from editd.server.connection import ClientState
     from editd.server.engine_queue import EngineQueue
     from editd.server.gate import Gate

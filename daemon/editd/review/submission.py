@@ -6,14 +6,14 @@ still refuses it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.engine.commands import Apply, Undo
-from editd.engine.proposals import Planned
-from editd.engine.review_policy import Ruling
 from editd.errors import PermissionDenied
+from editd.review.policy import Ruling
+from editd.review.proposals import Planned
 from editd.system.process import line_above
 from editd.values.proposal import Reviewer
 from editd.values.transaction import Approval
@@ -21,18 +21,32 @@ from editd.values.transaction import Approval
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from editd.engine.access import AccessControl
-    from editd.engine.commands import Restore
-    from editd.engine.proposal_view import Landing
-    from editd.engine.proposals import Proposals
-    from editd.engine.review_policy import ReviewPolicy
+    from editd.review.choice import Landing
+    from editd.review.policy import ReviewPolicy
+    from editd.review.proposals import Proposals
     from editd.values.content import Change, FileState
-    from editd.values.proposal import ProposalKind
+    from editd.values.glob import Glob
+    from editd.values.proposal import ProposalKind, ProposalNumber
     from editd.values.transaction import Authorship, Outcome, Part, Seq
 
-    Reviewed = Apply | Undo | Restore
+Wish = Literal["request", "session", "pause"]
+"""The source of a wish for a review: the request, its session, or a pause. It becomes the proposal's rule."""
 
 LANDS = Ruling("land")
+
+
+class Submission(Struct, frozen=True):
+    """A planned edit or undo that is reviewed: its author, its kind, and the wish for a review."""
+
+    authorship: Authorship
+    kind: ProposalKind
+    fingerprint: str = ""
+    wish: Wish | None = None  # ask for a review, also if no rule does
+    revised: ProposalNumber | None = None  # the open proposal whose next revision this is
+    is_draft: bool = False  # no reviewer decides about it before the session submits it
+    is_reviewers: bool = False  # sent on the reviewers' own socket, so no rule asks for a review
+    pid: int | None = None  # of the author's process
+    may_write: tuple[Glob, ...] | None = None  # the scope of the author's session
 
 
 class NeedsCommit(Exception):
@@ -40,7 +54,7 @@ class NeedsCommit(Exception):
 
 
 def judge(
-    request: Reviewed,
+    submission: Submission,
     changes: Sequence[Change[FileState]],
     policy: ReviewPolicy,
     proposals: Proposals,
@@ -54,58 +68,49 @@ def judge(
     """
     ruling = LANDS
     if not policy.never_asks:
-        ruling = proposals.ruling(policy, changes, request.authorship.session)
-        if request.sender.is_reviewer:  # but for a rule that refuses
+        ruling = proposals.ruling(policy, changes, submission.authorship.session)
+        if submission.is_reviewers:  # but for a rule that refuses
             ruling = LANDS
-    if isinstance(request, Apply) and request.proposal is not None:
-        ruling = Ruling("ask", proposals.revisable(request.proposal, request.authorship).rule)
-    elif request.propose is not None:
-        ruling = Ruling("ask", request.propose)
+    if submission.revised is not None:
+        ruling = Ruling("ask", proposals.revisable(submission.revised, submission.authorship).rule)
+    elif submission.wish is not None:
+        ruling = Ruling("ask", submission.wish)
     if not is_first and (ruling.action == "ask" or policy.is_counted):
         raise NeedsCommit
     return ruling
 
 
 def propose(
-    request: Reviewed,
+    submission: Submission,
     outcome: Outcome,
     ruling: Ruling,
     proposals: Proposals,
-    guard: AccessControl | None,
-    authorship: Authorship | None = None,
     undoes: Sequence[Seq] = (),
     parts: Sequence[Part] = (),
 ) -> Outcome:
     """Make a proposal of the outcome, or the next revision of one. Return the outcome with its number."""
-    authorship = request.authorship if authorship is None else authorship
-    planned = replace(
-        _planned(request, outcome.changes, ruling, guard, authorship), kind=_kind_of(request),
-        undoes=tuple(undoes), parts=tuple(parts),
-    )  # fmt: skip
-    if isinstance(request, Apply) and request.proposal is not None:
-        made = proposals.revise(request.proposal, planned)
+    planned = replace(_planned(submission, outcome.changes, ruling), undoes=tuple(undoes), parts=tuple(parts))
+    if submission.revised is not None:
+        made = proposals.revise(submission.revised, planned)
     else:
         made = proposals.propose(planned)
     return replace(outcome, proposal=made.number)
 
 
 def collect(
-    request: Apply,
+    submission: Submission,
     outcome: Outcome,
     changes: Sequence[Change[FileState]],
     ruling: Ruling,
     proposals: Proposals,
-    guard: AccessControl | None,
 ) -> Outcome:
     """Make `changes` the next revision of the session's collecting proposal, or its first.
 
     If they take back all of it, it is withdrawn. Return the outcome with its number.
     """
-    authorship = request.authorship
+    authorship = submission.authorship
     known = proposals.collecting(authorship.session)
-    planned = replace(
-        _planned(request, changes, ruling, guard, authorship), is_collecting=True, is_draft=request.is_draft
-    )
+    planned = replace(_planned(submission, changes, ruling), is_collecting=True, is_draft=submission.is_draft)
     if known is None:
         return replace(outcome, proposal=proposals.propose(planned).number) if changes else outcome
     if changes:
@@ -120,7 +125,7 @@ def landing_by_rule(
 ) -> tuple[Landing, Ruling]:
     """Return the landing in the name of the rule that lets it land, now that these checks have passed.
 
-    The rules are asked again about what is to land now, and their ruling is returned too. Raises
+    The rules decide again about these changes. Return their ruling too. Raises
     PermissionDenied if a reviewer has to decide.
     """
     proposal = landing.view.proposal
@@ -150,22 +155,10 @@ def approved(authorship: Authorship, ruling: Ruling, proposals: Proposals | None
     return replace(authorship, approval=Approval(rule=ruling.rule))
 
 
-def _planned(
-    request: Reviewed,
-    changes: Sequence[Change[FileState]],
-    ruling: Ruling,
-    guard: AccessControl | None,
-    authorship: Authorship,
-) -> Planned:
-    pid = request.sender.pid
+def _planned(submission: Submission, changes: Sequence[Change[FileState]], ruling: Ruling) -> Planned:
+    pid = submission.pid
     return Planned(
-        tuple(changes), authorship, None if guard is None else guard.scope_of(authorship.session),
-        ruling.rule or "", request.fingerprint, lands_after=ruling.checks,
+        tuple(changes), submission.authorship, submission.may_write, ruling.rule or "",
+        submission.fingerprint, submission.kind, lands_after=ruling.checks,
         line=() if pid is None else line_above(pid),
     )  # fmt: skip
-
-
-def _kind_of(request: Reviewed) -> ProposalKind:
-    if isinstance(request, Apply):
-        return "edit"
-    return request.kind if isinstance(request, Undo) else "restore"

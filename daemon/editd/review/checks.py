@@ -39,7 +39,7 @@ class ReviewCheck(Struct, frozen=True):
         return (result.name, result.command, result.view) == (self.name, self.command, view)
 
 
-def review_checks_of(config: Config) -> tuple[ReviewCheck, ...]:
+def checks_of(config: Config) -> tuple[ReviewCheck, ...]:
     """Return the checks of the configuration."""
     return tuple(
         ReviewCheck(

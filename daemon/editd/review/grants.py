@@ -14,7 +14,7 @@ from editd.values.grant import Grant
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from editd.engine.review_policy import ReviewPolicy, Ruling
+    from editd.review.policy import ReviewPolicy, Ruling
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
     from editd.system.clock import Clock

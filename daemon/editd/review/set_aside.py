@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from editd.engine.proposals import Planned
 from editd.errors import Refused
+from editd.review.proposals import Planned
 from editd.store.recorded_state import recorded_state
 from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath
@@ -20,7 +20,7 @@ from editd.values.transaction import Authorship
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.engine.proposals import Proposals
+    from editd.review.proposals import Proposals
     from editd.store.history import History
     from editd.values.proposal import Proposal
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from editd.engine.reviewers import common_process
 from editd.errors import IoError, Overloaded
+from editd.review.lineage import common_process
 from editd.system.files import replace_file
 from editd.system.flock import take
 from editd.system.proc import boot_name

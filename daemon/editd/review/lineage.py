@@ -1,9 +1,9 @@
-"""The kin of a process: the programs that the same program has started.
+"""The lineage of a process, and its kin: the programs that the same program has started.
 
-Two processes are kin if something started both of them that is no common ground. Common ground is what
-people start programs from: init, sshd, a terminal, a multiplexer, or a shell that leads its terminal session.
-An agent cannot approve from its own shell, then. In an editor the agent, the terminal and the extension
-all descend from the editor, so kin are not refused outright: they are asked for the PIN.
+Two processes are kin if one program started both of them, unless it is common ground. Common ground are the
+programs that people start others from: init, sshd, a terminal, a multiplexer, or a shell that leads its
+terminal session. So an agent cannot approve from its own shell. In an editor the agent, the terminal and the
+extension all descend from the editor, so kin are not refused outright: they need the PIN.
 
 This is a guard rail, as sessions are. A process of the same user can leave its line of processes.
 """

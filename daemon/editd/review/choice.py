@@ -1,4 +1,4 @@
-"""The landing of a proposal's hunks, planned: its view on the present files, and the choice of a reviewer.
+"""The landing of a proposal's hunks, planned by the choice of a reviewer.
 
 Everything here only reads. `Proposals` stores what comes of it, and the engine carries out the changes.
 """
@@ -13,65 +13,69 @@ from msgspec.structs import replace
 from editd.advice import Advice, argument_term
 from editd.edits.rebase import (
     FittedFile,
-    Present,
     land,
     land_text,
-    rebase,
     reviewer_diff,
     state_with,
-    view_token,
 )
-from editd.errors import Conflict, InvalidParams, PermissionDenied, Stale, UnknownTransaction, ViewChanged
-from editd.store.path_history import HistoryWalker
+from editd.errors import Conflict, InvalidParams, PermissionDenied, Stale, UnknownTransaction
+from editd.review.fit import FittedProposal, check_view, view_changed
 from editd.values.glob import is_among
 from editd.values.proposal import Decision
 from editd.values.transaction import Approval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from editd.engine.commands import Land, ReviewedText
     from editd.store.history import History
-    from editd.values.content import Change, Decoder, FileState
+    from editd.values.content import Change, Decoder, FileState, Version
     from editd.values.path import WorkspacePath
     from editd.values.proposal import (
         HunkId,
         Proposal,
         ProposalNumber,
-        ProposedFile,
-        ProposedHunk,
+        Reviewer,
         Verdict,
     )
-    from editd.values.transaction import Authorship, Seq
-
-    Current = Callable[[WorkspacePath], FileState | None]
+    from editd.values.transaction import Authorship
 
 
-class View(Struct, frozen=True):
-    """A proposal on the present files, and the token of what is shown."""
+class ReviewedText(Struct, frozen=True):
+    """A reviewer's own text of a file, written for the version `base` that was shown."""
 
-    proposal: Proposal
-    files: tuple[FittedFile, ...]
-    token: str
-    head: Seq  # the newest transaction that it is shown on
+    path: WorkspacePath
+    content: bytes
+    base: Version | None  # None is "no such file"
 
-    @property
-    def undecided(self) -> dict[HunkId, ProposedHunk]:
-        """The hunks that wait for a decision, by their ids."""
-        return {hunk.id: hunk for fitted in self.files for hunk in fitted.file.undecided_hunks}
 
-    @property
-    def is_moot(self) -> bool:
-        """Whether others have made all that is undecided."""
-        undecided = self.undecided
-        states = {one.state for fitted in self.files for one in fitted.hunks if one.hunk.id in undecided}
-        return states == {"there"}
+class Choice(Struct, frozen=True):
+    """A reviewer's choice of the hunks that land.
+
+    The `authorship` is the reviewer's. Its message, if there is one, replaces the proposal's.
+    `hunks` are ids; None is all that fit in the view with the token `view`. A text replaces all hunks of
+    its file. `rejects_rest` rejects the hunks that are left; otherwise they stay open.
+
+    If the checks `passed` are given, no reviewer decides but the rules, and only about exactly this view.
+    """
+
+    authorship: Authorship
+    reader: str
+    proposal: ProposalNumber
+    by: Reviewer
+    hunks: frozenset[HunkId] | None = None
+    view: str | None = None
+    texts: tuple[ReviewedText, ...] = ()
+    rejects_rest: bool = False
+    comment: str = ""
+    dry_run: bool = False
+    fingerprint: str = ""
+    passed: frozenset[str] | None = None
 
 
 class Landing(Struct, frozen=True):
     """A planned decision to land hunks: its changes of the files, and its effect on the proposal."""
 
-    view: View
+    view: FittedProposal
     changes: tuple[Change[FileState], ...]
     authorship: Authorship  # of the transaction, with the approval
     decision: Decision
@@ -79,59 +83,45 @@ class Landing(Struct, frozen=True):
     is_as_proposed: bool  # the written bytes of each file are the proposed bytes
 
 
-def view_of(proposal: Proposal, files: Iterable[ProposedFile], current: Current, history: History) -> View:
-    """Return a proposal on the present files. `current` returns the state of a path.
-
-    A file that others have moved since is looked for at its new path.
-    """
-    walker = HistoryWalker(history)
-    fitted = tuple(_fitted(file, int(proposal.at), current, walker) for file in files)
-    return View(proposal, fitted, view_token(fitted), history.head)
-
-
-def check_view(view: View, token: str) -> None:
-    """Raise ViewChanged if the view is not the one with this token, but for hunks that only moved."""
-    if token.partition("-")[0] != view.token.partition("-")[0]:
-        raise view_changed(view.proposal.number, view.token, ())
-
-
-def plan_landing(view: View, request: Land, history: History, now_us: int, decoder: Decoder) -> Landing:
+def plan_landing(
+    view: FittedProposal, choice: Choice, history: History, now_us: int, decoder: Decoder
+) -> Landing:
     """Plan the landing that a reviewer asks for.
 
     Raises ViewChanged, Conflict, Stale, PermissionDenied if the author's session could not write a path, and
     InvalidParams.
     """
     proposal = view.proposal
-    texts = {text.path: text for text in request.texts}
-    chosen = _chosen(view, request, texts)
-    if request.passed is not None and (request.view != view.token or view.undecided.keys() != chosen):
+    texts = {text.path: text for text in choice.texts}
+    chosen = _chosen(view, choice, texts)
+    if choice.passed is not None and (choice.view != view.token or view.undecided.keys() != chosen):
         raise view_changed(proposal.number, view.token, ())
     if proposal.is_decided_whole:
-        _check_whole(view, request, chosen)
+        _check_whole(view, choice, chosen)
         _check_in_force(proposal, history)
     files = _landed_files(view, texts, chosen, history, decoder)
     _check_scope(proposal, files.changes)
     undecided = view.undecided
     verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "landed")
-    if request.rejects_rest:
+    if choice.rejects_rest:
         verdicts |= dict.fromkeys(undecided.keys() - verdicts.keys(), "rejected")
     decision = Decision(
-        now_us, request.by, "approve", tuple(sorted(chosen)), request.comment, is_modified=files.is_modified,
-        request_id=request.authorship.request_id, fingerprint=request.fingerprint,
+        now_us, choice.by, "approve", tuple(sorted(chosen)), choice.comment, is_modified=files.is_modified,
+        request_id=choice.authorship.request_id, fingerprint=choice.fingerprint,
         reviewer_diff=files.diff[:DIFF_CHARACTERS_MAX],
     )  # fmt: skip
     numbers = sorted(undecided[hunk].number for hunk in chosen)
     approval = Approval(
-        proposal.number, proposal.revision, tuple(numbers), request.by.actor, request.by.session,
+        proposal.number, proposal.revision, tuple(numbers), choice.by.actor, choice.by.session,
         is_modified=files.is_modified,
     )  # fmt: skip
-    message = request.authorship.message or proposal.authorship.message
+    message = choice.authorship.message or proposal.authorship.message
     authorship = replace(proposal.authorship, approval=approval, message=message)
     return Landing(view, files.changes, authorship, decision, verdicts, files.is_as_proposed)
 
 
 class _LandedFiles(Struct, frozen=True):
-    """What a landing makes of the files, and the diff from what was proposed to that."""
+    """The changes of a landing, and the diff from the proposed files to the landed ones."""
 
     changes: tuple[Change[FileState], ...]
     diff: str
@@ -140,7 +130,7 @@ class _LandedFiles(Struct, frozen=True):
 
 
 def _landed_files(
-    view: View,
+    view: FittedProposal,
     texts: dict[WorkspacePath, ReviewedText],
     chosen: Collection[HunkId],
     history: History,
@@ -174,15 +164,6 @@ def _landed_files(
     return _LandedFiles(tuple(changes), "".join(diffs), is_modified, is_as_proposed)
 
 
-def view_changed(number: ProposalNumber, token: str | None, changed: Collection[HunkId]) -> ViewChanged:
-    """Return the refusal of a decision about something else than what is there now."""
-    return ViewChanged(
-        f"Proposal {number} has changed since it was shown.",
-        hint="Show it again, and decide on what it is now.",
-        data={"proposal": number, "view": token, "changed": sorted(changed)},
-    )
-
-
 def check_is_whole(proposal: Proposal, chosen: Collection[HunkId], undecided: Collection[HunkId]) -> None:
     """Raise InvalidParams if a decision on an undo or the like is about a part of it only."""
     if proposal.is_decided_whole and set(chosen) != set(undecided):
@@ -203,19 +184,9 @@ _ARTICLES = {
 }
 
 
-def _fitted(file: ProposedFile, at: int, current: Current, walker: HistoryWalker) -> FittedFile:
-    state = current(file.path)
-    if file.source is not None:
-        return rebase(file, Present(state, current(file.source)))
-    if file.base is None:
-        return rebase(file, Present(state))
-    path = walker.follow_path(file.path, at).path
-    if path == file.path:
-        return rebase(file, Present(state))
-    return replace(rebase(file, Present(current(path))), path=path)
-
-
-def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedText]) -> frozenset[HunkId]:
+def _chosen(
+    view: FittedProposal, choice: Choice, texts: Mapping[WorkspacePath, ReviewedText]
+) -> frozenset[HunkId]:
     """Return the hunks to land, with all of each file that has the reviewer's text.
 
     Raises ViewChanged if they are not the shown hunks, and InvalidParams if the request names none.
@@ -225,12 +196,12 @@ def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedTex
     replaced = {
         hunk.id for fitted in view.files if fitted.file.path in texts for hunk in fitted.file.undecided_hunks
     }
-    if request.hunks is not None:
-        if missing := request.hunks - undecided.keys():
+    if choice.hunks is not None:
+        if missing := choice.hunks - undecided.keys():
             raise view_changed(number, view.token, missing)
-        chosen = request.hunks
-    elif request.view is not None:
-        check_view(view, request.view)
+        chosen = choice.hunks
+    elif choice.view is not None:
+        check_view(view, choice.view)
         chosen = frozenset(
             one.hunk.id for fitted in view.files for one in fitted.hunks if one.state in ("fits", "there")
         )
@@ -248,13 +219,13 @@ def _chosen(view: View, request: Land, texts: Mapping[WorkspacePath, ReviewedTex
     return chosen
 
 
-def _check_whole(view: View, request: Land, chosen: Collection[HunkId]) -> None:
+def _check_whole(view: FittedProposal, choice: Choice, chosen: Collection[HunkId]) -> None:
     """Raise InvalidParams or Conflict if not all of an undo or the like would land."""
     proposal, undecided = view.proposal, view.undecided
-    if request.texts:
+    if choice.texts:
         check_is_whole(proposal, (), undecided)
-    if request.hunks is not None:
-        check_is_whole(proposal, request.hunks, undecided)
+    if choice.hunks is not None:
+        check_is_whole(proposal, choice.hunks, undecided)
     if left := undecided.keys() - set(chosen):
         raise Conflict(
             f"Proposal {proposal.number} is {_ARTICLES[proposal.kind]}, and a part of it no longer fits.",

@@ -17,17 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.edits.proposed_hunks import landed_base, proposed_files
-from editd.engine.grants import Grants
-from editd.engine.proposal_view import (
-    Landing,
-    View,
-    check_is_whole,
-    plan_landing,
-    view_changed,
-    view_of,
-)
-from editd.engine.reviewers import author_program
 from editd.errors import Decided, InvalidParams, IoError, PermissionDenied, Refused, UnknownProposal
+from editd.review.choice import Landing, check_is_whole, plan_landing
+from editd.review.fit import FittedProposal, fit_proposal, view_changed
+from editd.review.grants import Grants
+from editd.review.lineage import author_program
 from editd.store.proposals import Intent
 from editd.values.content import Change
 from editd.values.proposal import (
@@ -44,8 +38,8 @@ from editd.values.transaction import Seq
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-    from editd.engine.commands import Land
-    from editd.engine.proposal_view import Current
+    from editd.review.choice import Choice
+    from editd.review.fit import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
     from editd.system.clock import Clock
@@ -245,7 +239,7 @@ class Proposals(Grants):
             )
         return self._expire(proposal) if _is_over(proposal, self._clock.now_us()) else proposal
 
-    def view(self, number: ProposalNumber, current: Current, revision: int | None = None) -> View:
+    def view(self, number: ProposalNumber, current: Current, revision: int | None = None) -> FittedProposal:
         """Return a proposal, or an earlier revision of it, on the present files.
 
         `current` returns the state of a path. Raises UnknownProposal, IoError, or what `current` raises.
@@ -257,25 +251,25 @@ class Proposals(Grants):
                 f"Proposal {number} has no revision {wanted}; the newest is {proposal.revision}.",
                 data={"proposal": number, "revision": proposal.revision},
             )
-        return view_of(proposal, self.store.files(number, wanted), current, self._history)
+        return fit_proposal(proposal, self.store.files(number, wanted), current, self._history)
 
-    def settle_moot(self, view: View) -> View:
+    def settle_moot(self, view: FittedProposal) -> FittedProposal:
         """Settle an open proposal if others have made all that is undecided. Return it as it is then."""
         known = self.store.open.get(view.proposal.number)
         if known is None or known != view.proposal or known.state != "open" or not view.is_moot:
             return view
         return replace(view, proposal=self._settle(known, "moot", "moot", EDITD, "moot"))
 
-    def landing(self, request: Land, current: Current, decoder: Decoder) -> Landing:
+    def landing(self, choice: Choice, current: Current, decoder: Decoder) -> Landing:
         """Plan the landing that a reviewer asks for.
 
         Raises UnknownProposal, Decided, ViewChanged, Conflict, PermissionDenied if the
         author's session could not write a path, and InvalidParams.
         """
-        self._reviewable(request.proposal)
-        _check_length(request.comment)
-        view = self.view(request.proposal, current)
-        return plan_landing(view, request, self._history, self._clock.now_us(), decoder)
+        self._reviewable(choice.proposal)
+        _check_length(choice.comment)
+        view = self.view(choice.proposal, current)
+        return plan_landing(view, choice, self._history, self._clock.now_us(), decoder)
 
     def intend(self, landing: Landing) -> None:
         """Store the decision of a landing before its transaction is committed; durable on return.

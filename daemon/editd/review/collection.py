@@ -15,7 +15,7 @@ from editd.values.content import Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from editd.engine.proposal_view import View
+    from editd.review.fit import FittedProposal
     from editd.values.content import FileState
     from editd.values.path import WorkspacePath
 
@@ -40,7 +40,7 @@ class CollectedFiles(Struct, frozen=True):
         )
 
 
-def overlay_of(view: View) -> CollectedFiles:
+def overlay_of(view: FittedProposal) -> CollectedFiles:
     """Return the files as the proposal would leave them: the present ones with all hunks that fit."""
     states: dict[WorkspacePath, FileState | None] = {}
     sources: dict[WorkspacePath, WorkspacePath] = {}

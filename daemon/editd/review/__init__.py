@@ -1,0 +1,1 @@
+"""The review of edits: proposals, their decisions, and the policy. No file changes here."""
