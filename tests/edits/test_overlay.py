@@ -1,10 +1,10 @@
-"""Tests of `edits.preconditions`."""
+"""Tests of `edits.overlay`."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.edits.preconditions import Overlay
+from editd.edits.overlay import Overlay
 from editd.errors import PathOutside, PathProtected
 from editd.values.content import FileState
 from support.in_memory import InMemory, link_to, path_of

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.edits.preconditions import BaseChecker, Overlay
+from editd.edits.overlay import Overlay
+from editd.edits.preconditions import BaseChecker
 from editd.errors import Conflict, FileMissing, Stale
 from editd.values.content import FileState, version_of
 from support.in_memory import InMemory, Told, base_of, path_of

@@ -68,10 +68,10 @@ def test_the_edits_of_a_session_are_one_proposal_that_each_builds_on(harness: Ha
 def test_it_is_seen_by_its_session_only(harness: Harness) -> None:
     with opened(harness) as engine:
         collect(engine, write("f", PROPOSED))
-        seen = engine.overlay("claude-1").states[path_of("f")]
+        seen = engine.collected("claude-1").states[path_of("f")]
         assert seen is not None
         assert seen.version == version_of(PROPOSED.encode())
-        assert engine.overlay("another").states == {}
+        assert engine.collected("another").states == {}
         done(engine, apply(write("g", "x\n"), session="another"))
         assert harness.files() == {"f": BASE, "g": "x\n"}
 

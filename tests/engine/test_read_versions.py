@@ -36,7 +36,7 @@ def test_a_read_of_some_lines_is_noted_as_those_lines_alone(tmp_path: Path) -> N
     place = Harness(tmp_path / "place")
     place.baseline({"a": "1\n2\n3\n"})
     with place.engine() as engine:
-        engine.read(PATH, reader_of("s"), None, (2, 3))
+        engine.read(PATH, reader_of("s"), (2, 3))
         sight = engine.seen.sight(reader_of("s"), PATH)
     assert sight is not None
     assert sight.lines == ((2, 3),)

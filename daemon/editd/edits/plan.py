@@ -20,8 +20,9 @@ from msgspec import Struct, UnsetType
 from editd.advice import Advice, option_term, step_term
 from editd.edits.diff import AppliedPatch
 from editd.edits.new_names import refuse_foreign, refuse_twin, with_path_of_url
+from editd.edits.overlay import Overlay
 from editd.edits.patch import FilePatch, apply_to, parse
-from editd.edits.preconditions import BaseChecker, Overlay, version_at
+from editd.edits.preconditions import BaseChecker, version_at
 from editd.edits.replace import edit_text, replace_exactly
 from editd.edits.text_form import check_form, form_changes, in_form_of
 from editd.errors import (
@@ -63,7 +64,8 @@ from editd.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editd.edits.preconditions import BaseSource, Snapshot
+    from editd.edits.overlay import Snapshot
+    from editd.edits.preconditions import BaseSource
     from editd.wire.messages import AnyEdit, FileEdit
 
 

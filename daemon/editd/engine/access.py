@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
     from editd.config.schema import Config
-    from editd.edits.preconditions import Snapshot
+    from editd.edits.overlay import Snapshot
     from editd.engine.commands import Reader, Restore, Undo, Write
     from editd.engine.external_changes import DiskSnapshot
     from editd.engine.leases import Leases

@@ -45,7 +45,7 @@ from editd.engine.commands import (
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HooksNotRun
 from editd.engine.landing_kinds import (
-    collected_files,
+    collected_changes,
     is_asked_for,
     landing_request,
     planned_edits,
@@ -67,7 +67,6 @@ from editd.errors import (
 )
 from editd.review.submission import NeedsCommit
 from editd.store.path_history import HistoryWalker
-from editd.store.recorded_state import recorded_state
 from editd.tools.api import ToolSet
 from editd.values.content import Change, Decoder, FileState
 from editd.values.name_key import is_same_form
@@ -78,12 +77,12 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+    from editd.edits.pending_changes import PendingChanges
     from editd.edits.search import Match, Search
     from editd.engine.access import AccessControl
     from editd.engine.commit import Batch, PendingTransaction
     from editd.engine.recorder import Recorder
     from editd.engine.unshared import Unshared
-    from editd.review.collection import CollectedFiles
     from editd.review.proposals import Proposals
     from editd.store.history import TransactionDraft
     from editd.wire.messages import OnStale
@@ -422,9 +421,9 @@ class Engine:
                 return Outcome((), proposal=first.number)
         return repeated
 
-    def overlay(self, session: str | None) -> CollectedFiles:
-        """Return the files of the proposal that collects a session's edits, as it would leave them."""
-        return collected_files(self.landing, session)
+    def collected(self, session: str | None) -> PendingChanges:
+        """Return the changes of the proposal that collects a session's edits."""
+        return collected_changes(self.landing, session)
 
     def ignored_files(self) -> list[str]:
         """Return the files of the history that git ignores, and that no request has written."""
@@ -519,27 +518,18 @@ class Engine:
         self,
         path: WorkspacePath,
         reader: Reader,
-        at: int | str | None = None,
         lines: tuple[int, int] | None = None,
         check: Callable[[FileState], None] | None = None,
     ) -> tuple[WorkspacePath, FileState]:
-        """Return a file now, or right after transaction `at`, with its path. Note the read for `reader`.
+        """Return a present file, with its path. Note the read for `reader`.
 
         `lines` limits the note to a range, both ends included and counted from 1. `check` may refuse the
         content, which then does not count as read.
         Content that is not in the history is recorded first, unless git ignores the file, so that an edit
         based on it can be compared with it later.
 
-        Raises FileMissing, or another refusal if the file or the transaction cannot be read.
+        Raises FileMissing, or another refusal if the file cannot be read.
         """
-        if at is not None:
-            seq = self.history.find(at).seq
-            state = recorded_state(self.history.entry_at(path, seq), self.history)
-            if state is None:
-                raise FileMissing(f"{path} was not there after transaction {seq}.", data={"path": path.text})
-            if check is not None:
-                check(state)
-            return path, state
         resolved = self.tree.resolve(path)
         self.recorder.hidden.refuse(resolved)
         state = self.recorder.look(resolved)
@@ -557,16 +547,13 @@ class Engine:
             self.seen.note_lines(reader, resolved, Base(state.version), *lines)
         return resolved if is_same_form(resolved.text, path.text) else path, state
 
-    def size_to_read(self, path: WorkspacePath, at: int | str | None) -> int:
+    def size_to_read(self, path: WorkspacePath) -> int:
         """Return the bytes of a file that `read` would return, or 0 if it would refuse."""
         try:
-            if at is None:
-                entry = self.tree.entry(self.tree.resolve(path))
-                return 0 if entry is None else entry.size
-            recorded = self.history.entry_at(path, self.history.find(at).seq)
+            entry = self.tree.entry(self.tree.resolve(path))
         except Refused:
             return 0
-        return 0 if recorded is None else self.history.size_of(recorded.version)
+        return 0 if entry is None else entry.size
 
     def staged(
         self,
@@ -575,8 +562,8 @@ class Engine:
         found: Mapping[Search, tuple[Match, ...] | Refused],
         session: str | None = None,
         on_stale: OnStale | None = None,
-    ) -> tuple[Outcome, DiskSnapshot]:
-        """Return the outcome of staged edits, and a view of the files with them. Nothing is changed.
+    ) -> Outcome:
+        """Return the outcome of staged edits. Nothing is changed.
 
         Raises NeedsSearch if a search has no result in `found`, and Refused as an edit does.
         """
@@ -592,8 +579,7 @@ class Engine:
                 refusal = self.with_similar(refusal, session)
             raise refusal from None
         self.files.check(outcome.changes)
-        view.drafted.update((change.path, change.after) for change in outcome.changes)
-        return outcome, view
+        return outcome
 
 
 def _with_diffs_if_known(result: Result, decoder: Decoder, breathe: Callable[[], None]) -> Result:

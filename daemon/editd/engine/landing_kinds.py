@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from editd.edits.pending_changes import Owner, PendingChanges
 from editd.edits.plan import plan
 from editd.engine.access import plan_undo
 from editd.engine.arrivals import arriving
@@ -21,7 +22,6 @@ from editd.engine.undo_conflicts import NoRoom, UndoConflict, undo_conflicts
 from editd.engine.undo_selection import BySession, LastEditOf, message_of, rests
 from editd.engine.unsaved import NOBODY, note_of, refusal_of
 from editd.errors import NotAFile, NothingToUndo, Refused, Stale
-from editd.review.collection import CollectedFiles, collected, overlay_of
 from editd.review.submission import LANDS, NeedsCommit, collect, landing_by_rule
 from editd.store.path_history import HistoryWalker
 from editd.values.path import WorkspacePath, is_url
@@ -31,6 +31,7 @@ from editd.wire import messages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from editd.edits.overlay import Overlay, Snapshot
     from editd.engine.access import AccessControl
     from editd.engine.commands import Reader, Write
     from editd.engine.commit import Batch, PendingTransaction
@@ -104,25 +105,29 @@ class CollectedLanding(LandingRequest):
         super().__init__(pipeline, batch, request)
         self.wish = replace(request, propose=request.propose or "session", proposal=None)
         self.hooked, self.is_asked_for = request.hooked, True
-        self._below = CollectedFiles()
+        self._below: PendingChanges
+        self._files: Overlay
         self._changes: tuple[Change[FileState], ...] = ()
 
     def plan(self) -> Outcome:
         if self.batch.steps:
             raise NeedsCommit
         pipeline = self.pipeline
-        self._below = collected_files(pipeline, self.request.authorship.session)
-        states = dict(self._below.states)
-        self.view = DiskSnapshot(pipeline.recorder.tree, pipeline.history, quiet=False, drafted=states)
-        outcome = planned_edits(pipeline, self.view, self.request)
+        self._below = collected_changes(pipeline, self.request.authorship.session)
+        present = DiskSnapshot(pipeline.recorder.tree, pipeline.history, quiet=False)
+        self._files = self._below.over(present)
+        outcome = planned_edits(pipeline, self._files, self.request)
         return replace(outcome, warnings=outcome.warnings + self._below.warnings)
+
+    def file_at(self, path: WorkspacePath) -> FileState | None:
+        return self._files.file_at(path)
 
     def in_dry_run(self, outcome: Outcome) -> Outcome:
         return outcome
 
     def changes_of_files(self, outcome: Outcome) -> Sequence[Change[FileState]]:
         if outcome.changes:
-            self._changes = collected(self._below, outcome.changes, self.batch.view.file_at)
+            self._changes = self._below.then(outcome.changes, self.batch.view.file_at).changes
             self.pipeline.files.check(self._changes)
         return self._changes
 
@@ -131,16 +136,18 @@ class CollectedLanding(LandingRequest):
         return collect(self.submission(), outcome, self._changes, ruling, proposals)
 
 
-def collected_files(pipeline: LandingPipeline, session: str | None) -> CollectedFiles:
-    """Return the files of the proposal that collects a session's edits, as it would leave them."""
-    proposals = pipeline.opened_proposals()
+def collected_changes(pipeline: LandingPipeline, session: str | None) -> PendingChanges:
+    """Return the changes of the proposal that collects a session's edits; none without a proposal."""
+    proposals, owner = pipeline.opened_proposals(), Owner("session", session or "")
     known = proposals.collecting(session)
+    if known is None:
+        return PendingChanges(owner)
     snapshot = DiskSnapshot(pipeline.recorder.tree, pipeline.history, quiet=False)
-    return CollectedFiles() if known is None else overlay_of(proposals.view(known.number, snapshot.file_at))
+    return proposals.view(known.number, snapshot.file_at).pending(owner)
 
 
 def planned_edits(
-    pipeline: LandingPipeline, view: DiskSnapshot, request: Apply, expected: Expected = MappingProxyType({})
+    pipeline: LandingPipeline, view: Snapshot, request: Apply, expected: Expected = MappingProxyType({})
 ) -> Outcome:
     """Return the outcome of edits on the files of a view. `expected` is as in `_Knowledge`.
 

@@ -162,6 +162,10 @@ class LandingRequest:
         """Return the planned changes. Raises Refused, and what asks for work elsewhere."""
         raise NotImplementedError
 
+    def file_at(self, path: WorkspacePath) -> FileState | None:
+        """Return a file that it is planned on, or None for a folder or a path below a symlink."""
+        return self.view.file_at(path)
+
     def permit_taking_back(self, guard: AccessControl) -> None:
         """Raise PermissionDenied if it takes back the work of others without permission."""
         raise NotImplementedError
@@ -251,7 +255,7 @@ class LandingPipeline:
         if "permit" in gates:
             self.permit(landing.asked, outcome, batch.expected, landing.repaired)
         if self.hooks and "hooks" in gates and not landing.is_exact:
-            outcome = hooked(outcome, self.hooks, landing.hooked, landing.view.file_at)
+            outcome = hooked(outcome, self.hooks, landing.hooked, landing.file_at)
         ruling = LANDS
         if "review" in gates and (self.review is not NEVER_ASKS or landing.is_asked_for):
             ruling = self._judge(landing, outcome)

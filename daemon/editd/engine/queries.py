@@ -17,6 +17,7 @@ from editd.values.path import is_among
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from editd.edits.pending_changes import PendingChanges
     from editd.store.history import History
     from editd.store.index_tables import LogQuery
     from editd.values.content import Entry, FileState
@@ -32,15 +33,22 @@ class Queries:
         self._history = history
         self._tree = tree
 
-    def states(self, paths: Sequence[WorkspacePath]) -> list[FileState | None]:
-        """Return the present state of each path, None for a folder and the like. Notes no read."""
-        states: list[FileState | None] = []
-        for path in paths:
-            try:
-                states.append(self._tree.read(self._tree.resolve_folder(path)))
-            except NotAFile:
-                states.append(None)
-        return states
+    def states(
+        self, paths: Iterable[WorkspacePath], pending: PendingChanges | None = None
+    ) -> list[FileState | None]:
+        """Return the state of each path, None for a folder and the like. Notes no read.
+
+        The files are the present ones, with the pending changes on top.
+        """
+        put = {} if pending is None else pending.states
+        return [put[path] if path in put else self._now(path, put) for path in paths]
+
+    def _now(self, path: WorkspacePath, put: Mapping[WorkspacePath, FileState | None]) -> FileState | None:
+        try:
+            here = self._tree.resolve_folder(path)
+            return put[here] if here in put else self._tree.read(here)
+        except NotAFile:
+            return None
 
     def transactions(
         self, wanted: LogQuery, limit: int, *, files: bool = True

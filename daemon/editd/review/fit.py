@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.rebase import FittedFile, Present, rebase, view_token
+from editd.edits.pending_changes import Owner, PendingChanges
+from editd.edits.rebase import FittedFile, Present, land, rebase, view_token
 from editd.errors import ViewChanged
 from editd.store.path_history import HistoryWalker
 
@@ -35,6 +36,14 @@ class FittedProposal(Struct, frozen=True):
     def undecided(self) -> dict[HunkId, ProposedHunk]:
         """The hunks that wait for a decision, by their ids."""
         return {hunk.id: hunk for fitted in self.files for hunk in fitted.file.undecided_hunks}
+
+    def pending(self, owner: Owner) -> PendingChanges:
+        """Return the changes that all hunks which fit would make."""
+        changes = [change for fitted in self.files for change in land(fitted, fitted.fitting)]
+        left_out = [
+            fitted.file.path for fitted in self.files if any(one.state == "conflict" for one in fitted.hunks)
+        ]
+        return PendingChanges(owner, tuple(changes), tuple(left_out))
 
     @property
     def is_moot(self) -> bool:

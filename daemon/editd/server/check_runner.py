@@ -52,7 +52,7 @@ class _Job(Struct, frozen=True):
     number: int
     check: ReviewCheck
     view: str
-    changes: list[Change[FileState]]
+    changes: tuple[Change[FileState], ...]
 
 
 class _Run(Struct):
@@ -214,7 +214,7 @@ class CheckRunner:
         _, shown, results = known
         if check.name in passed([check], results, shown.token)[0]:
             return None
-        changes = self._proposals.changes_of(key[0])
+        changes = self._proposals.pending(key[0]).changes
         return _Job(key[0], check, shown.token, changes) if changes else None
 
     def _note(self, job: _Job, answer: Frame) -> None:

@@ -732,7 +732,7 @@ class ExecMethods:
             self._sessions.permit_reading(params.session, caller, path, tree)
             if file.version is UNSET:
                 with contextlib.suppress(FileMissing):
-                    self._engine.read(path, reader, None, lines)
+                    self._engine.read(path, reader, lines)
             else:
                 mark = convert.seen_mark(file.version)
                 if lines is None:

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from editd.advice import leave_out
 from editd.edits.comparison import charge_bytes
-from editd.edits.search import NeedsSearch
 from editd.engine.answers import request_of
 from editd.engine.commands import Apply, OpenChangeset, Reader
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
 from editd.server import convert
+from editd.server.methods.file_views import pending_of, planned, view_of, with_searches
 from editd.wire import messages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from editd.edits.search import Search
     from editd.server.connection import Answer, ClientState
     from editd.server.methods import Services
     from editd.values.content import Decoder, FileState
@@ -44,86 +42,51 @@ def dialects(services: Services, _params: messages.Dialects, _caller: ClientStat
 def read(services: Services, params: messages.Read, caller: ClientState) -> Answer:
     path = convert.path(params.path)
     lines = convert.lines_wanted(params)
-    check = partial(_check_text, services, path) if params.as_text else None
     services.sessions.permit_reading(params.session, caller, path, services.engine.tree)
     if params.unsaved:
         held = services.documents.read(params, path, lines, caller)
         if held is not None:
             return held
-    if params.proposal is not UNSET:
-        return _read_proposed(services, params, params.proposal, path, lines, check)
-    if params.changeset is None:
-        if params.at is None and services.sessions.is_collected(params.session, caller):
-            proposed = _read_collected(services, params, path, lines, caller, check)
-            if proposed is not None:
-                return proposed
-        charge_bytes(services.engine.size_to_read(path, params.at))
-        try:
-            path, state = services.engine.read(path, _reader(params.session, caller), params.at, lines, check)
-        except FileMissing as missing:
-            if params.at is not None:
-                raise
-            named = caller.session_of(params.session)
-            raise services.engine.with_similar(missing, named) from None
-        found = convert.read_result(path, state, lines, fallback=services.fallback_encoding)
-        return services.documents.told(found, path, caller) if params.at is None else found
-    changeset = services.changesets.get(params.changeset, caller.number)
-
-    def result(_: Outcome, view: DiskSnapshot) -> messages.ReadResult:
-        state = view.at(view.resolve(path))
-        if state is None:
-            raise FileMissing(f"{path} does not exist in this changeset.", data={"path": path.text})
-        if check is not None:
-            check(state)
-        return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
-
-    return staged(services, changeset, (), result)
+    return with_searches(services, params, caller, partial(_read, services, params, path, lines, caller))
 
 
-def _read_collected(
+def _read(
+    services: Services,
+    params: messages.Read,
+    path: WorkspacePath,
+    lines: tuple[int, int] | None,
+    caller: ClientState,
+) -> messages.ReadResult:
+    check = partial(_check_text, services, path) if params.as_text else None
+    view = view_of(services, params, caller)
+    here = path if view is None else view.resolve(path)
+    if view is None or view.is_present(here):
+        return _read_present(services, params, path, lines, caller, check)
+    state = view.at(here)
+    if state is None:
+        raise view.missing(path)
+    if check is not None:
+        check(state)
+    if view.is_own:
+        services.engine.seen.note(_reader(params.session, caller), here, convert.read_mark(state.version))
+    return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+
+
+def _read_present(
     services: Services,
     params: messages.Read,
     path: WorkspacePath,
     lines: tuple[int, int] | None,
     caller: ClientState,
     check: Check | None,
-) -> messages.ReadResult | None:
-    """Return a file as the proposal with the session's edits would leave it, or None if it is not in that."""
-    session = caller.session_of(params.session)
-    engine = services.engine
-    here, states = engine.tree.resolve(path), engine.overlay(session).states
-    if here not in states:
-        return None
-    state = states[here]
-    if state is None:
-        raise FileMissing(f"{path} does not exist in the session's proposal.", data={"path": path.text})
-    if check is not None:
-        check(state)
-    engine.seen.note(_reader(params.session, caller), here, convert.read_mark(state.version))
-    return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
-
-
-def _read_proposed(
-    services: Services,
-    params: messages.Read,
-    proposal: int,
-    path: WorkspacePath,
-    lines: tuple[int, int] | None,
-    check: Check | None,
 ) -> messages.ReadResult:
-    if params.at is not None or params.changeset is not None:
-        raise InvalidParams(
-            "`proposal` is read as it would be now.",
-            hint=leave_out("at", "changeset"),
-        )
-    here = services.engine.tree.resolve(path)
-    proposed = {change.path: change.after for change in services.proposals.changes_of(proposal)}
-    state = proposed[here] if here in proposed else services.engine.recorder.look(here)
-    if state is None:
-        raise FileMissing(f"{path} does not exist in this proposal.", data={"path": path.text})
-    if check is not None:
-        check(state)
-    return convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+    charge_bytes(services.engine.size_to_read(path))
+    try:
+        path, state = services.engine.read(path, _reader(params.session, caller), lines, check)
+    except FileMissing as missing:
+        raise services.engine.with_similar(missing, caller.session_of(params.session)) from None
+    found = convert.read_result(path, state, lines, fallback=services.fallback_encoding)
+    return services.documents.told(found, path, caller)
 
 
 def _check_text(services: Services, path: WorkspacePath, state: FileState) -> None:
@@ -140,13 +103,7 @@ def stat(services: Services, params: messages.Stat, caller: ClientState) -> Answ
 
 def _stat(services: Services, params: messages.Stat, caller: ClientState) -> messages.StatResult:
     paths = [convert.path(path) for path in params.paths]
-    states = services.queries.states(paths)
-    if params.proposal is not UNSET:
-        proposed = {change.path: change.after for change in services.proposals.changes_of(params.proposal)}
-        states = [proposed.get(path, state) for path, state in zip(paths, states, strict=True)]
-    elif services.sessions.is_collected(None, caller):
-        collected = services.engine.overlay(caller.session).states
-        states = [collected.get(path, state) for path, state in zip(paths, states, strict=True)]
+    states = services.queries.states(paths, pending_of(services, params, caller))
     return messages.StatResult(files=[convert.stat_entry(*pair) for pair in zip(paths, states, strict=True)])
 
 
@@ -175,17 +132,9 @@ async def _packed(services: Services) -> None:
 
 def diff(services: Services, params: messages.Diff, caller: ClientState) -> Answer:
     paths = None if params.paths is None else [convert.path(path) for path in params.paths]
-    if params.proposal is not UNSET:
-        if params.changeset is not None or params.from_ is not None or params.to is not None:
-            raise InvalidParams(
-                "`proposal` is compared with the current files.",
-                hint=leave_out("from", "to", "changeset"),
-            )
-        changes = services.proposals.changes_of(params.proposal)
-        wanted = None if paths is None else frozenset(paths)
-        return convert.diff_result(changes, wanted, _decoder(services, params))
-    if params.changeset is not None:
-        return _diff_staged(services, params, caller, None if paths is None else frozenset(paths))
+    if params.proposal is not UNSET or params.changeset is not None:
+        work = partial(_diff_pending, services, params, caller, None if paths is None else frozenset(paths))
+        return with_searches(services, params, caller, work)
     if any(map(services.shared_log.has_entry, (params.from_, params.to))):
         return _diff_by_the_log(services, params, paths)
     history = services.engine.history
@@ -229,20 +178,13 @@ async def _diff_by_the_log(
     return await services.queue.run_in_thread(render)
 
 
-def _diff_staged(
+def _diff_pending(
     services: Services, params: messages.Diff, caller: ClientState, wanted: frozenset[WorkspacePath] | None
-) -> Answer:
-    if params.from_ is not None or params.to is not None:
-        raise InvalidParams(
-            "`changeset` compares the staged files with the current ones.",
-            hint=leave_out("from", "to"),
-        )
-    changeset = services.changesets.get(params.changeset or "", caller.number)
-
-    def result(outcome: Outcome, _: DiskSnapshot) -> messages.DiffResult:
-        return convert.diff_result(outcome.changes, wanted, _decoder(services, params))
-
-    return staged(services, changeset, (), result)
+) -> messages.DiffResult:
+    """Compare the present files with the same files as pending changes would leave them."""
+    pending = pending_of(services, params, caller)
+    changes = () if pending is None else pending.changes
+    return convert.diff_result(changes, wanted, _decoder(services, params))
 
 
 def run_hooks(
@@ -327,14 +269,15 @@ def stage(services: Services, params: messages.Stage, caller: ClientState) -> An
     edits = convert.edits(params.edits)
     services.changesets.check_room(caller.number, edits)
 
-    def result(outcome: Outcome, _: DiskSnapshot) -> messages.ApplyResult:
+    def work() -> messages.ApplyResult:
+        outcome = planned(services, changeset, edits)
         answer = convert.outcome(
             outcome, diff=True, decoder=services.engine.decoder
         )  # first: it may need a comparison
         services.changesets.add(params.changeset, caller.number, edits)
         return answer
 
-    return staged(services, changeset, edits, result)
+    return with_searches(services, params, caller, work)
 
 
 def commit(services: Services, params: messages.Commit, caller: ClientState) -> Answer:
@@ -380,37 +323,6 @@ def abort(services: Services, params: messages.Abort, caller: ClientState) -> me
     services.changesets.get(params.changeset, caller.number)
     services.changesets.end(params.changeset)
     return messages.Empty()
-
-
-def staged(
-    services: Services,
-    changeset: OpenChangeset,
-    more: tuple[messages.AnyEdit, ...],
-    result: Callable[[Outcome, DiskSnapshot], messages.Message],
-) -> Answer:
-    """Return the `result` for the files as the changeset and `more` would leave them."""
-    try:
-        outcome, view = services.engine.staged(
-            (*changeset.edits, *more),
-            changeset.reader,
-            changeset.found,
-            changeset.authorship.session,
-            changeset.on_stale,
-        )
-    except NeedsSearch as need:
-        return _staged_after(services, need.search, changeset, more, result)
-    return result(outcome, view)
-
-
-async def _staged_after(
-    services: Services,
-    search: Search,
-    changeset: OpenChangeset,
-    more: tuple[messages.AnyEdit, ...],
-    result: Callable[[Outcome, DiskSnapshot], messages.Message],
-) -> Answer:
-    changeset.found[search] = await services.searcher.find(search)
-    return await services.queue.run(lambda: staged(services, changeset, more, result))
 
 
 def _reader(session: str | None, caller: ClientState) -> Reader:

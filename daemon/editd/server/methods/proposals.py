@@ -17,7 +17,7 @@ from editd.advice import Advice, command_term
 from editd.config.paths import histories_folder
 from editd.config.pin import pin_path, read_pin
 from editd.edits.comparison import NeedsComparison, NeedsThread
-from editd.edits.rebase import land
+from editd.edits.pending_changes import Owner
 from editd.engine.commands import Apply, Land, Restore, Undo
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.unsaved import UnsavedRule
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from editd.config.schema import ReviewKeys
+    from editd.edits.pending_changes import PendingChanges
     from editd.edits.rebase import FittedFile, FittedHunk
     from editd.engine.commands import Write
     from editd.engine.engine import Engine
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from editd.server.gate import Gate
     from editd.server.methods.sessions import SessionMethods
     from editd.server.subscriptions import Subscriptions
-    from editd.values.content import Change, FileState
     from editd.values.grant import Grant
     from editd.values.path import WorkspacePath
     from editd.values.proposal import Comment, Decision, Proposal, ProposalNumber, Reviewer, TrialResult, Via
@@ -234,10 +234,9 @@ class ProposalMethods:
         shown = wire.reply_of(proposal, self._summary(proposal))
         return replace(answer, proposal=shown, answers=answers, warnings=warnings or answer.warnings)
 
-    def changes_of(self, given: int) -> list[Change[FileState]]:
+    def pending(self, given: int) -> PendingChanges:
         """Return the changes that the hunks which fit would make. Raises UnknownProposal."""
-        view = self._view(convert.proposal_number(given))
-        return [change for fitted in view.files for change in land(fitted, fitted.fitting)]
+        return self._view(convert.proposal_number(given)).pending(Owner("proposal", str(given)))
 
     async def submit(
         self, request: Write, render: Callable[[Outcome], messages.Message], wait: float, caller: ClientState
