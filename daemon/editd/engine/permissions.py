@@ -16,6 +16,7 @@ daemon does not start.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 Need = Literal["anyone", "session", "witness", "author", "holder", "plan", "owner", "reviewer"]
 AgentRight = Literal["publish", "undo_others", "review"]
+
+# Lines that git and its hosts take for the word of a person (git-interpret-trailers(1)).
+_TRAILER = re.compile(r"^\s*[A-Za-z-]+-(by|session)\s*:", re.MULTILINE | re.IGNORECASE)
 
 
 class Caller(Struct, frozen=True):
@@ -44,13 +48,18 @@ class Caller(Struct, frozen=True):
     has_pin: bool = False  # it has given the user's PIN
     rights: frozenset[AgentRight] = frozenset()  # of agents' sessions, by the user's configuration
 
+    @property
+    def is_walled(self) -> bool:
+        """Whether it is on the ordinary socket beside a reviewers' socket."""
+        return self.has_review_socket and not self.is_on_review_socket
+
 
 @lru_cache(maxsize=256)  # the facts of a connection rarely change
 def lack_of(caller: Caller) -> str | None:
     """Return why a connection is not the owner's, as the end of a sentence; None for the owner."""
     if caller.is_started_by_daemon:
         return "the daemon has started this program"
-    if caller.has_review_socket and not caller.is_on_review_socket:
+    if caller.is_walled:
         return "this workspace has a separate socket for reviewers"
     if caller.has_pin:
         return None
@@ -91,6 +100,20 @@ class Permission(Struct, frozen=True):
             if getattr(params, option.name, None) == option.value:
                 return option.needs
         return self.needs
+
+
+def has_right(row: Permission, params: messages.Params, caller: Caller, session: str | None) -> bool:
+    """Return whether the configuration gives the right of this row to an agent in its `session`.
+
+    An agent publishes the work of its own session alone, and in the name of no person.
+    """
+    if row.right not in caller.rights or caller.is_walled or caller.is_started_by_daemon:
+        return False
+    if not isinstance(params, messages.Publish):
+        return True
+    is_own = session is not None and params.session == session
+    names_nobody = params.author is None and _TRAILER.search(params.message) is None
+    return is_own and names_nobody and params.from_ is None and params.to is None
 
 
 _DRY = Option("dry_run", True, "anyone")

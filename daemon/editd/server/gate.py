@@ -8,23 +8,25 @@ stays below it.
 from __future__ import annotations
 
 import os
-import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from editd.advice import Advice, argument_term, command_term, method_term, step_term
+from editd.advice import Advice, argument_term, step_term
 from editd.config.pin import pin_path, read_pin
 from editd.engine import permissions
 from editd.engine.commands import Sender
-from editd.engine.permissions import PERMISSIONS, is_owner, lack_of
+from editd.engine.permissions import PERMISSIONS, has_right, is_owner, lack_of
 from editd.errors import PermissionDenied
-from editd.review.lineage import common_program, is_common_ground, launcher_of
+from editd.review import reviewers
+from editd.review.lineage import is_common_ground, launcher_of
+from editd.review.reviewers import Candidate
 from editd.system.process import is_in_own_namespace, line_above, sees_processes
 from editd.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from editd.config.schema import Config
     from editd.engine.permissions import AgentRight, Permission
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.system.process import Process
     from editd.values.proposal import ProposalNumber
-
-
-# Lines that git and its hosts take for the word of a person (git-interpret-trailers(1)).
-_TRAILER = re.compile(r"^\s*[A-Za-z-]+-(by|session)\s*:", re.MULTILINE | re.IGNORECASE)
 
 
 class Gate:
@@ -157,22 +155,11 @@ class Gate:
         """Return the refusal of what only the owner may do; None for the owner, and for a granted right."""
         facts = self.facts(caller)
         lack = lack_of(facts)
-        if lack is None or self._has_right(row, params, caller, facts):
+        if lack is None or has_right(row, params, facts, caller.session):
             return None
         if getattr(params, "elicited", False) and self.trusts_elicitation and not self.is_walled(caller):
             return None
         return _denied(row, lack, needs_review_socket=self.is_walled(caller))
-
-    def _has_right(
-        self, row: Permission, params: messages.Params, caller: ClientState, facts: permissions.Caller
-    ) -> bool:
-        if row.right not in facts.rights or self.is_walled(caller) or facts.is_started_by_daemon:
-            return False
-        if not isinstance(params, messages.Publish):
-            return True
-        is_own = caller.session is not None and params.session == caller.session
-        names_nobody = params.author is None and _TRAILER.search(params.message) is None
-        return is_own and names_nobody and params.from_ is None and params.to is None
 
     # ── reviewers and authors ──
 
@@ -182,12 +169,7 @@ class Gate:
 
     def check_author(self, number: ProposalNumber, caller: ClientState) -> None:
         """Raise PermissionDenied unless the author of a proposal asks."""
-        if not self._is_author(number, caller):
-            raise PermissionDenied(
-                f"Proposal {number} is not of this session.",
-                hint=Advice(method_term("proposal.reject"), " decides about the work of others."),
-                data={"proposal": number},
-            )
+        reviewers.check_author(number, is_author=self._is_author(number, caller))
 
     def check_proposal_holder(
         self, params: messages.Params, number: ProposalNumber, caller: ClientState
@@ -199,16 +181,15 @@ class Gate:
     def _is_author(self, number: ProposalNumber, caller: ClientState) -> bool:
         proposal = self._opened().get(number)
         session = proposal.authorship.session
-        if number in self._authors.get(caller.number, ()):
-            return True
-        if session is None or session != caller.session:
-            return False
         opened = None if self.sessions is None else self.sessions.get(session)
-        if opened is not None:
-            return opened.created_us <= proposal.created_us  # not a later session of the same name
-        return is_owner(self.facts(caller)) or self._is_agents_own(session, caller)
 
-    def _is_agents_own(self, session: str, caller: ClientState) -> bool:
+        def is_trusted() -> bool:
+            return is_owner(self.facts(caller)) or self._is_agents_own(session, caller)
+
+        opened_us = None if opened is None else opened.created_us
+        return reviewers.is_author(self._candidate(caller), proposal, opened_us, is_trusted=is_trusted)
+
+    def _is_agents_own(self, session: str | None, caller: ClientState) -> bool:
         """Return whether an agent's hooks use the session, and an agent has started the caller."""
         is_known = self.sessions is not None and session in self.sessions.agents.sessions
         return is_known and self.agent_of(caller) is not None
@@ -217,63 +198,27 @@ class Gate:
         self, params: messages.Params, number: ProposalNumber, caller: ClientState, *, is_elicited: bool
     ) -> None:
         """Raise PermissionDenied if the connection may not decide about the proposal."""
-        author = self._opened().get(number).authorship.session
-        row = PERMISSIONS[type(params)]
-        data: dict[str, Any] = {"proposal": number}
-        if is_elicited and not self.trusts_elicitation:
-            raise PermissionDenied(
-                "An answer that an MCP client gives for its user decides nothing.",
-                hint='`review.elicitation = "trusted"` in your configuration changes that.',
-                data=data | {"needs": row.needs},
-            )
+        proposal, row = self._opened().get(number), PERMISSIONS[type(params)]
+        if is_elicited:
+            reviewers.check_elicited(number, row.needs, is_trusted=self.trusts_elicitation)
         if not is_elicited or self.is_walled(caller):
             self._require(row, params, caller)
-        if caller.session is not None and caller.session == author:
-            raise PermissionDenied(
-                f"Proposal {number} is of session {author}, which may not decide about it.",
-                hint=Advice("Ask a reviewer. ", method_term("proposal.withdraw"), " takes it back."),
-                data=data,
-            )
-        if caller.number in self._authors:
-            raise PermissionDenied(
-                "This connection has proposed edits itself, and may not decide.",
-                hint="Decide on a connection of your own.",
-                data=data,
-            )
-        lines = [] if is_elicited else self._opened().store.lines(number)  # an MCP client is kin
-        self._check_kin(lines, caller, f"decide about proposal {number}")
+        authors = [] if is_elicited else self._opened().store.lines(number)  # an MCP client is kin
+        reviewers.check_reviewer(self._candidate(caller), proposal, authors)
 
-    def check_kin_of(self, session: str | None, caller: ClientState, action: str) -> None:
-        """Raise PermissionDenied if the PIN is missing for the kin of a session's open proposals.
-
-        None is all sessions.
-        """
-        self._check_kin(self.lines_of(session), caller, action)
+    def check_grant(self, session: str | None, caller: ClientState) -> None:
+        """Raise PermissionDenied if the connection may not let a session's edits through, or all for None."""
+        reviewers.check_grant(self._candidate(caller), session, self.lines_of(session))
 
     def check_person(self, session: str, caller: ClientState, action: str) -> None:
         """Raise PermissionDenied if the session is the caller's own, or its kin's and the PIN is missing."""
-        if caller.session == session:
-            raise PermissionDenied(
-                f"The session {session!r} may not {action}.", hint="Ask a person.", data={"session": session}
-            )
-        self.check_kin_of(session, caller, f"do that for the session {session!r}")
+        reviewers.check_person(self._candidate(caller), session, self.lines_of(session), action)
 
-    def _check_kin(self, authors: Iterable[Sequence[Process]], caller: ClientState, action: str) -> None:
-        if caller.number in self._unlocked:
-            return
-        own = line_of(caller)
-        program = next((name for line in authors if (name := common_program(line, own))), None)
-        if program is None:
-            return
-        has_pin = read_pin(pin_path()) is not None
-        raise PermissionDenied(
-            f"{program} has started both this program and the author's, "
-            f"so it may {action} only with the PIN.",
-            hint=Advice(step_term("give_pin"), ", or use a terminal of your own.")
-            if has_pin
-            else Advice("Set a PIN with ", command_term("review pin"), ", or use a terminal of your own."),
-            data={"needs_pin": has_pin, "program": program},
-        )
+    def _candidate(self, caller: ClientState) -> Candidate:
+        return Candidate(
+            caller.session, partial(line_of, caller), _is_pin_set,
+            self._authors.get(caller.number, ()), caller.number in self._unlocked,
+        )  # fmt: skip
 
     def lines_of(self, session: str | None) -> Iterator[tuple[Process, ...]]:
         """Yield the processes of a session that have proposed what waits; of any, for None."""
@@ -362,13 +307,17 @@ def behind_wall(status: messages.StatusResult) -> messages.StatusResult:
     )
 
 
+def _is_pin_set() -> bool:
+    return read_pin(pin_path()) is not None
+
+
 def _denied(row: Permission, lack: str, *, needs_review_socket: bool = False) -> PermissionDenied:
     data: dict[str, Any] = {"needs": row.needs}
     if needs_review_socket:
         data["needs_review_socket"] = True
         hint = Advice(step_term("reviewers_socket"))
     else:
-        data["needs_pin"] = read_pin(pin_path()) is not None
+        data["needs_pin"] = _is_pin_set()
         hint = Advice("Ask the user. Their own terminal, or ", step_term("unlock"), ", makes it the owner's.")
     if row.needs == "plan":
         hint = Advice(

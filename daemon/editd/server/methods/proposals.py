@@ -416,13 +416,7 @@ class ProposalMethods:
     def allow(self, params: messages.ReviewAllow, caller: ClientState) -> Answer:
         if not 0 < params.ttl <= GRANT_SECONDS_MAX:
             raise InvalidParams("`ttl` is a number of seconds, a day at most.")
-        if caller.session is not None and params.session in (None, caller.session):
-            raise PermissionDenied(
-                "A session may not let its own edits through.",
-                hint="Ask a reviewer.",
-                data={"session": caller.session},
-            )
-        self._gate.check_kin_of(params.session, caller, "let edits of it through")
+        self._gate.check_grant(params.session, caller)
         made = self._proposals.allow(
             convert.globs(params.paths, "A grant"), int(params.ttl * 1_000_000), params.session,
             params.uses, params.lines, self._by(caller),
