@@ -1,18 +1,12 @@
-"""engine.commands: what is staged is in memory, and has a limit."""
+"""Tests of `engine.changesets`: staged edits are in memory, and have a limit."""
 
 from __future__ import annotations
 
 import pytest
 
-from editd.engine.commands import (
-    BYTES_MAX,
-    BYTES_OF_ONE_MAX,
-    EDIT_BYTES,
-    OPEN_OF_ONE_MAX,
-    Changesets,
-    bytes_of,
-    reader_of,
-)
+from editd.engine.changesets import BYTES_MAX, BYTES_OF_ONE_MAX, EDIT_BYTES, Changesets, bytes_of
+from editd.engine.commands import reader_of
+from editd.engine.open_items import OPEN_OF_ONE_MAX
 from editd.errors import Overloaded
 from editd.values.transaction import Authorship
 from editd.wire.messages import Tool, Write

@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from editd.advice import GIVE_SESSION, Advice, step_term
-from editd.engine.commands import OpenItem, OpenItems, Reader, reader_of
+from editd.engine.commands import Reader, reader_of
 from editd.engine.external_changes import OUTSIDE, AttributedChanges
+from editd.engine.open_items import OpenItem, OpenItems
 from editd.engine.shares import COMMANDS
 from editd.errors import InvalidParams, Refused
 from editd.store.session_store import StoredSpan

@@ -27,7 +27,7 @@ from editd.advice import Advice, step_term
 from editd.config.paths import review_socket_path
 from editd.edits.comparison import TURN, ComparisonTurn
 from editd.engine.access import excluded_paths_of
-from editd.engine.commands import Changesets
+from editd.engine.changesets import Changesets
 from editd.engine.engine import Engine
 from editd.engine.exec_spans import ExecSpans
 from editd.engine.hooks import hooks_of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from editd.config.schema import Config, HookKeys, ReviewCheckKeys
     from editd.engine.access import AccessControl
-    from editd.engine.commands import Changesets
+    from editd.engine.changesets import Changesets
     from editd.engine.engine import Engine
     from editd.engine.queries import Queries
     from editd.server.check_runner import CheckRunner

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from editd.edits.search import Search
-    from editd.engine.commands import OpenChangeset
+    from editd.engine.changesets import OpenChangeset
     from editd.engine.file_views import FilesView
     from editd.server.connection import ClientState
     from editd.server.methods import Services

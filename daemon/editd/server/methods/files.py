@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from editd.edits.comparison import charge_bytes
 from editd.engine.answers import request_of
-from editd.engine.commands import Apply, OpenChangeset, Reader
+from editd.engine.changesets import OpenChangeset
+from editd.engine.commands import Apply, Reader
 from editd.engine.external_changes import DiskSnapshot
 from editd.engine.hooks import HookJob, HookResult, PlannedFile, job_for
 from editd.errors import FileMissing, InvalidParams, Refused, Timeout
