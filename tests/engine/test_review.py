@@ -23,8 +23,9 @@ from editd.errors import (
     ViewChanged,
 )
 from editd.review.choice import ReviewedText
+from editd.review.planned import Planned
 from editd.review.policy import ReviewPolicy, ReviewRule
-from editd.review.proposals import EDITD, Planned
+from editd.review.proposals import EDITD
 from editd.server.retention import Retention
 from editd.values.content import Change, FileState, version_of
 from editd.values.glob import Glob

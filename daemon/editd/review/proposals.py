@@ -11,19 +11,30 @@ is computed on request.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.edits.proposed_hunks import landed_base, proposed_files
-from editd.errors import Decided, InvalidParams, IoError, PermissionDenied, Refused, UnknownProposal
+from editd.edits.proposed_hunks import proposed_files
+from editd.errors import Decided, InvalidParams, IoError, Refused, UnknownProposal
 from editd.review.choice import Landing, check_is_whole, plan_landing
 from editd.review.fit import FittedProposal, fit_proposal, view_changed
 from editd.review.grants import Grants
 from editd.review.lineage import author_program
+from editd.review.planned import Planned
+from editd.review.refusals import (
+    check_comment,
+    check_has_hunk,
+    check_is_revisable,
+    check_is_settled,
+    check_is_submitted,
+    check_length,
+    decided,
+)
+from editd.review.repeats import check_is_repeated, check_is_same_decision, decision_with_id
+from editd.review.verdicts import decision_of, left_changes, settled_elsewhere, with_verdicts
 from editd.store.proposals import Intent
-from editd.values.content import Change
 from editd.values.proposal import (
     Comment,
     Decision,
@@ -36,58 +47,29 @@ from editd.values.proposal import (
 from editd.values.transaction import Seq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from editd.review.choice import Choice
     from editd.review.fit import Current
     from editd.store.history import History
     from editd.store.proposals import ProposalStore
     from editd.system.clock import Clock
-    from editd.system.process import Process, ProcessKey
-    from editd.values.content import Decoder, FileState
-    from editd.values.glob import Glob
+    from editd.system.process import ProcessKey
+    from editd.values.content import Decoder
     from editd.values.proposal import (
         DecisionKind,
         HunkId,
-        ProposalKind,
         ProposalState,
         ProposedFile,
-        ProposedHunk,
         Verdict,
     )
-    from editd.values.transaction import Approval, Authorship, Part, Transaction
+    from editd.values.transaction import Authorship
 
 log = logging.getLogger(__name__)
 
 OUTPUT_CHARACTERS_MAX = 4_000  # of a check, its last ones
-TEXT_CHARACTERS_MAX = 100_000  # of a comment
 EDITD = Reviewer("editd", via="rule")  # decides when the time is over, or others have made the same
-ELSEWHERE: Mapping[str, tuple[ProposalState, DecisionKind]] = {
-    "landed": ("landed", "approve"),
-    "partly": ("partly", "approve"),
-    "rejected": ("rejected", "reject"),
-    "withdrawn": ("withdrawn", "withdraw"),
-    "expired": ("expired", "expire"),
-    "moot": ("moot", "moot"),
-}
 REOPENED: frozenset[ProposalState] = frozenset({"rejected", "withdrawn", "expired", "partly"})
-
-
-class Planned(Struct, frozen=True):
-    """A planned edit or undo that is to become a proposal."""
-
-    changes: tuple[Change[FileState], ...]
-    authorship: Authorship
-    may_write: tuple[Glob, ...] | None
-    rule: str
-    fingerprint: str
-    kind: ProposalKind = "edit"
-    undoes: tuple[Seq, ...] = ()
-    parts: tuple[Part, ...] = ()
-    is_collecting: bool = False
-    is_draft: bool = False
-    lands_after: tuple[str, ...] = ()
-    line: tuple[Process, ...] = ()  # of the author's process
 
 
 class Proposals(Grants):
@@ -145,22 +127,7 @@ class Proposals(Grants):
         Raises UnknownProposal, Decided, or PermissionDenied if it is another author's.
         """
         proposal = self._waiting(number)
-        theirs = proposal.authorship
-        is_own = author.session == theirs.session and (
-            author.session is not None or author.actor == theirs.actor
-        )
-        if not is_own:
-            raise PermissionDenied(
-                f"Proposal {number} is by {theirs.session or theirs.actor}.",
-                hint="Propose an edit of your own, or comment on it.",
-                data={"proposal": number, "session": author.session},
-            )
-        if proposal.is_decided_whole:
-            raise InvalidParams(
-                f"Proposal {number} is no edit, so no edit can replace it.",
-                hint="Withdraw it, and propose anew.",
-                data={"proposal": number, "kind": proposal.kind},
-            )
+        check_is_revisable(proposal, author)
         return proposal
 
     def first_proposal(self, authorship: Authorship, fingerprint: str) -> Proposal | None:
@@ -172,15 +139,8 @@ class Proposals(Grants):
         first = None if key is None else self.store.by_request(authorship.session, key)
         if first is None:
             return None
-        proposal, first_fingerprint = first
-        if first_fingerprint != fingerprint:
-            raise InvalidParams(
-                f"request_id {key!r} was used for a different request, "
-                f"which became proposal {proposal.number}.",
-                hint="Use a new id for a new request.",
-                data={"request_id": key, "proposal": proposal.number},
-            )
-        return proposal
+        check_is_repeated(authorship, fingerprint, first)
+        return first[0]
 
     def collecting(self, session: str | None) -> Proposal | None:
         """Return the open proposal that collects the edits of a session, or None. Raises IoError."""
@@ -208,16 +168,11 @@ class Proposals(Grants):
         Raises UnknownProposal, Decided if nothing of it was rejected, InvalidParams if it still waits.
         """
         proposal = self.get(number)
-        if not proposal.is_settled:
-            raise InvalidParams(
-                f"Proposal {number} is {proposal.state}.",
-                hint="Only a settled proposal can be reopened.",
-                data={"proposal": number, "state": proposal.state},
-            )
+        check_is_settled(proposal)
         if proposal.state not in REOPENED:
             raise self._decided(proposal)
         files = self.store.files(number, proposal.revision)
-        changes = [change for file in files for change in _left(file)]
+        changes = [change for file in files for change in left_changes(file)]
         planned = Planned(
             tuple(changes), authorship, proposal.may_write, proposal.rule, proposal.fingerprint,
             proposal.kind, proposal.undoes, proposal.parts,
@@ -267,7 +222,7 @@ class Proposals(Grants):
         author's session could not write a path, and InvalidParams.
         """
         self._reviewable(choice.proposal)
-        _check_length(choice.comment)
+        check_length(choice.comment)
         view = self.view(choice.proposal, current)
         return plan_landing(view, choice, self._history, self._clock.now_us(), decoder)
 
@@ -293,7 +248,7 @@ class Proposals(Grants):
         files = (fitted.file for fitted in landing.view.files)
         after = replace(
             proposal,
-            state=state_after(_decided(files, landing.verdicts)),
+            state=state_after(with_verdicts(files, landing.verdicts)),
             changed_us=landing.decision.time_us,
             landed=proposal.landed if seq is None else (*proposal.landed, seq),
         )
@@ -323,7 +278,7 @@ class Proposals(Grants):
         if self.first_decision(number, by, "reject", request_id) is not None:
             return self.get(number)
         proposal = self._reviewable(number)
-        _check_length(comment)
+        check_length(comment)
         files = self.store.files(number, proposal.revision)
         undecided = {hunk.id for file in files for hunk in file.undecided_hunks}
         chosen = undecided if hunks is None else hunks
@@ -331,7 +286,7 @@ class Proposals(Grants):
             raise view_changed(number, None, chosen - undecided)
         check_is_whole(proposal, chosen, undecided)
         verdicts: dict[HunkId, Verdict] = dict.fromkeys(chosen, "rejected")
-        state = state_after(_decided(files, verdicts))
+        state = state_after(with_verdicts(files, verdicts))
         after = replace(proposal, state=state, changed_us=self._clock.now_us())
         decision = Decision(
             after.changed_us, by, "reject", tuple(sorted(chosen)), comment, request_id=request_id
@@ -340,17 +295,10 @@ class Proposals(Grants):
         return self._changed(after, "rejected")
 
     def settle_elsewhere(self, number: ProposalNumber, state: str, by: Reviewer, comment: str) -> Proposal:
-        """Settle an open proposal as another host has settled its own of the same transaction.
-
-        An unknown `state`, from a newer editd, counts as `moot`. Raises UnknownProposal, Decided, IoError.
-        """
+        """Settle an open proposal as another host has settled its own. Raises UnknownProposal, Decided."""
         proposal = self._waiting(number)
-        settled, what = ELSEWHERE.get(state, ELSEWHERE["moot"])
-        verdicts: dict[HunkId, Verdict] = {}
-        if settled in ("landed", "rejected"):
-            verdict: Verdict = "landed" if settled == "landed" else "rejected"
-            files = self.store.files(number, proposal.revision)
-            verdicts = {hunk.id: verdict for file in files for hunk in file.undecided_hunks}
+        files = partial(self.store.files, number, proposal.revision)
+        settled, what, verdicts = settled_elsewhere(state, files)
         after = replace(proposal, state=settled, changed_us=self._clock.now_us())
         self.store.decide(after, Decision(after.changed_us, by, what, comment=comment), verdicts)
         return self._changed(after, settled)
@@ -370,16 +318,10 @@ class Proposals(Grants):
         if request_id is None:
             return None
         self._catch_up()
-        for decision in self.store.decisions(number):
-            if decision.request_id == request_id and _is_same(decision.by, by):
-                if decision.what != what or decision.fingerprint != fingerprint:
-                    raise InvalidParams(
-                        f"request_id {request_id!r} was used for a different decision on proposal {number}.",
-                        hint="Use a new id for a new request.",
-                        data={"request_id": request_id, "proposal": number},
-                    )
-                return decision
-        return None
+        first = decision_with_id(request_id, by, self.store.decisions(number))
+        if first is not None:
+            check_is_same_decision(number, first, what, fingerprint)
+        return first
 
     def comment(
         self,
@@ -395,18 +337,8 @@ class Proposals(Grants):
         A settled one takes them, too. Raises UnknownProposal, InvalidParams and IoError.
         """
         proposal = self.get(number)
-        if not text.strip():
-            raise InvalidParams("A comment needs text.")
-        _check_length(text)
         files = self.store.files(number, proposal.revision)
-        if hunk is not None:
-            _check_has(proposal, files, hunk)
-        if path is not None and all(path != file.path.text for file in files):
-            raise InvalidParams(
-                f"Proposal {number} has no file {path}.", data={"proposal": number, "path": path}
-            )
-        if line is not None and (path is None or line < 1):
-            raise InvalidParams("`line` needs `path`, and is counted from 1.")
+        check_comment(proposal, files, text, hunk, path, line)
         after = replace(proposal, changed_us=self._clock.now_us())
         self.store.comment(after, Comment(after.changed_us, by, proposal.revision, text, hunk, path, line))
         return self._changed(after, "commented")
@@ -433,7 +365,7 @@ class Proposals(Grants):
         proposal = self._waiting(number)
         files = self.store.files(number, proposal.revision) if hunks else ()
         for hunk in hunks:
-            _check_has(proposal, files, hunk)
+            check_has_hunk(proposal, files, hunk)
         after = replace(proposal, changed_us=self._clock.now_us())
         end = output[-OUTPUT_CHARACTERS_MAX:]
         result = TrialResult(after.changed_us, by, name, view, exit, seconds, end, command, tuple(hunks))
@@ -493,8 +425,8 @@ class Proposals(Grants):
         if intent is not None and (intent.revision, intent.numbers) == (approval.revision, approval.hunks):
             decision, verdicts = replace(intent.decision, seq=seq), intent.verdicts
         else:
-            decision, verdicts = _decision_of(transaction, approval, files)
-        state = state_after(_decided(files, verdicts))
+            decision, verdicts = decision_of(transaction, approval, files)
+        state = state_after(with_verdicts(files, verdicts))
         after = replace(proposal, state=state, changed_us=transaction.time_us, landed=(*proposal.landed, seq))
         self.store.decide(after, decision, verdicts)
         log.warning("transaction %s had landed hunks of proposal %s before the daemon ended", seq, number)
@@ -547,27 +479,11 @@ class Proposals(Grants):
     def _reviewable(self, number: ProposalNumber) -> Proposal:
         """Return a proposal that can be decided. Raises UnknownProposal, Decided or PermissionDenied."""
         proposal = self._waiting(number)
-        if proposal.state == "draft":
-            raise PermissionDenied(
-                f"Proposal {number} is a draft.",
-                hint="Wait until its author submits it.",
-                data={"proposal": number, "state": proposal.state},
-            )
+        check_is_submitted(proposal)
         return proposal
 
     def _decided(self, proposal: Proposal) -> Decided:
-        decisions = self.store.decisions(proposal.number)
-        by = decisions[-1].by.actor if decisions else None
-        return Decided(
-            f"Proposal {proposal.number} is {proposal.state}" + (f", by {by}." if by else "."),
-            hint="Nothing was changed. Look at what it has become.",
-            data={
-                "proposal": proposal.number,
-                "state": proposal.state,
-                "by": by,
-                "seq": decisions[-1].seq if decisions else None,
-            },
-        )
+        return decided(proposal, self.store.decisions(proposal.number))
 
     def _settle(
         self, proposal: Proposal, state: ProposalState, what: DecisionKind, by: Reviewer, word: str
@@ -581,54 +497,3 @@ class Proposals(Grants):
 def _is_over(proposal: Proposal, now_us: int) -> bool:
     """Return whether the time of an unsettled proposal is over."""
     return not proposal.is_settled and proposal.expires_us is not None and proposal.expires_us <= now_us
-
-
-def _check_has(proposal: Proposal, files: Sequence[ProposedFile], hunk: HunkId) -> None:
-    """Raise InvalidParams if a proposal has no such hunk."""
-    if all(hunk != one.id for file in files for one in file.hunks):
-        number = proposal.number
-        raise InvalidParams(f"Proposal {number} has no hunk {hunk}.", data={"proposal": number, "hunk": hunk})
-
-
-def _check_length(comment: str) -> None:
-    if len(comment) > TEXT_CHARACTERS_MAX:
-        raise InvalidParams(f"A comment has at most {TEXT_CHARACTERS_MAX} characters.")
-
-
-def _decided(files: Iterable[ProposedFile], verdicts: Mapping[HunkId, Verdict]) -> Iterator[ProposedHunk]:
-    """Yield the hunks of files with these verdicts."""
-    for file in files:
-        for hunk in file.hunks:
-            yield replace(hunk, verdict=verdicts.get(hunk.id, hunk.verdict))
-
-
-def _decision_of(
-    transaction: Transaction, approval: Approval, files: Iterable[ProposedFile]
-) -> tuple[Decision, dict[HunkId, Verdict]]:
-    """Return the decision that landed hunks of these files, by what the transaction has of it."""
-    verdicts: dict[HunkId, Verdict] = {
-        hunk.id: "landed" for file in files for hunk in file.hunks if hunk.number in approval.hunks
-    }
-    by = Reviewer(approval.actor or "", approval.session)
-    if approval.rule is not None:
-        by = Reviewer(approval.rule, via="rule")
-    decision = Decision(
-        transaction.time_us, by, "approve", tuple(sorted(verdicts)), seq=transaction.seq,
-        is_modified=approval.is_modified,
-    )  # fmt: skip
-    return decision, verdicts
-
-
-def _left(file: ProposedFile) -> list[Change[FileState]]:
-    """Return the hunks of a file that have not landed, as changes of the landed ones; none if all have."""
-    if all(hunk.verdict == "landed" for hunk in file.hunks):
-        return []
-    base = landed_base(file)
-    move = file.move
-    if file.source is None or move is None or move.verdict == "landed":
-        return [Change(file.path, base, file.proposed)]
-    return [Change(file.source, base, None), Change(file.path, None, file.proposed, file.source)]
-
-
-def _is_same(one: Reviewer, other: Reviewer) -> bool:
-    return (one.actor, one.session) == (other.actor, other.session)

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from editd.errors import Refused
-from editd.review.proposals import Planned
+from editd.review.planned import Planned
 from editd.store.recorded_state import recorded_state
 from editd.values.content import Change, FileState
 from editd.values.path import WorkspacePath

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from editd.errors import PermissionDenied
+from editd.review.planned import Planned
 from editd.review.policy import Ruling
-from editd.review.proposals import Planned
 from editd.system.process import line_above
 from editd.values.proposal import Reviewer
 from editd.values.transaction import Approval
