@@ -15,7 +15,7 @@ import pytest
 from editd.store.git_repository import _HEAD as MANIFEST_HEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Mapping
 
 TOP = Path(__file__).resolve().parent.parent
 ERRORS = {"errors", "advice", "words"}
@@ -255,6 +255,78 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])), pytrace=False)
+
+
+def is_wire(annotation: ast.expr | None, services: Container[str]) -> bool:
+    """Return whether an attribute of this type connects its object with another: a function, or a service."""
+    if isinstance(annotation, ast.BinOp):  # `Gate | None`
+        return is_wire(annotation.left, services) or is_wire(annotation.right, services)
+    if isinstance(annotation, ast.Subscript):  # `Callable[[], None]`
+        return ast.unparse(annotation.value) == "Callable"
+    return isinstance(annotation, ast.Name) and annotation.id in services
+
+
+def wires_of(cls: ast.ClassDef, services: Container[str]) -> Iterator[str]:
+    """The attributes of a class that connect its objects with others."""
+    parameters: dict[str, ast.expr | None] = {}
+    for part in cls.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            parameters = {one.arg: one.annotation for one in (*part.args.args, *part.args.kwonlyargs)}
+    for node in ast.walk(cls):
+        if isinstance(node, ast.AnnAssign) and is_wire(node.annotation, services):
+            yield ast.unparse(node.target).removeprefix("self.")
+        if isinstance(node, ast.Assign) and is_wire(parameters.get(ast.unparse(node.value)), services):
+            yield from (target.attr for target in node.targets if isinstance(target, ast.Attribute))
+
+
+def wired_from_outside(files: Mapping[str, ast.Module], services: Container[str]) -> list[tuple[str, str]]:
+    """The assignments, by file, that connect an object with another after its construction."""
+    classes = [node for code in files.values() for node in ast.walk(code) if isinstance(node, ast.ClassDef)]
+    wires = {name for cls in classes for name in wires_of(cls, services)}
+    return [
+        (file, ast.unparse(target))
+        for file, code in files.items()
+        for node in ast.walk(code)
+        if isinstance(node, ast.Assign)
+        for part in node.targets
+        for target in ast.walk(part)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+        if target.attr in wires and ast.unparse(target.value) != "self"
+    ]
+
+
+def services() -> set[str]:
+    """The classes of the daemon's services."""
+    table = next(
+        node
+        for node in nodes("daemon/editd/server/methods/__init__.py")
+        if isinstance(node, ast.ClassDef) and node.name == "Services"
+    )
+    return {
+        node.annotation.id
+        for node in table.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.annotation, ast.Name)
+    } - {"str"}
+
+
+def test_an_object_is_complete_when_it_is_constructed() -> None:
+    """Nothing gives it a function or a service later. It may add a method to the listeners of another."""
+    files = {file: tree(file) for file in modules("daemon/editd")}
+    pause = {("daemon/editd/engine/engine.py", "self.recorder.breathe")}  # while a large request is in slices
+    assert set(wired_from_outside(files, services())) <= pause
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class A:\n def __init__(self, gate: Gate): self.gate = gate\ndef f(a): a.gate = 1",
+        "class A:\n def __init__(self): self.gate: Gate | None = None\ndef f(a): a.gate = 1",
+        "class A:\n def __init__(self): self.tell: Callable[[], None] = f\ndef f(a): a.tell = 1",
+        "class A:\n tell: Callable[[], None] | None = None\ndef f(a): a.b.tell = 1",
+    ],
+)
+def test_a_wire_from_outside_is_seen_in_each_form(code: str) -> None:
+    assert [file for file, _ in wired_from_outside({"a.py": ast.parse(code)}, {"Gate"})] == ["a.py"]
 
 
 def imported_when_run(file: str) -> set[str]:

@@ -142,7 +142,7 @@ def check_walk(name: str, made: Stage, line: Line | _Pipe) -> None:
 
 
 def test_the_gate_checks_a_method_anew_unless_its_row_alone_decides() -> None:
-    gate = Gate()
+    gate = Gate(has_review_socket=False)
     caller = ClientState(1, cast("SocketConnection", None), is_started_here=False)
     begun = messages.ExecBegin(session="s", command="make")
     for params in (
@@ -157,7 +157,7 @@ def test_the_gate_checks_a_method_anew_unless_its_row_alone_decides() -> None:
 
 
 def test_the_gate_opens_no_method_of_a_session_to_a_program_of_the_daemon() -> None:
-    gate = Gate()
+    gate = Gate(has_review_socket=False)
     caller = ClientState(1, cast("SocketConnection", None), is_started_here=True)
     for params in (messages.Apply(edits=[]), messages.Undo()):
         for _ in range(2):

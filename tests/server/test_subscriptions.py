@@ -552,7 +552,6 @@ class _Reader:
         self.connection.feed(b"{")
         self.is_reading = True
         self.is_gone = False
-        self.on_reading_again = None
         self.sent = b""
 
     def send(self, data: bytes) -> None:

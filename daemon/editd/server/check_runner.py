@@ -16,14 +16,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from editd.errors import Conflict, Decided, PermissionDenied, Refused
 from editd.review.checks import passed
 from editd.runs.check_worker import requests_of
 from editd.runs.command import NOT_RUN
 from editd.runs.environment import tool_environment
 from editd.runs.limits import CHECKS
+from editd.server.check_runs import BegunCheck, CheckJob
 from editd.server.child_process import PYTHON
 from editd.server.command_workers import CommandWorkers
 from editd.system.process_tree import KILL_SECONDS
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from editd.review.checks import ReviewCheck
+    from editd.server.check_runs import CheckRuns, Key
     from editd.server.engine_queue import EngineQueue
     from editd.server.methods.proposals import ProposalMethods
     from editd.system.frames import Frame
-    from editd.values.content import Change, FileState
 
 log = logging.getLogger(__name__)
 
@@ -43,30 +42,13 @@ RETRY_SECONDS = 10.0  # after a landing that was refused for a time
 LOOK_SECONDS = 0.25  # changes within this time are looked at together
 COPY_SECONDS = 120.0  # beyond the check's own time, to copy a workspace where no overlay is possible
 
-Key = tuple[int, str]  # a proposal and a check
-
-
-class _Job(Struct, frozen=True):
-    """A check to run on a view of a proposal."""
-
-    number: int
-    check: ReviewCheck
-    view: str
-    changes: tuple[Change[FileState], ...]
-
-
-class _Run(Struct):
-    """A run that has begun."""
-
-    task: asyncio.Task[None]
-    job: _Job | None = None
-    began: float = 0.0  # the loop's time, once it has a job
-
 
 class CheckRunner:
     """All runs of a workspace's checks. Used by the loop's thread."""
 
-    def __init__(self, state: str, root: str, queue: EngineQueue, proposals: ProposalMethods) -> None:
+    def __init__(
+        self, state: str, root: str, queue: EngineQueue, proposals: ProposalMethods, runs: CheckRuns
+    ) -> None:
         """`state` is the workspace's state folder. Removes the leftovers of an earlier daemon there."""
         self._workers = CommandWorkers(
             [*PYTHON, "editd.runs.check_worker"], os.path.join(state, "checks"), nice=CHECKS.nice
@@ -77,9 +59,9 @@ class CheckRunner:
         self._checks: tuple[ReviewCheck, ...] = ()
         self._unseen: set[int] = set()  # proposals to look at
         self._looks: asyncio.Task[None] | None = None
-        self._pending: dict[Key, None] = {}  # in their order
-        self._runs: dict[Key, _Run] = {}
+        self._pending, self._runs = runs.pending, runs.begun
         self._is_closing = False
+        proposals.on_moved.append(self.look_at)
 
     def weaker(self) -> list[str]:
         """Return a sentence for each check whose last run was not confined as its keys say."""
@@ -100,14 +82,6 @@ class CheckRunner:
         self._unseen.add(number)
         if self._looks is None:
             self._looks = asyncio.get_running_loop().create_task(self._look_until_done())
-
-    def under_way(self, number: int) -> list[tuple[str, float | None]]:
-        """Return the checks of a proposal that run, with the seconds since then, or that wait for a turn."""
-        now = time.monotonic()  # in the engine's thread there is no loop
-        runs = {name: run for (of, name), run in self._runs.items() if of == number}
-        begun = [(name, now - run.began if run.job is not None else None) for name, run in runs.items()]
-        waiting = [name for of, name in self._pending if of == number and name not in runs]
-        return [*begun, *((name, None) for name in waiting)]
 
     async def close(self) -> None:
         """End all runs, with all processes that they have started."""
@@ -186,7 +160,7 @@ class CheckRunner:
                 return
             if key not in self._runs:  # otherwise the run on the earlier view has yet to end
                 del self._pending[key]
-                self._runs[key] = _Run(asyncio.get_running_loop().create_task(self._run(key)))
+                self._runs[key] = BegunCheck(asyncio.get_running_loop().create_task(self._run(key)))
 
     async def _run(self, key: Key) -> None:
         try:
@@ -205,7 +179,7 @@ class CheckRunner:
             del self._runs[key]
             self._begin_runs()
 
-    def _job_of(self, key: Key) -> _Job | None:
+    def _job_of(self, key: Key) -> CheckJob | None:
         """Return the check with the files of the present view; None if it is no longer wanted."""
         known = self._proposals.for_checks(key[0])
         check = next((one for one in self._checks if one.name == key[1]), None)
@@ -215,9 +189,9 @@ class CheckRunner:
         if check.name in passed([check], results, shown.token)[0]:
             return None
         changes = self._proposals.pending(key[0]).changes
-        return _Job(key[0], check, shown.token, changes) if changes else None
+        return CheckJob(key[0], check, shown.token, changes) if changes else None
 
-    def _note(self, job: _Job, answer: Frame) -> None:
+    def _note(self, job: CheckJob, answer: Frame) -> None:
         check = job.check
         self._workers.note_unheld(check.name, answer.get("unheld", []))
         self._proposals.note_check(
@@ -225,7 +199,7 @@ class CheckRunner:
             check.command,
         )  # fmt: skip
 
-    async def _answer(self, job: _Job) -> Frame:
+    async def _answer(self, job: CheckJob) -> Frame:
         """Run the command in a process. Return its answer, or one that says why there is none."""
         check = job.check
         answers: list[Frame] = []

@@ -56,19 +56,22 @@ CLOSE_SECONDS = 5.0  # for a client to read its last answers
 class Connections:
     """All connected clients. The listening socket calls `connect` for each new one.
 
-    `on_request` gets every request, on the loop's thread. `on_end` gets every client that has disconnected.
+    `on_request` gets every request, on the loop's thread. `on_end` gets every client that has disconnected,
+    and `on_reading_again` every client that reads its answers again.
     """
 
     def __init__(
         self,
         on_request: Callable[[SocketConnection, Request], None],
         on_end: Callable[[SocketConnection], None],
+        on_reading_again: Callable[[SocketConnection], None] = lambda _client: None,
         *,
         may_speak: Callable[[Peer], bool] = may_connect,
         limits: WireLimits = LIMITS,
     ) -> None:
         self.on_request = on_request
         self.on_end = on_end
+        self.on_reading_again = on_reading_again
         self.may_speak = may_speak
         self.limits = limits
         self.on_alone: list[Callable[[], None]] = []  # called when the only active client has been read
@@ -194,7 +197,6 @@ class SocketConnection(asyncio.Protocol):
         self.kept = 0  # bytes of its incomplete messages, as last counted
         self._held = 0  # bytes of its large requests that are not answered yet
         self._let_go: dict[int, tuple[int, Callable[[], object]]] = {}  # by the request's id()
-        self.on_reading_again: Callable[[], None] | None = None
 
     # ── Calls by the dispatcher ────────────────────────────────────────────────────────────────
 
@@ -320,8 +322,7 @@ class SocketConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._does_not_read = False
-        if self.on_reading_again is not None:
-            self.on_reading_again()
+        self._clients.on_reading_again(self)
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:

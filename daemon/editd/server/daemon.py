@@ -38,6 +38,7 @@ from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.review.proposals import Proposals
 from editd.server.check_runner import CheckRunner
+from editd.server.check_runs import CheckRuns
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
 from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
@@ -158,12 +159,12 @@ class Daemon:
         self._state_folder: StateFolder
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # the reviewers' socket, if they have their own
-        self._gate = Gate()
+        self._gate = Gate(has_review_socket=config.review.socket == "own")
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limits = within_descriptors(LIMITS, descriptors_max)
-        self._clients = Connections(self._asked, self._left, limits=self._limits)
+        self._clients = Connections(self._asked, self._left, self._reads_again, limits=self._limits)
         self._callers: dict[SocketConnection, ClientState] = {}
         self._number = 0
         self._services: Services | None = None
@@ -271,11 +272,10 @@ class Daemon:
         Raises PermissionDenied or IoError.
         """
         path = review_socket_path(self._places.socket)
-        if self._config.review.socket == "shared":
+        if not self._gate.has_review_socket:
             unbind(path)
             return None
         self._review_socket = path
-        self._gate.has_review_socket = True
         return bind(path)
 
     async def _wind_up(
@@ -399,15 +399,20 @@ class Daemon:
         state, root = self._places.state, self._places.root
         hooker = HookRunner(state, root, self._config.file_bytes_max)
         queue = EngineQueue(engine, searcher.find, hooker.run, self._comparer.compare, self._activity)
+        self._gate = Gate(
+            has_review_socket=self._gate.has_review_socket,
+            sessions=guard.sessions,
+            history=engine.history,
+            proposals=stored,
+        )
+        self._gate.configure(self._config)
         background = Maintenance(engine, queue, state)
         subscriptions = Subscriptions(engine.history, queue)
         sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self._gate)
         keep = self._configuration.config.history.keep
-        self._gate.open(guard.sessions, engine.history, stored)
-        proposals = ProposalMethods(engine, stored, queue, subscriptions, sessions, self._gate)
-        checks = CheckRunner(state, root, queue, proposals)
-        proposals.on_moved.append(checks.look_at)
-        proposals.running = checks.under_way
+        runs = CheckRuns()
+        proposals = ProposalMethods(engine, stored, queue, subscriptions, sessions, self._gate, runs)
+        checks = CheckRunner(state, root, queue, proposals, runs)
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep, shared_log.needed)
         refusals = Refusals(
@@ -445,6 +450,7 @@ class Daemon:
                 self._gate,
                 MissedCalls(self._places.socket),
                 spans,
+                self._calls.start,
             ),
             changesets=Changesets(),
             shared_log=shared_log,
@@ -578,6 +584,11 @@ class Daemon:
             caller.is_gone = True
             if self._dispatch is not None:
                 self._dispatch.leave(caller)
+
+    def _reads_again(self, client: SocketConnection) -> None:
+        caller = self._callers.get(client)
+        if caller is not None and self._services is not None:
+            self._services.subscriptions.reads_again(caller)
 
     def _give_back_soon(self) -> None:
         """Give the memory of clients that have left back to the system, once for all that leave together."""

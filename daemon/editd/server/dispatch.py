@@ -117,11 +117,9 @@ BEGINNING = (
 
 class Dispatch:
     def __init__(self, services: Services, calls: Calls) -> None:
-        """`calls` gets the tasks that end the spans of lost clients."""
         self._services = services
         self._calls = calls
         services.engine.recorder.on_recorded.append(self._recorded)
-        services.spans.start(calls.start)
 
     def configure(self, config: Config) -> None:
         """Apply the settings that an open workspace can change while it is served."""

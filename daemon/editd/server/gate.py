@@ -39,12 +39,20 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    def __init__(self) -> None:
-        self.has_review_socket = False
+    def __init__(
+        self,
+        *,
+        has_review_socket: bool,
+        sessions: Sessions | None = None,
+        history: History | None = None,
+        proposals: Proposals | None = None,
+    ) -> None:
+        """The last three are None for the gate that serves until the history is open."""
+        self.has_review_socket = has_review_socket
         self.trusts_elicitation = False  # whether an answer that an MCP client gives for its user decides
-        self.sessions: Sessions | None = None  # this and the next are None before the history is open
-        self.proposals: Proposals | None = None
-        self._history: History | None = None
+        self.sessions = sessions
+        self.proposals = proposals
+        self._history = history
         self._rights: frozenset[AgentRight] = frozenset()
         self._authors: dict[int, set[int]] = {}  # the proposals of each connection
         self._unlocked: set[int] = set()  # connections that have given the PIN
@@ -53,10 +61,6 @@ class Gate:
         """Apply the settings of permissions."""
         self._rights = frozenset(config.permissions.agents)
         self.trusts_elicitation = config.review.elicitation == "trusted"
-
-    def open(self, sessions: Sessions, history: History, proposals: Proposals) -> None:
-        """Take the sessions, the history and the proposals, once they are open."""
-        self.sessions, self._history, self.proposals = sessions, history, proposals
 
     @property
     def head(self) -> int:

@@ -278,7 +278,6 @@ class Subscriptions:
         convert.globs([*texts, *(params.paths or ())], "The subscriptions of a connection together")
         subscription = self._made(params, max(theirs, default=0) + 1, caller.listener)
         self.by_client.setdefault(caller.number, {})[subscription.number] = subscription
-        caller.listener.on_reading_again = lambda: self._reads_again(caller.number)
         if subscription.state is SubscriptionState.CATCHING_UP:
             self._loop.call_soon(self._catch_up_soon, subscription)
         return messages.SubscribeResult(subscription=subscription.number, head=self._history.head)
@@ -321,8 +320,9 @@ class Subscriptions:
 
     # ── subscribers that lag ──
 
-    def _reads_again(self, caller: int) -> None:
-        for subscription in self.by_client.get(caller, {}).values():
+    def reads_again(self, caller: ClientState) -> None:
+        """Send what a connection has missed, because it reads its answers again."""
+        for subscription in self.by_client.get(caller.number, {}).values():
             if subscription.state is SubscriptionState.BEHIND:
                 subscription.resync(self._newest)
             elif subscription.state is SubscriptionState.CATCHING_UP:
@@ -336,7 +336,7 @@ class Subscriptions:
         if subscription.is_over or subscription.state is not SubscriptionState.CATCHING_UP:
             return
         if not subscription.listener.is_reading or subscription.is_comparing:
-            return  # `_reads_again` or the comparison comes back to it
+            return  # `reads_again` or the comparison comes back to it
         try:
             found = self._history.index.following(subscription.cursor, CATCH_UP_TRANSACTIONS)
         except Refused as refusal:

@@ -115,8 +115,9 @@ class ExecMethods:
         gate: Gate,
         missed_calls: MissedCalls,
         spans: ExecSpans,
+        start: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """`spans` are those that the previous daemon has left open."""
+        """`spans` are those that the previous daemon has left open. They end in time. `start` runs a task."""
         self._gate = gate
         self._missed_calls = missed_calls
         self._untold: dict[str, int] = {}  # missed calls that no answer to their session has named
@@ -132,13 +133,9 @@ class ExecMethods:
         self._changed = Alarm()  # set, and replaced, when a span or an opening has ended
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watched: set[tuple[int, int]] = set()  # processes, by pid and start
-        self._start: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()
+        self._start = start
         self._agents: OrderedDict[str, KnownAgent] = OrderedDict()
         sessions.on_end.append(self._session_ended)
-
-    def start(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        """Let the spans of the last daemon end in time. `start` runs a task."""
-        self._start = start
         for span in self._spans.open.values():
             if not span.is_watched:
                 self._watching.pause()

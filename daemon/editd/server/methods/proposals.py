@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.engine.engine import Engine
     from editd.review.fit import FittedProposal
+    from editd.server.check_runs import CheckRuns
     from editd.server.connection import Answer, ClientState
     from editd.server.convert_proposals import ProposalSummary
     from editd.server.engine_queue import EngineQueue
@@ -85,6 +86,7 @@ class ProposalMethods:
         subscriptions: Subscriptions,
         sessions: SessionMethods,
         gate: Gate,
+        runs: CheckRuns,
     ) -> None:
         self._engine = engine
         self._proposals = proposals
@@ -102,7 +104,7 @@ class ProposalMethods:
         self._telling: set[asyncio.Task[None]] = set()  # of events that wait for a comparison
         self._moved: set[int] = set()  # whose subscribers get an event soon
         self.on_moved: list[Callable[[int], None]] = []  # called with a proposal whose view may have moved
-        self.running: Callable[[int], Sequence[tuple[str, float | None]]] = _none  # the checks under way
+        self._runs = runs
         self._is_closing = False
         self.may_ask = True  # whether an edit that says nothing about it may become a proposal
         proposals.on_changed.append(self._changed)
@@ -504,7 +506,7 @@ class ProposalMethods:
         store, number = self._proposals.store, proposal.number
         return wire.ProposalNotes(
             self._without_pids(store.decisions(number)), self._without_pids(store.comments(number)),
-            self._without_pids(store.checks(number)), self.running(int(number)),
+            self._without_pids(store.checks(number)), self._runs.under_way(int(number)),
             len(self._waiting.get(number, ())),
         )  # fmt: skip
 
@@ -727,11 +729,6 @@ class ProposalMethods:
     def _note_moved(self, number: int) -> None:
         for listener in self.on_moved:
             listener(number)
-
-
-def _none(_number: int) -> tuple[tuple[str, float | None], ...]:
-    """Serve as `running` until checks can run."""
-    return ()
 
 
 def _refused(call: messages.Tool, refusal: Rejected) -> str:
