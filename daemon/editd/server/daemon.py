@@ -2,7 +2,7 @@
 
 taken      the flock is ours, so no other daemon can be on this workspace
 scanning   the socket answers; requests for the history wait until the baseline is in it. If that takes long,
-           edits and reads are served meanwhile, and the others wait (`MEANWHILE`)
+           edits and reads are served meanwhile, and the others wait (`MethodRow.needs`)
 ready      everything is served
 draining   no new requests are taken; those under way are finished, packed and synced
 ended      the socket is gone, the flock is free
@@ -43,10 +43,11 @@ from editd.server.connection import Calls, ClientState, Connections, MethodCall,
 from editd.server.content_removal import ContentRemoval
 from editd.server.dispatch import Dispatch
 from editd.server.engine_queue import Activity, EngineQueue, first_of
-from editd.server.gate import Gate, behind_wall
+from editd.server.gate import Gate
 from editd.server.hook_runner import HookRunner, described
 from editd.server.lenders import Lenders
 from editd.server.maintenance import Maintenance
+from editd.server.method_table import METHODS, verify_methods
 from editd.server.methods import Configuration, Services
 from editd.server.methods.check import Repairs
 from editd.server.methods.documents import DocumentMethods
@@ -110,15 +111,6 @@ LONG_FILES = 5_000  # after these, some tenths of a second, edits do not wait fo
 LONG_FOLDERS = 1_000  # the same for the folders that the watch has found, before the scan begins
 LONG_BYTES = 64 * 1024 * 1024  # the same for the bytes of a few large files
 LONG_SECONDS = 3.0  # the same after the first report of the scan, for disks that are slow
-# Requests that need no more of the history than the files that they name.
-MEANWHILE = (
-    messages.Apply, messages.Read, messages.Stat, messages.Begin, messages.Stage, messages.Commit,
-    messages.Abort, messages.Undo, messages.Redo, messages.Rollback, messages.Log, messages.Show,
-    messages.SessionOpen, messages.SessionClose, messages.SessionList, messages.LeaseAcquire,
-    messages.LeaseRenew, messages.LeaseRelease, messages.LeaseList, messages.Subscribe,
-    messages.Unsubscribe, messages.Dialects, messages.ConfigReload, messages.DocumentHold,
-    messages.DocumentRelease, messages.DocumentList,
-)  # fmt: skip
 WATCH_STEP_SECONDS = 0.1  # between two looks at the number of folders meanwhile
 DRAIN_SECONDS = 10.0  # for requests under way at the end of the daemon
 
@@ -154,12 +146,12 @@ class Daemon:
         self._notifier = notifier or SystemdNotifier()
         self._activity = Activity()
         self._comparer: RegexPool  # the process for comparisons of texts
-        self._supervision = SystemdStatus(self._notifier, self._status, self._activity)
+        self._supervision = SystemdStatus(self._notifier, self.status, self._activity)
         self._home: tuple[int, int] | None = None  # the inode of the workspace's folder
         self._state_folder: StateFolder
         self._found_at: tuple[int, int] | None = None  # the inode of the socket that we made
         self._review_socket: str | None = None  # the reviewers' socket, if they have their own
-        self._gate = Gate(has_review_socket=config.review.socket == "own")
+        self.gate = Gate(has_review_socket=config.review.socket == "own")
         self._clock = RealClock()
         self._began = time.monotonic()
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,7 +164,7 @@ class Daemon:
         self._failed: Refused | None = None  # why there is no history to serve from
         self._calls = Calls()
         self._opened = asyncio.Event()  # the baseline is taken, or never will be
-        self._served = asyncio.Event()  # the requests of `MEANWHILE` are served, or never will be
+        self._served = asyncio.Event()  # the requests that need only files are served, or never will be
         self._is_awaited = False  # such a request waits
         self._is_partial = False  # the history has begun, and lacks a part of its baseline
         self._begin: Callable[[], Services] | None = None  # opens the history before it has its baseline
@@ -209,6 +201,7 @@ class Daemon:
 
     async def _serve(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         verify_table()
+        verify_methods()
         use_one_heap()
         own = self._bind_reviewers()
         self._listen_to_signals()
@@ -272,7 +265,7 @@ class Daemon:
         Raises PermissionDenied or IoError.
         """
         path = review_socket_path(self._places.socket)
-        if not self._gate.has_review_socket:
+        if not self.gate.has_review_socket:
             unbind(path)
             return None
         self._review_socket = path
@@ -399,24 +392,24 @@ class Daemon:
         state, root = self._places.state, self._places.root
         hooker = HookRunner(state, root, self._config.file_bytes_max)
         queue = EngineQueue(engine, searcher.find, hooker.run, self._comparer.compare, self._activity)
-        self._gate = Gate(
-            has_review_socket=self._gate.has_review_socket,
+        self.gate = Gate(
+            has_review_socket=self.gate.has_review_socket,
             sessions=guard.sessions,
             history=engine.history,
             proposals=stored,
         )
-        self._gate.configure(self._config)
+        self.gate.configure(self._config)
         background = Maintenance(engine, queue, state)
         subscriptions = Subscriptions(engine.history, queue)
-        sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self._gate)
+        sessions = SessionMethods(guard, queue, subscriptions, engine.history.index, self.gate)
         keep = self._configuration.config.history.keep
         runs = CheckRuns()
-        proposals = ProposalMethods(engine, stored, queue, subscriptions, sessions, self._gate, runs)
+        proposals = ProposalMethods(engine, stored, queue, subscriptions, sessions, self.gate, runs)
         checks = CheckRunner(state, root, queue, proposals, runs)
         shared_log = SharedLog(engine, queue, background, state, subscriptions.tell)
         retention = Retention(engine, queue, background, guard, state, keep, shared_log.needed)
         refusals = Refusals(
-            engine.history, engine.clock, sessions, subscriptions, self._gate, engine.tree.resolve
+            engine.history, engine.clock, sessions, subscriptions, self.gate, engine.tree.resolve
         )
         return Services(
             root=root,
@@ -435,9 +428,9 @@ class Daemon:
             hooker=hooker,
             configuration=self._configuration,
             subscriptions=subscriptions,
-            gate=self._gate,
+            gate=self.gate,
             sessions=sessions,
-            leases=LeaseMethods(guard, queue, subscriptions, sessions, self._gate),
+            leases=LeaseMethods(guard, queue, subscriptions, sessions, self.gate),
             proposals=proposals,
             checks=checks,
             documents=DocumentMethods(engine, guard, subscriptions, self._config.encoding),
@@ -447,7 +440,7 @@ class Daemon:
                 self._watching,
                 sessions,
                 guard,
-                self._gate,
+                self.gate,
                 MissedCalls(self._places.socket),
                 spans,
                 self._calls.start,
@@ -465,7 +458,7 @@ class Daemon:
         searcher.seconds = config.regex_seconds
         scanner.rates.interval_seconds = config.history.record_interval
         logging.getLogger().setLevel(config.log_level.upper())
-        self._gate.configure(config)
+        self.gate.configure(config)
 
     def _tooling(self) -> ToolSet:
         config = self._config
@@ -615,31 +608,26 @@ class Daemon:
             self._dispatch.refused(params, caller, refusal)
 
     def _handle(self, params: messages.Params, caller: ClientState) -> Answer:
-        if isinstance(params, messages.Shutdown | messages.Check):
-            self._gate.check(params, caller)
+        method = METHODS[type(params)]
+        if method.needs == "nothing" or isinstance(params, messages.Check):
+            self.gate.check(params, caller)
         match params:
-            case messages.Hello():
-                return self._hello(params, caller)
-            case messages.Status():
-                status = self._status()
-                return behind_wall(status) if self._gate.is_walled(caller) else status
-            case messages.Shutdown():
-                self._stop.set()
-                return messages.Empty()
+            case _ if method.needs == "nothing":
+                return method.function(self, params, caller)
             case _ if self._is_draining:
                 raise ShuttingDown("The daemon is ending.", hint=Advice(step_term("start_again")))
             case messages.Check(repair=True):
                 return self._repairing.repair(params, self._services)
             case _ if self._failed is not None:
                 raise self._failed
-            case _ if self._dispatch is None or (self._is_partial and not isinstance(params, MEANWHILE)):
+            case _ if self._dispatch is None or (self._is_partial and method.needs != "files"):
                 return self._handle_later(params, caller)
             case _:
                 return self._dispatch.handle(params, caller)
 
     async def _handle_later(self, params: messages.Params, caller: ClientState) -> Answer:
         """Wait until the request can be served: for the baseline, or for a history without it."""
-        if isinstance(params, MEANWHILE):
+        if METHODS[type(params)].needs == "files":
             self._is_awaited = True
             self._begin_if_long()
             await self._served.wait()
@@ -647,7 +635,7 @@ class Daemon:
             await self._opened.wait()
         return self._handle(params, caller)
 
-    def _hello(self, params: messages.Hello, caller: ClientState) -> messages.HelloResult:
+    def introduce(self, params: messages.Hello, caller: ClientState) -> messages.HelloResult:
         """Introduce a client. Raises InvalidParams, UnknownSession."""
         if params.protocol != messages.PROTOCOL:
             raise InvalidParams(
@@ -679,7 +667,8 @@ class Daemon:
         else:
             caller.session = params.session
 
-    def _status(self) -> messages.StatusResult:
+    def status(self) -> messages.StatusResult:
+        """Return the status of the daemon, and of its workspace if that is open."""
         watcher, known = self._watching.status(), mounts()
         alone = messages.StatusResult(
             root=self._places.root,
@@ -700,7 +689,7 @@ class Daemon:
             weaker=[
                 *self._shortfalls.weaker(known),
                 *self._configuration.weaker(),
-                *self._gate.weaker(),
+                *self.gate.weaker(),
                 *self._notifier.weaker(),
             ],
             uncovered=self._shortfalls.describe_uncovered(known),
@@ -715,6 +704,10 @@ class Daemon:
         return alone if self._dispatch is None else self._dispatch.status(alone)
 
     # ── ending ──
+
+    def stop(self) -> None:
+        """End the daemon soon."""
+        self._stop.set()
 
     async def _until_told(self) -> None:
         """Wait for a signal, `shutdown`, the end of the idle time, or the loss of the socket or folder."""

@@ -1,9 +1,9 @@
-"""The table of the methods, and the call of a handler for each request."""
+"""The call of a method's function for each request, and the settings and events of the services."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,111 +14,28 @@ from editd.errors import Refused
 from editd.review.checks import checks_of
 from editd.review.policy import review_policy_of
 from editd.server.connection import PendingAnswer
-from editd.server.methods import (
-    check,
-    files,
-    history,
-    oversight,
-    publish,
-    remote,
-    session_list,
-    transaction_log,
-)
-from editd.wire import messages
+from editd.server.method_table import METHODS
+from editd.server.methods import remote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from editd.config.schema import Config
     from editd.server.connection import Answer, Calls, ClientState
     from editd.server.methods import Services
     from editd.values.transaction import Transaction
-
-Function: TypeAlias = "Callable[[Services, Any, ClientState], Answer]"
-
-METHODS: dict[type[messages.Params], Function] = {
-    messages.Dialects: files.dialects,
-    messages.Read: files.read,
-    messages.Stat: files.stat,
-    messages.Settle: files.settle,
-    messages.Diff: files.diff,
-    messages.HooksRun: files.run_hooks,
-    messages.Apply: files.apply,
-    messages.Begin: files.begin,
-    messages.Stage: files.stage,
-    messages.Commit: files.commit,
-    messages.Abort: files.abort,
-    messages.Undo: history.undo,
-    messages.Redo: history.redo,
-    messages.Rollback: history.rollback,
-    messages.Restore: history.restore,
-    messages.Log: transaction_log.log,
-    messages.LogCount: transaction_log.log_count,
-    messages.LogRefusals: lambda services, params, _caller: services.refusals.latest(params),
-    messages.Show: history.show,
-    messages.Blame: history.blame,
-    messages.SessionList: session_list.session_list,
-    messages.SessionPause: oversight.pause,
-    messages.SessionResume: oversight.resume,
-    messages.ReviewMark: oversight.mark,
-    messages.Gc: history.gc,
-    messages.Forget: history.forget,
-    messages.Publish: publish.publish,
-    messages.Check: check.check,
-    messages.ProposalList: lambda services, params, caller: services.proposals.list_proposals(params, caller),
-    messages.ProposalGet: lambda services, params, caller: services.proposals.get(params, caller),
-    messages.ProposalApprove: lambda services, params, caller: services.proposals.approve(params, caller),
-    messages.ProposalReject: lambda services, params, caller: services.proposals.reject(params, caller),
-    messages.ProposalDecide: lambda services, params, caller: services.proposals.decide(params, caller),
-    messages.ProposalWait: lambda services, params, caller: services.proposals.wait(params, caller),
-    messages.ProposalComment: lambda services, params, caller: services.proposals.comment(params, caller),
-    messages.ProposalSubmit: lambda services, params, caller: services.proposals.submit_draft(params, caller),
-    messages.ProposalWithdraw: lambda services, params, caller: services.proposals.withdraw(params, caller),
-    messages.ProposalReopen: lambda services, params, caller: services.proposals.reopen(params, caller),
-    messages.ProposalCheck: lambda services, params, caller: services.proposals.check(params, caller),
-    messages.ReviewAllow: lambda services, params, caller: services.proposals.allow(params, caller),
-    messages.ReviewGrants: lambda services, params, caller: services.proposals.grants(params, caller),
-    messages.ReviewRevoke: lambda services, params, caller: services.proposals.revoke(params, caller),
-    messages.ReviewUnlock: lambda services, params, caller: services.proposals.unlock(params, caller),
-    messages.SessionOpen: lambda services, params, caller: services.sessions.open(params, caller),
-    messages.SessionClose: lambda services, params, caller: services.sessions.close(params, caller),
-    messages.ExecBegin: lambda services, params, caller: services.spans.begin(params, caller),
-    messages.ExecAsk: lambda services, params, caller: services.spans.ask(params, caller),
-    messages.ExecEnd: lambda services, params, caller: services.spans.end(params, caller),
-    messages.Claim: lambda services, params, caller: services.spans.claim(params, caller),
-    messages.Seen: lambda services, params, caller: services.spans.seen(params, caller),
-    messages.LeaseAcquire: lambda services, params, caller: services.leases.acquire(params, caller),
-    messages.LeaseRenew: lambda services, params, caller: services.leases.renew(params, caller),
-    messages.LeaseRelease: lambda services, params, caller: services.leases.release(params, caller),
-    messages.LeaseList: lambda services, params, caller: services.leases.list_leases(params, caller),
-    messages.Subscribe: lambda services, params, caller: services.subscriptions.subscribe(params, caller),
-    messages.Unsubscribe: lambda services, params, caller: services.subscriptions.unsubscribe(params, caller),
-    messages.DocumentHold: lambda services, params, caller: services.documents.hold(params, caller),
-    messages.DocumentRelease: lambda services, params, caller: services.documents.release(params, caller),
-    messages.DocumentList: lambda services, params, caller: services.documents.list_documents(params, caller),
-    messages.RemoteInit: remote.init,
-    messages.RemoteJoin: remote.join,
-    messages.RemoteStatus: remote.status,
-    messages.RemoteNow: remote.now,
-    messages.RemoteLand: remote.land,
-    messages.RemotePause: remote.pause,
-    messages.RemoteResume: remote.resume,
-    messages.RemoteRepair: remote.repair,
-    messages.RemoteLeave: remote.leave,
-    messages.ConfigReload: lambda services, params, caller: services.configuration.reload_now(params, caller),
-}
-
-# Requests that begin something that ends with its connection.
-BEGINNING = (
-    messages.Begin, messages.Subscribe, messages.ExecBegin, messages.SessionOpen, messages.LeaseAcquire,
-    messages.DocumentHold,
-)  # fmt: skip
+    from editd.wire import messages
 
 
 class Dispatch:
     def __init__(self, services: Services, calls: Calls) -> None:
         self._services = services
         self._calls = calls
+        self._functions = {
+            kind: partial(
+                method.function, services if method.gets == "services" else getattr(services, method.gets)
+            )
+            for kind, method in METHODS.items()
+            if method.needs != "nothing"
+        }
         services.engine.recorder.on_recorded.append(self._recorded)
 
     def configure(self, config: Config) -> None:
@@ -148,19 +65,20 @@ class Dispatch:
         return answer
 
     def _handle_now(self, params: messages.Params, caller: ClientState) -> Answer:
-        if caller.is_gone and isinstance(params, BEGINNING):
+        method = METHODS[type(params)]
+        if caller.is_gone and method.is_beginning:
             raise Refused("The connection is closed.")
         if type(params) not in caller.open_methods:
             self._services.gate.check(params, caller)
         if caller.session is not None or getattr(params, "session", None) is not None:
-            self._services.sessions.admit(params, caller)
-        queue, method = self._services.queue, METHODS[type(params)]
+            self._services.sessions.admit(params, caller, method.acts_as)
+        queue, function = self._services.queue, self._functions[type(params)]
         turn = queue.comparing
         turn.results, turn.left, turn.is_movable = {}, TURN_COST_MAX, True
         try:
-            return method(self._services, params, caller)
+            return function(params, caller)
         except (NeedsComparison, NeedsThread) as need:
-            return queue.again(partial(method, self._services, params, caller), need)
+            return queue.again(partial(function, params, caller), need)
 
     def refused(self, params: messages.Params, caller: ClientState, refusal: Refused) -> None:
         """Note the refusal of a request."""

@@ -115,7 +115,7 @@ class Refusals:
         self._kept.extend(kept)
         return dropped
 
-    def latest(self, params: messages.LogRefusals) -> messages.LogRefusalsResult:
+    def latest(self, params: messages.LogRefusals, _caller: ClientState) -> messages.LogRefusalsResult:
         """Return the newest ones that match, newest first. Raises InvalidParams."""
         if not 1 <= params.limit <= REFUSALS_MAX:
             raise InvalidParams(f"`limit` is between 1 and {REFUSALS_MAX}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -40,13 +40,11 @@ KEEP_SECONDS = (
     1.05  # between two times that reads are written down, as other work after an edit (`maintenance`)
 )
 
-# Requests that act in the name of the session that they name. To name one in `log` or `undo` needs no token.
-ACTING = (
-    messages.Read, messages.Apply, messages.Begin, messages.Restore, messages.Redo, messages.LeaseAcquire,
-    messages.ExecBegin, messages.ExecAsk, messages.ExecEnd, messages.Claim, messages.Seen,
-)  # fmt: skip
-# Requests that only end something of the connection itself, in no session's name.
-OF_CONNECTION = (messages.Abort, messages.DocumentRelease)
+ActsAs = Literal[
+    "own",  # the connection's session, if its class of permission is not open to anyone
+    "named",  # the session that the request names. To name one in `log` or `undo` needs no token
+    "none",  # the request only ends a thing of the connection itself
+]
 
 
 def open_guard(state: str, clock: Clock) -> AccessControl:
@@ -88,15 +86,15 @@ class SessionMethods:
             raise InvalidParams("`token` belongs to a session.", hint=GIVE_SESSION)
         caller.session = name
 
-    def admit(self, params: messages.Params, caller: ClientState) -> None:
+    def admit(self, params: messages.Params, caller: ClientState, acts_as: ActsAs) -> None:
         """Raise UnknownSession if the request would act in the name of another client's session.
 
         A connection may have stated the name before that client opened it. All that it does then, but for
         reading, would be in that name.
         """
-        if isinstance(params, ACTING):
-            self.admit_as(caller.session_of(params.session), caller)
-        elif not isinstance(params, OF_CONNECTION) and PERMISSIONS[type(params)].needs_of(params) != "anyone":
+        if acts_as == "named":
+            self.admit_as(caller.session_of(getattr(params, "session", None)), caller)
+        elif acts_as != "none" and PERMISSIONS[type(params)].needs_of(params) != "anyone":
             self.admit_as(caller.session, caller)
 
     def admit_as(self, name: str | None, caller: ClientState) -> None:
