@@ -213,7 +213,10 @@ class GlobSet(tuple[Glob, ...]):
 
     def has(self, path: WorkspacePath) -> bool:
         """Return whether any of the globs matches this path."""
-        key = key_of(path.text)
+        return self.has_key(key_of(path.text))
+
+    def has_key(self, key: str) -> bool:
+        """Return whether any of the globs matches the path with this key."""
         whole, folders = self._literals
         if folders and (key in whole or any(folder in folders for folder in folders_of_key(key))):
             return True
