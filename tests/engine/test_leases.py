@@ -15,8 +15,9 @@ from editd.engine.leased_paths import WILDCARDS_MAX
 from editd.engine.leases import Leases
 from editd.errors import InvalidParams, IoError, Leased, Overloaded, Refused
 from editd.store.session_store import Lease, Session, SessionStore
-from editd.values.glob import Bounds, Glob
+from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
+from editd.values.path_rules import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,7 +157,7 @@ def test_leases_do_what_a_simple_oracle_does(registry: SessionStore, seed: int) 
         assert {lease.token for lease in leases} == set(oracle.held)
         assert leases.waiting == len(oracle.queue)
         for path in PATHS:
-            over = {lease.token for lease in leases.over(path, now)}
+            over = {lease.token for lease in leases.against(None, path, now)}
             assert over == {token for token, entry in oracle.held.items() if path in entry[1]}
     registry.close(is_clean=True)
 
@@ -234,8 +235,8 @@ def test_a_lease_that_is_over_and_not_swept_yet_is_in_nobodys_way(registry: Sess
     leases = Leases(registry)
     leases.acquire("r", globs("**"), 1.0, 0)
     path = WorkspacePath("a")
-    assert [lease.session for lease in leases.over(path, SECOND - 1)] == ["r"]
-    assert leases.over(path, SECOND + 1) == []
+    assert [lease.session for lease in leases.against(None, path, SECOND - 1)] == ["r"]
+    assert list(leases.against(None, path, SECOND + 1)) == []
 
 
 def calls_of(work: Callable[[], object]) -> int:

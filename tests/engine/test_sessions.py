@@ -14,7 +14,7 @@ from editd.engine.undo_selection import LastEditOf
 from editd.errors import IoError, NothingToUndo
 from editd.store.session_store import ReadVersionStore, SessionStore
 from editd.values.content import Version, version_of
-from editd.values.glob import Bounds
+from editd.values.path_rules import Bounds
 from editd.values.transaction import Authorship, Base, ReadMark
 from support.harness import Harness, apply, done, path_of, refused, write
 

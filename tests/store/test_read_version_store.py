@@ -20,8 +20,9 @@ from editd.store import sqlite
 from editd.store.proposals import ProposalStore
 from editd.store.session_store import Lease, ReadVersionStore, Session, SessionStore
 from editd.values.content import Version
-from editd.values.glob import Bounds, Glob
+from editd.values.glob import Glob
 from editd.values.path import WorkspacePath
+from editd.values.path_rules import Bounds
 from editd.values.proposal import Decision, ProposalNumber, Reviewer
 from editd.values.transaction import Base, ReadMark
 from editd_client.errors import EditdError

@@ -46,9 +46,10 @@ from editd.errors import (
 )
 from editd.values.content import Change, FileState
 from editd.values.excluded_paths import ExcludedPaths
-from editd.values.glob import Exhausted, Glob, Meter
+from editd.values.glob import Exhausted, Glob, GlobSet, Meter
 from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath
+from editd.values.path_rules import RuleOnPaths, fits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
@@ -87,16 +88,17 @@ class StoredBytes(Struct, frozen=True):
 
 
 class EditPolicy(Struct, frozen=True):
-    """The protected paths, and the quota of the history."""
+    """The protected paths, with a rule for each glob, and the quota of the history."""
 
-    protected: tuple[Glob, ...] = ()
+    protected: tuple[RuleOnPaths, ...] = ()
     quota: int | None = None  # bytes of all of `StoredBytes`
 
     def permit(self, changes: Sequence[Change[FileState]]) -> None:
         """Raise PathProtected if one of the resolved paths is protected."""
         for change in changes:
-            for glob in self.protected:
-                if glob.matches(change.path) or (change.after is not None and glob.is_barred_by(change.path)):
+            for rule in self.protected:
+                if fits(rule, change.path, is_made=change.after is not None):
+                    (glob,) = rule.globs
                     raise PathProtected(
                         f"{change.path} is protected by the configuration ({glob.text}).",
                         hint=Advice("Nothing was changed. ", command_term("config"), " shows `protect`."),
@@ -126,7 +128,8 @@ class EditPolicy(Struct, frozen=True):
 
 def policy_of(config: Config) -> EditPolicy:
     """Return the policy of the configuration."""
-    return EditPolicy(tuple(map(Glob.parse, config.protect)), config.history.quota)
+    rules = (RuleOnPaths("protect", "refuse", GlobSet([Glob.parse(text)])) for text in config.protect)
+    return EditPolicy(tuple(rules), config.history.quota)
 
 
 def excluded_paths_of(config: Config) -> ExcludedPaths:
@@ -341,7 +344,7 @@ class AccessControl(Struct, frozen=True):
     def may_read(self, name: str | None, path: WorkspacePath) -> bool:
         """Return whether the session may read the path. A session without a scope may read all paths."""
         session = self.sessions.get(name)
-        return session is None or session.bounds.may_read(path)
+        return session is None or session.may_read(path)
 
     def permit_reading(self, name: str | None, paths: Sequence[WorkspacePath]) -> None:
         """Raise PermissionDenied if the session may not read one of the paths."""
@@ -349,13 +352,13 @@ class AccessControl(Struct, frozen=True):
         if session is None:
             return
         for path in paths:
-            if not session.bounds.may_read(path):
+            if not session.may_read(path):
                 raise _outside(session, path, "read")
 
     def permit_holding(self, name: str | None, path: WorkspacePath) -> None:
         """Raise PermissionDenied if the session may not write the path, whose edits a held text refuses."""
         session = None if name is None else self.sessions.get(name)
-        if session is not None and not session.bounds.may_write(path):
+        if session is not None and not session.may_write(path):
             raise _outside(session, path, "write")
 
     def permit_leasing(self, name: str, globs: Sequence[Glob]) -> None:
@@ -383,25 +386,24 @@ class AccessControl(Struct, frozen=True):
         """Raise PermissionDenied if the session is paused, unless a reviewer lands its work."""
         if not isinstance(request, Land):
             self.sessions.check_not_paused(name)
-        elif request.passed is not None and name in self.sessions.paused:
-            raise refused_by(self.sessions.paused[name])
+        elif request.passed is not None and (pause := self.sessions.pause_of(name)) is not None:
+            raise refused_by(pause)
 
     def _check_bounds(self, session: Session, changes: Sequence[Change[FileState]]) -> None:
         for change in changes:
-            if not session.bounds.may_write(change.path):
+            if not session.may_write(change.path):
                 raise _outside(session, change.path, "write")
-            if change.before is not None and not session.bounds.may_read(change.path):
+            if change.before is not None and not session.may_read(change.path):
                 raise _outside(session, change.path, "read")
 
     def _check_leases(self, name: str | None, changes: Sequence[Change[FileState]]) -> None:
         now_us = self.clock.now_us()
         for change in changes:
-            for lease in self.leases.over(change.path, now_us, is_made=change.after is not None):
-                if lease.session != name:
-                    is_covered = lease.covers(change.path)
-                    problem = "is leased" if is_covered else "would be a file, but paths below it are leased"
-                    refusal = leased(lease, f"{change.path} {problem}")
-                    raise refusal.revise(data={"path": change.path.text})
+            for lease in self.leases.against(name, change.path, now_us, is_made=change.after is not None):
+                is_covered = fits(lease.rule, change.path, name)
+                problem = "is leased" if is_covered else "would be a file, but paths below it are leased"
+                refusal = leased(lease, f"{change.path} {problem}")
+                raise refusal.revise(data={"path": change.path.text})
 
     def _check_read(
         self,
@@ -429,7 +431,7 @@ class ScopedSnapshot(Struct, frozen=True):
 
     def at(self, path: WorkspacePath) -> FileState | None:
         state = self.view.at(path)
-        if state is not None and not self.session.bounds.may_read(path):
+        if state is not None and not self.session.may_read(path):
             raise _outside(self.session, path, "read")
         return state
 
@@ -452,7 +454,7 @@ class ScopedSnapshot(Struct, frozen=True):
 
     def _may_see(self, path: str) -> bool:
         if not path.endswith("/"):
-            return self.session.bounds.may_read(WorkspacePath.parse(path))
+            return self.session.may_read(WorkspacePath.parse(path))
         folder = key_of(path.removesuffix("/"))
         return any(glob.may_match_below(folder) for glob in self.session.bounds.read or ())
 

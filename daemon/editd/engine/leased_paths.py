@@ -16,7 +16,7 @@ from editd.values.glob import could_both_match, folders_of_key
 from editd.values.name_key import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from editd.values.glob import Glob, Meter
     from editd.values.path import WorkspacePath
@@ -103,16 +103,15 @@ class LeasedPaths(Generic[Held]):
             yield from self._beginning(f"{glob.literal}/", is_strict=True)
         yield from self._wild
 
-    def over(self, path: WorkspacePath, *, is_made: bool) -> list[Held]:
-        """Return the holders that cover `path`. With `is_made`, include those of paths below a new file."""
-        key = key_of(path.text)
+    def near(self, path: WorkspacePath) -> list[Held]:
+        """Return the holders that may cover `path`."""
         with self._lock:
-            pairs = [pair for pair in self._at_or_above(key) if pair[0].matches_key(key)]
-            pairs += [pair for pair in self._wild if pair[0].matches_key(key)]
-            if is_made:
-                pairs += self._beginning(f"{key}/")
-                pairs += [pair for pair in self._wild if pair[0].is_barred_by(path)]
-        return list({id(holder): holder for _, holder in pairs}.values())
+            return _holders((*self._at_or_above(key_of(path.text)), *self._wild))
+
+    def below(self, path: WorkspacePath) -> list[Held]:
+        """Return the holders that may cover paths below `path`."""
+        with self._lock:
+            return _holders((*self._beginning(f"{key_of(path.text)}/"), *self._wild))
 
     def _at_or_above(self, key: str) -> Iterator[tuple[Glob, Held]]:
         if self._literal:
@@ -128,6 +127,11 @@ class LeasedPaths(Generic[Held]):
                 return
             if not is_strict or text != prefix:
                 yield from self._literal[text]
+
+
+def _holders(pairs: Iterable[tuple[Glob, Held]]) -> list[Held]:
+    """Return each of the holders once, in their order."""
+    return list({id(holder): holder for _, holder in pairs}.values())
 
 
 class _Sizes:

@@ -21,6 +21,7 @@ from editd.errors import InvalidParams, IoError, Leased, Overloaded
 from editd.store.session_store import Lease
 from editd.store.transaction_record import rfc3339
 from editd.values.glob import Meter
+from editd.values.path_rules import fits, is_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -167,7 +168,7 @@ class Leases:
 
     def expire(self, now_us: int) -> list[Lease]:
         """End expired leases and return them."""
-        return self._end(lease for lease in self if lease.expires_us <= now_us)
+        return self._end(lease for lease in self if is_over(lease.expires_us, now_us))
 
     def end_session(self, session: str) -> list[Lease]:
         """End the leases of a session, which are returned, and its queued requests."""
@@ -201,9 +202,17 @@ class Leases:
             )
         return lease
 
-    def over(self, path: WorkspacePath, now_us: int, *, is_made: bool = False) -> list[Lease]:
-        """Return the leases that cover `path`. With `is_made`, include leases of paths below a new file."""
-        return [lease for lease in self._leased.over(path, is_made=is_made) if lease.expires_us > now_us]
+    def against(
+        self, session: str | None, path: WorkspacePath, now_us: int, *, is_made: bool = False
+    ) -> Iterator[Lease]:
+        """Yield the leases of others on `path`, and with `is_made` then those of paths below a new file."""
+        for lease in self._leased.near(path):
+            if fits(lease.rule, path, session, now_us):
+                yield lease
+        for lease in self._leased.below(path) if is_made else ():
+            is_covered = fits(lease.rule, path, session, now_us)
+            if not is_covered and fits(lease.rule, path, session, now_us, is_made=True):
+                yield lease
 
     def next_end_us(self) -> int | None:
         """Return the time when the next lease expires, or None."""

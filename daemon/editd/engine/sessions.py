@@ -26,6 +26,7 @@ from editd.engine.commands import reader_of
 from editd.engine.shares import SESSIONS
 from editd.errors import InvalidParams, Overloaded, PermissionDenied, Refused, UnknownSession
 from editd.store.session_store import Session
+from editd.values.path_rules import fits
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from editd.engine.commands import Reader
     from editd.store.session_store import Pause, ReadVersionStore, SessionStore
     from editd.values.content import Change, FileState
-    from editd.values.glob import Bounds
     from editd.values.path import WorkspacePath
+    from editd.values.path_rules import Bounds
     from editd.values.transaction import Outcome
     from editd.wire.messages import OnStale, SessionKind, Unread
 
@@ -300,9 +301,14 @@ class Sessions:
 
     def check_not_paused(self, name: str | None) -> None:
         """Raise PermissionDenied if the edits of a session are refused."""
-        pause = None if name is None else self.paused.get(name)
+        pause = self.pause_of(name)
         if pause is not None and pause.action == "refuse":
             raise refused_by(pause)
+
+    def pause_of(self, name: str | None) -> Pause | None:
+        """Return the pause of a session, or None."""
+        pause = None if name is None else self.paused.get(name)
+        return pause if pause is not None and fits(pause.rule, None, name) else None
 
     def close(self, name: str) -> Session:
         """End a session and return it. Raises UnknownSession."""

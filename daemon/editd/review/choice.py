@@ -20,7 +20,7 @@ from editd.edits.rebase import (
 )
 from editd.errors import Conflict, InvalidParams, PermissionDenied, Stale, UnknownTransaction
 from editd.review.fit import FittedProposal, check_view, view_changed
-from editd.values.glob import is_among
+from editd.values.path_rules import Bounds, fits
 from editd.values.proposal import Decision
 from editd.values.transaction import Approval
 
@@ -254,9 +254,10 @@ def _check_in_force(proposal: Proposal, history: History) -> None:
 
 
 def _check_scope(proposal: Proposal, changes: Iterable[Change[FileState]]) -> None:
-    scope = proposal.may_write
+    session = proposal.authorship.session
+    scope = Bounds(proposal.may_write).rule("refuse", session)
     for change in changes:
-        if scope is not None and not is_among(change.path, scope):
+        if scope is not None and fits(scope, change.path, session):
             raise PermissionDenied(
                 f"The session of proposal {proposal.number} may not write {change.path}.",
                 hint="Leave the hunks of this file out.",

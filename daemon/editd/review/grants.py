@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from editd.errors import InvalidParams, Overloaded
 from editd.values.grant import Grant
+from editd.values.path_rules import is_over
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -61,7 +62,7 @@ class Grants:
     def grants(self) -> list[Grant]:
         """Return the grants in force, and delete those whose time is over. Raises IoError."""
         now_us = self._clock.now_us()
-        ended = [one.number for one in self.store.grants.values() if one.expires_us <= now_us]
+        ended = [one.number for one in self.store.grants.values() if is_over(one.expires_us, now_us)]
         if ended:
             self.store.put_grants((), ended)
         return list(self.store.grants.values())

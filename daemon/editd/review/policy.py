@@ -8,7 +8,6 @@ Neither a rule nor a grant lets a symlink land that leads out of the workspace: 
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -17,8 +16,9 @@ from msgspec.structs import replace
 from editd.advice import Advice, command_term
 from editd.edits.diff import line_counts
 from editd.errors import PermissionDenied
-from editd.values.glob import Glob, is_among
+from editd.values.glob import Glob, GlobSet
 from editd.values.grant import Grant
+from editd.values.path_rules import RuleOnPaths, first_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -43,11 +43,9 @@ class ReviewRule(Struct, frozen=True):
     sessions: tuple[str, ...] = ()
     check: str | None = None  # an edit lands only once this check has passed on it
 
-    def fits(self, path: WorkspacePath, session: str | None) -> bool:
-        is_for = not self.sessions or (
-            session is not None and any(fnmatchcase(session, pattern) for pattern in self.sessions)
-        )
-        return is_for and is_among(path, self.globs)
+    @property
+    def rule(self) -> RuleOnPaths:
+        return RuleOnPaths("review", self.action, GlobSet.of(self.globs), sessions=self.sessions or None)
 
 
 class Ruling(Struct, frozen=True):
@@ -113,10 +111,10 @@ class ReviewPolicy(Struct, frozen=True):
     def _decider(
         self, path: WorkspacePath, session: str | None, grants: Iterable[Grant]
     ) -> ReviewRule | Grant | None:
-        rule = next((rule for rule in self.rules if rule.fits(path, session)), None)
+        rule = first_fitting(self.rules, path, session)
         if rule is not None and rule.action == "refuse":
             return rule
-        return next((grant for grant in grants if grant.fits(path, session)), rule)
+        return first_fitting(grants, path, session) or rule
 
     def _of_part(
         self,
@@ -153,7 +151,7 @@ def review_policy_of(config: Config) -> ReviewPolicy:
     rules = tuple(
         ReviewRule(
             rule.name,
-            tuple(map(Glob.parse, rule.paths)),
+            GlobSet(map(Glob.parse, rule.paths)),
             rule.action,
             rule.at_most,
             rule.sessions,

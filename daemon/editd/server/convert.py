@@ -33,8 +33,9 @@ from editd.values.content import (
     lines_between,
     version_of,
 )
-from editd.values.glob import Bounds, Glob, GlobSet, check_count, parse_all
+from editd.values.glob import Glob, GlobSet, check_count, parse_all
 from editd.values.path import WorkspacePath, is_among
+from editd.values.path_rules import Bounds
 from editd.values.proposal import HunkId, ProposalNumber, Reviewer
 from editd.wire import messages
 from editd.wire.raw_text import text_of

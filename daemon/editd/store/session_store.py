@@ -13,8 +13,9 @@ from msgspec import Struct
 from editd.errors import IoError
 from editd.store import sqlite
 from editd.values.content import Version
-from editd.values.glob import Bounds, is_among, known_globs
+from editd.values.glob import GlobSet, known_globs
 from editd.values.path import WorkspacePath
+from editd.values.path_rules import Bounds, RuleOnPaths, fits
 from editd.values.transaction import Base, Published, ReadMark
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ class Session(Struct, frozen=True):
     kind: SessionKind = "person"
     after: int = 0  # the newest transaction when it was opened: older work under its name is not its own
 
+    def may_write(self, path: WorkspacePath) -> bool:
+        return self._may("refuse", path)
+
+    def may_read(self, path: WorkspacePath) -> bool:
+        return self._may("refuse reading", path)
+
+    def _may(self, action: Literal["refuse", "refuse reading"], path: WorkspacePath) -> bool:
+        rule = self.bounds.rule(action, self.name)
+        return rule is None or not fits(rule, path, self.name)
+
 
 class Pause(Struct, frozen=True):
     """The word of a person that the edits of a session are refused, or wait for a reviewer."""
@@ -51,6 +62,10 @@ class Pause(Struct, frozen=True):
     reason: str
     by: str  # an actor
     since_us: int
+
+    @property
+    def rule(self) -> RuleOnPaths:
+        return RuleOnPaths("pause", self.action, sessions=(self.session,))
 
     @property
     def text(self) -> str:
@@ -77,12 +92,10 @@ class Lease(Struct, frozen=True):
     expires_us: int  # microseconds since the epoch
     is_of_name: bool = False  # of an unopened name: no end of a session ends it
 
-    def covers(self, path: WorkspacePath) -> bool:
-        return is_among(path, self.paths)
-
-    def is_barred_by(self, path: WorkspacePath) -> bool:
-        """Return whether a file at `path`, itself not leased, takes the place of a leased folder."""
-        return any(glob.is_barred_by(path) for glob in self.paths)
+    @property
+    def rule(self) -> RuleOnPaths:
+        globs = GlobSet.of(self.paths)
+        return RuleOnPaths("lease", "refuse", globs, sessions=(self.session,), until_us=self.expires_us)
 
 
 SESSIONS_FILE = "sessions.db"

@@ -8,11 +8,12 @@ leaves a content out asks the rule: the history, the first scan, proposals, and 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
-from editd.values.glob import Glob
+from editd.values.glob import Glob, GlobSet
 from editd.values.name_key import fold
+from editd.values.path_rules import RuleOnPaths, fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +32,8 @@ class ExcludedPaths:
     def __init__(self, globs: Iterable[str] = (), exceptions: Iterable[str] = ()) -> None:
         """Raises InvalidParams for a text that is no glob."""
         self.globs, self.exceptions = tuple(globs), tuple(exceptions)
-        self._included, self._excepted = _unite(self.globs), _unite(self.exceptions)
-        self.covers = lru_cache(PATHS_KEPT_MAX)(self._covers)
+        rule = RuleOnPaths("exclude", "leave out", _unite(self.globs), _unite(self.exceptions))
+        self.covers = lru_cache(PATHS_KEPT_MAX)(partial(fits, rule))
         """Return whether the path is excluded. The paths of the newest edits need no comparison."""
 
     @classmethod
@@ -49,10 +50,6 @@ class ExcludedPaths:
     def texts(self) -> list[list[str]]:
         """The rule in a form for other processes and for files."""
         return [list(self.globs), list(self.exceptions)]
-
-    def _covers(self, path: WorkspacePath) -> bool:
-        text = fold(path.text)
-        return self._included.fullmatch(text) is not None and self._excepted.fullmatch(text) is None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExcludedPaths) and self.texts == other.texts
@@ -71,12 +68,22 @@ def staying_paths(globs: Iterable[str], rules: Iterable[ExcludedPaths]) -> Calla
     return lambda path: any(rule.covers(path) for rule in known)
 
 
+class _United(GlobSet):
+    """Globs as one expression, because each file of a scan is compared with them."""
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        forms = [glob.pattern.pattern for glob in self]
+        anywhere = [one.removeprefix(_FOLDERS) for one in forms if one.startswith(_FOLDERS)]
+        forms = [one for one in forms if not one.startswith(_FOLDERS)]
+        if anywhere:  # the folders above are compared once for all of them
+            forms.append(f"{_FOLDERS}(?:{'|'.join(anywhere)})")
+        return re.compile("|".join(f"(?:{one})" for one in forms) or _NOTHING, re.DOTALL)
+
+    def has_key(self, key: str) -> bool:
+        return self._expression.fullmatch(key) is not None
+
+
 @lru_cache(maxsize=4)  # each start of a daemon asks for one rule five times
-def _unite(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """Return one expression that matches what any of the globs matches, so that a path is one comparison."""
-    parsed = [Glob.parse(fold(text)).pattern.pattern for text in globs]
-    anywhere = [one.removeprefix(_FOLDERS) for one in parsed if one.startswith(_FOLDERS)]
-    forms = [one for one in parsed if not one.startswith(_FOLDERS)]
-    if anywhere:  # the folders above are compared once for all of them
-        forms.append(f"{_FOLDERS}(?:{'|'.join(anywhere)})")
-    return re.compile("|".join(f"(?:{one})" for one in forms) or _NOTHING, re.DOTALL)
+def _unite(globs: tuple[str, ...]) -> _United:
+    return _United(Glob.parse(fold(text)) for text in globs)

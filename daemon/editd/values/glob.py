@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from msgspec import Struct
 
 from editd.errors import InvalidParams
-from editd.values.name_key import is_folding, key_of
+from editd.values.name_key import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -95,8 +95,7 @@ class Glob:
         folder = bare.removesuffix("/**") if bare.endswith("/**") else bare.removesuffix("/")
         literal = folder if _WILDCARD.search(folder) is None else None
         stem = _WILDCARD.split(bare, maxsplit=1)[0].removesuffix("/" if bare.endswith("/") else "")
-        made = _FoldedGlob if is_folding() else cls
-        return made(text, stem, bare.endswith("/"), literal, bare.endswith(("/", "/**")))
+        return cls(text, stem, bare.endswith("/"), literal, bare.endswith(("/", "/**")))
 
     @cached_property
     def names(self) -> tuple[Name, ...]:
@@ -121,7 +120,7 @@ class Glob:
         return re.compile(expression, re.DOTALL)
 
     def matches(self, path: WorkspacePath) -> bool:
-        return self.matches_key(path.text)
+        return self.matches_key(key_of(path.text))
 
     def matches_key(self, key: str) -> bool:
         """Return whether the glob matches the path with this key."""
@@ -175,25 +174,18 @@ class Glob:
 
     def is_barred_by(self, path: WorkspacePath) -> bool:
         """Return whether a file at `path` would leave no room for any path that the glob matches."""
-        return self.folder == path.text or self.folder.startswith(f"{path.text}/")
+        return _is_at_or_above(key_of(path.text), self.folder)
 
     def __str__(self) -> str:
         return self.text
 
 
-class _FoldedGlob(Glob):
-    """A glob of keys, which matches every spelling of a path."""
-
-    def matches(self, path: WorkspacePath) -> bool:
-        return self.matches_key(key_of(path.text))
-
-    def is_barred_by(self, path: WorkspacePath) -> bool:
-        key = key_of(path.text)
-        return self.folder == key or self.folder.startswith(f"{key}/")
-
-
 class GlobSet(tuple[Glob, ...]):
     """Several globs. A path is compared with all literal ones at once, and with each of the others."""
+
+    @classmethod
+    def of(cls, globs: Iterable[Glob]) -> GlobSet:
+        return globs if isinstance(globs, GlobSet) else cls(globs)
 
     @cached_property
     def _literals(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -637,20 +629,3 @@ def _way_to(state: _Step, came: dict[_Step, tuple[_Step, str] | None]) -> str:
         characters.append(character)
         step = came[state]
     return "".join(reversed(characters))
-
-
-class Bounds(Struct, frozen=True):
-    """The paths that a session may write and read; None is all of them."""
-
-    write: tuple[Glob, ...] | None = None
-    read: tuple[Glob, ...] | None = None
-
-    def may_write(self, path: WorkspacePath) -> bool:
-        return self.write is None or is_among(path, self.write)
-
-    def unwritable(self, glob: Glob, meter: Meter) -> str | None:
-        """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
-        return None if self.write is None else path_outside(glob, self.write, meter)
-
-    def may_read(self, path: WorkspacePath) -> bool:
-        return self.read is None or is_among(path, self.read)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from editd.values.glob import is_among
+from editd.values.glob import GlobSet
+from editd.values.path_rules import RuleOnPaths, fits
 
 if TYPE_CHECKING:
     from editd.values.glob import Glob
@@ -31,8 +32,16 @@ class Grant(Struct, frozen=True):
     def name(self) -> str:
         return f"grant {self.number}"
 
+    @property
+    def rule(self) -> RuleOnPaths:
+        sessions = None if self.session is None else (self.session,)
+        return RuleOnPaths(
+            "grant", "land", GlobSet.of(self.paths), sessions=sessions, until_us=self.expires_us
+        )
+
     def fits(self, path: WorkspacePath, session: str | None) -> bool:
-        return self.session in (None, session) and is_among(path, self.paths)
+        """Return whether an edit of the path by the session is granted, while the grant is in force."""
+        return fits(self.rule, path, session)
 
     def after(self, lines: int) -> Grant | None:
         """Return what is left after one more edit of so many lines, or None if nothing is."""

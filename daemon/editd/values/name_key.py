@@ -21,10 +21,6 @@ def set_folding(folding: str) -> None:
     _folding = folding
 
 
-def is_folding() -> bool:
-    return bool(_folding)
-
-
 def key_of(text: str) -> str:
     """Return the key of a path or a glob."""
     if not _folding:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from editd.values.glob import GlobSet
-from editd.values.name_key import folded, key_of
+from editd.values.glob import GlobSet, path_outside
+from editd.values.name_key import fold, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from editd.values.glob import Glob, Meter
     from editd.values.path import WorkspacePath
 
 KindName = Literal["protect", "exclude", "pause", "scope", "lease", "review", "grant"]
@@ -77,8 +78,24 @@ class RuleOnPaths(Struct, frozen=True):
     action: Action
     globs: GlobSet = GlobSet()
     exceptions: GlobSet = GlobSet()
-    sessions: tuple[str, ...] | None = None  # None is all of them
+    sessions: tuple[str | None, ...] | None = None  # None is all of them
     until_us: int | None = None  # microseconds since the epoch
+
+
+class Bounds(Struct, frozen=True):
+    """The paths that a session may write and read, its scope; None is all of them."""
+
+    write: tuple[Glob, ...] | None = None
+    read: tuple[Glob, ...] | None = None
+
+    def rule(self, action: Literal["refuse", "refuse reading"], session: str | None) -> RuleOnPaths | None:
+        """Return the rule that a session has of this scope, if the scope limits it."""
+        globs = self.write if action == "refuse" else self.read
+        return None if globs is None else RuleOnPaths("scope", action, GlobSet.of(globs), sessions=(session,))
+
+    def unwritable(self, glob: Glob, meter: Meter) -> str | None:
+        """Return a path that `glob` matches and the session may not write. Raises Exhausted."""
+        return None if self.write is None else path_outside(glob, self.write, meter)
 
 
 class Ruled(Protocol):
@@ -91,14 +108,9 @@ class Ruled(Protocol):
 Owner = TypeVar("Owner", bound=Ruled)
 
 
-def key_for(kind: KindName, path: WorkspacePath) -> str:
-    """Return the name by which the rules of a kind know a path: the same for all spellings of it."""
-    return folded(path.text) if KINDS[kind].is_always_folded else key_of(path.text)
-
-
-def is_ended(rule: RuleOnPaths, now_us: int) -> bool:
-    """Return whether the time of a rule is over."""
-    return rule.until_us is not None and rule.until_us <= now_us
+def is_over(until_us: int, now_us: int) -> bool:
+    """Return whether the time of a rule with this end is over."""
+    return until_us <= now_us
 
 
 def fits(
@@ -114,7 +126,7 @@ def fits(
     With `is_made`, a file is at the path afterwards. Without `now_us`, the rule counts as not ended. A kind
     that is about all paths needs no path.
     """
-    if now_us is not None and is_ended(rule, now_us):
+    if now_us is not None and rule.until_us is not None and is_over(rule.until_us, now_us):
         return False
     kind = KINDS[rule.kind]
     if rule.sessions is not None and not _is_for(rule.sessions, kind, session):
@@ -122,16 +134,16 @@ def fits(
     if kind.paths == "all":
         return True
     assert path is not None, "the kind is about some paths"
-    key = folded(path.text) if kind.is_always_folded else key_of(path.text)
+    key = fold(path.text) if kind.is_always_folded else key_of(path.text)
     is_among = rule.globs.has_key(key) and not (rule.exceptions and rule.exceptions.has_key(key))
     if is_made and kind.covers_folders and not is_among:
         is_among = any(glob.is_barred_by(path) for glob in rule.globs)
     return is_among == (kind.paths == "its globs")
 
 
-def _is_for(sessions: Sequence[str], kind: RuleKind, session: str | None) -> bool:
+def _is_for(sessions: Sequence[str | None], kind: RuleKind, session: str | None) -> bool:
     if kind.sessions == "its patterns":
-        return session is not None and any(fnmatchcase(session, pattern) for pattern in sessions)
+        return session is not None and any(fnmatchcase(session, one) for one in sessions if one is not None)
     return (session in sessions) == (kind.sessions == "its own")
 
 

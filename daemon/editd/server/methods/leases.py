@@ -74,12 +74,11 @@ class LeaseMethods:
         """Notify holders of writes to their paths that bypassed the daemon. From any thread."""
         if transaction.kind not in ("outside", "exec") or not len(self._leases):
             return
-        now_us = self._clock.now_us()
+        now_us, session = self._clock.now_us(), transaction.authorship.session
         violated: dict[str, tuple[Lease, list[WorkspacePath]]] = {}
         for touch in transaction.touches:
-            for lease in self._leases.over(touch.path, now_us, is_made=touch.after is not None):
-                if lease.session != transaction.authorship.session:
-                    violated.setdefault(lease.id, (lease, []))[1].append(touch.path)
+            for lease in self._leases.against(session, touch.path, now_us, is_made=touch.after is not None):
+                violated.setdefault(lease.id, (lease, []))[1].append(touch.path)
         for lease, paths in violated.values():
             self._loop.call_soon_threadsafe(self._tell_violated, lease, paths, int(transaction.seq))
 

@@ -155,7 +155,7 @@ class SessionMethods:
 
     def pause_of(self, name: str | None) -> Pause | None:
         """Return the pause of a session, or None."""
-        return None if name is None else self._sessions.paused.get(name)
+        return self._sessions.pause_of(name)
 
     def permit_reading(
         self, name: str | None, caller: ClientState, path: WorkspacePath, tree: WorkspaceReader
