@@ -29,20 +29,36 @@ FLOORS: dict[str, set[str]] = {
     "wire": set(),
     "values": {"wire"} | ERRORS,
     "edits": {"wire", "values"} | ERRORS,
-    "tools": {"edits", "wire", "values"} | ERRORS,
+    "parts": set(),
+    "tool_api": {"parts", "edits", "wire", "values"} | ERRORS,
+    "tools": {"tool_api", "edits", "wire", "values"} | ERRORS,
     "store": {"edits", "wire", "values"} | GROUND,
     "workspace": {"edits", "values", "config"} | GROUND,
     "remote": {"store", "edits", "wire", "values"} | GROUND,
     "runs": {"values", "config"} | GROUND,
     "review": {"store", "runs", "edits", "wire", "values", "config"} | GROUND,
-    "engine": {"review", "store", "workspace", "runs", "tools", "edits", "wire", "values", "config"} | GROUND,
+    "engine": {"review", "store", "workspace", "runs", "tool_api", "edits", "wire", "values", "config"}
+    | GROUND,
     "config": {"values"} | ERRORS,
-    "server": {"engine", "review", "remote", "store", "workspace", "runs", "tools", "edits", "wire", "values"}
+    "server": {
+        "engine",
+        "review",
+        "remote",
+        "store",
+        "workspace",
+        "runs",
+        "tool_api",
+        "parts",
+        "edits",
+        "wire",
+        "values",
+    }
     | {"config"}
     | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
-CLIENT_MAY_IMPORT = {"wire", "config", "advice", "words"}  # the socket, the file, and words of refusals
+CLIENT_MAY_IMPORT = {"wire", "config", "advice", "words", "parts"}  # the socket, the file, words of refusals
+OPTIONAL = ("editd.tools",)  # that are found by their entry points alone
 WIRE_LIVES_IN = {"wire", "server"}  # others take only its messages: the edits, and its sets of words
 ASYNC_LIVES_IN = {"server", "cli"}
 
@@ -119,6 +135,21 @@ def test_the_client_imports_nothing_of_editd_but_what_is_said_and_configured(fil
         package = package_of(name)
         assert package is None or package in CLIENT_MAY_IMPORT | {""}, f"{file} imports {name}"
         assert name.split(".")[0] != "pygit2", f"{file} imports pygit2"
+
+
+def test_the_core_imports_no_optional_part() -> None:
+    """Nor does it name one of its modules in a text: `editd.parts` reads the names from the entry points."""
+    module = re.compile(rf"(?:{'|'.join(map(re.escape, OPTIONAL))})\.\w+")
+    folders = tuple(f"{name.replace('.', '/')}/" for name in OPTIONAL)
+    for file in SOURCES:
+        if file.partition("/")[2].startswith(folders):
+            continue
+        texts = [
+            one.value for one in nodes(file) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
+        names = [name for name in (*imports(file), *texts) if module.match(name)]
+        assert not names, file
+        assert not set(imports(file)) & set(OPTIONAL), file
 
 
 LINUX_ONLY = re.compile(
@@ -395,7 +426,7 @@ def test_the_glossary_has_a_reason_for_each_name_with_two_classes() -> None:
 
 ARCHITECTURE = (TOP / "docs/architecture.md").read_text()
 SOURCES = [file for folder in ("daemon", "client") for file in modules(folder)]
-_PACKAGES = "system|wire|values|edits|tools|store|workspace|runs|review|engine|config|server"
+_PACKAGES = "system|wire|values|edits|tools|tool_api|store|workspace|runs|review|engine|config|server"
 
 
 def section(heading: str, page: str = ARCHITECTURE) -> str:
@@ -463,7 +494,9 @@ def test_the_table_of_a_package_names_each_of_its_modules_once(folder: str) -> N
 
 
 def test_the_table_of_the_floors_has_every_package() -> None:
-    assert set(first_cells(section("## The floors"))) == set(FLOORS) - ERRORS - {"cli"} | {"editd_client"}
+    assert set(first_cells(section("## The floors"))) == set(FLOORS) - ERRORS - {"cli", "parts"} | {
+        "editd_client"
+    }
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "commit.md", "contributing.md"])

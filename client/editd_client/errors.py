@@ -264,3 +264,7 @@ class ContentForgotten(EditdError):
 
 class ContentExcluded(EditdError):
     """The refusal `content_excluded`."""
+
+
+class NotInstalled(EditdError):
+    """The refusal `not_installed`."""

@@ -25,6 +25,7 @@
     ├── ContentForgotten           the content was removed from the history on request
     ├── ContentExcluded            the configuration keeps the content out of the history
     ├── UnknownProposal, Decided   no such proposal waits for a decision
+    ├── NotInstalled               an optional part of editd is missing, or cannot be loaded
     ├── InvalidParams              an argument that makes no sense
     ├── InUse                      wait until the other program has finished writing
     └── IoError                    the operator: the disk failed; nothing was changed
@@ -42,7 +43,7 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
-from editd.advice import Advice, option_term
+from editd.advice import Advice, option_term, step_term
 from editd.words import sentence
 
 if TYPE_CHECKING:
@@ -304,6 +305,15 @@ class Decided(Refused):
     """The proposal is settled. `data` holds `proposal`, `state`, and `by` and `seq` of the last decision."""
 
     code = "decided"
+
+
+class NotInstalled(Refused):
+    """An optional part of editd is missing or cannot be loaded. `data` holds its group and name, if known."""
+
+    code = "not_installed"
+
+    def __init__(self, message: str, *, data: dict[str, Any]) -> None:
+        super().__init__(message, hint=Advice(step_term("install_part")), data=data)
 
 
 class IoError(Refused):

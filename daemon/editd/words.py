@@ -185,6 +185,9 @@ _SOCKET = {
     ("step", "short_prefix"): (
         "It goes out with every event: give a short name in `prefix`, and keep the rest yourself."
     ),
+    ("step", "install_part"): (
+        "Install or repair it, and start the daemon again: `parts` of `status` lists the installed parts."
+    ),
 }
 
 _COMMAND_LINE = {
@@ -224,6 +227,9 @@ _COMMAND_LINE = {
     ("step", "targets"): "Give a TX, a session or another filter. --last goes with the latter two or alone.",
     ("step", "reviewers_socket"): "Run it in a terminal of your own.",
     ("step", "short_prefix"): "It goes out with every event: give a short name, and keep the rest yourself.",
+    ("step", "install_part"): (
+        "Install or repair it, and run `editctl stop`: `editctl status -v` lists the installed parts."
+    ),
 }
 
 _MCP = {
@@ -281,6 +287,7 @@ _MCP = {
     ("step", "reviewers_socket"): "Ask the user to do it in a terminal.",
     ("step", "start_again"): "Start the server again.",
     ("step", "short_prefix"): "It goes out with every event: give a short name, and keep the rest yourself.",
+    ("step", "install_part"): "Ask the user to install or repair it, and to stop the daemon.",
 }
 
 _EDITOR = {
@@ -338,6 +345,7 @@ _PAGE = {
     ("step", "reviewers_socket"): "Use a terminal of your own.",
     ("step", "start_again"): "Load the page again.",
     ("step", "short_prefix"): "It goes out with every event: give a short name, and keep the rest yourself.",
+    ("step", "install_part"): "Install or repair it, and stop the daemon.",
 }
 
 OWN: Mapping[Face, Mapping[tuple[str, str], str]] = {

@@ -19,7 +19,7 @@ if __name__ == "__main__":  # as a script it finds the others itself
     sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "daemon")]
 
 from editd.server import convert  # noqa: E402
-from editd.tools.api import DIALECTS  # noqa: E402
+from editd.tool_api.dialect_registry import DIALECTS  # noqa: E402
 from editd.wire.codec import encode_json  # noqa: E402
 from recorded import TOOLS, deviations, vectors  # noqa: E402
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from editd.tools.api import DIALECTS
+from editd.tool_api.dialect_registry import DIALECTS
 from tool_calls import ROOT, on
 
 TARGET = "the line that is meant"

@@ -10,7 +10,7 @@ import pytest
 from editd.edits import replace as line_search
 from editd.edits.replace import replace
 from editd.errors import Ambiguous, MalformedEdit, NoMatch, TooLarge
-from editd.tools.api import ToolText
+from editd.tool_api.tool_text import ToolText
 from editd.tools.codex import TOOL, place
 from editd.tools.codex_patch import CodexHunk, CodexSection, parse
 from editd.values.path import WorkspacePath

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from editd.errors import Refused
-from editd.tools.api import DIALECTS
+from editd.tool_api.dialect_registry import DIALECTS
 from editd.wire.messages import ERROR_CODES
 from recorded import rooted
 from support import seeds

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from editd.tools.api import ToolSettings
+from editd.tool_api.tool_settings import ToolSettings
 from tool_calls import ROOT, on
 
 STAGES = {

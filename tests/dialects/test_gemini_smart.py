@@ -12,7 +12,7 @@ from editd.edits.replace import Replacement, replace
 from editd.edits.search import Match, NeedsSearch, Search
 from editd.engine import text_search
 from editd.errors import TooLarge
-from editd.tools.api import ToolSettings
+from editd.tool_api.tool_settings import ToolSettings
 from editd.tools.gemini_stages import StageCall, run_stages, with_final_newline
 from tool_calls import ROOT, Workspace, on
 

@@ -8,7 +8,7 @@ import pytest
 
 from editd.edits.replace import replace_exactly
 from editd.errors import Ambiguous
-from editd.tools.api import ToolSettings
+from editd.tool_api.tool_settings import ToolSettings
 from tool_calls import ROOT, on
 
 FILE = f"{ROOT}/a.txt"

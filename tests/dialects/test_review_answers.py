@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.tools import review_answers
+from editd.tool_api import review_answers
+from editd.tools.gemini import TEXT_CHARACTERS_MAX
 from editd.wire.messages import ApplyResult, ProposedResult, ReviewedFile, Tool
 from support.reviewers import author_of, reviewer_of, set_pin
 from support.workplace import workplace
@@ -250,14 +251,14 @@ def test_each_call_is_told_of_its_own_file(place: Workplace, author: Client, rev
 
 
 def test_a_long_text_is_told_by_its_difference(place: Workplace, author: Client, reviewer: Client) -> None:
-    long = "".join(f"line {number}\n" for number in range(review_answers.TEXT_CHARACTERS_MAX))
+    long = "".join(f"line {number}\n" for number in range(TEXT_CHARACTERS_MAX))
     place.write({"a.txt": TEXT + long})
     author.settle()
     decide = approve_own(reviewer, a="one\nII\nthree\n" + long)
     (said,) = answered(author, reviewer, [call_of(place, "gemini")], decide).answers or [None]
     assert said is not None
     assert said.endswith("-2\n+II\n three\n line 0\n line 1\n.")
-    assert len(said) < review_answers.TEXT_CHARACTERS_MAX
+    assert len(said) < TEXT_CHARACTERS_MAX
 
 
 def test_that_a_user_changed_the_text_is_not_for_an_agent_to_say(

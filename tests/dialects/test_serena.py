@@ -12,7 +12,7 @@ import fuzz_serena
 from editd.edits.replace import replace
 from editd.edits.search import Match
 from editd.errors import Ambiguous, InvalidParams
-from editd.tools.api import ToolSettings
+from editd.tool_api.tool_settings import ToolSettings
 from editd.tools.serena import literal_matches, replacements_of
 from editd.values.content import version_of
 from editd.values.transaction import Base

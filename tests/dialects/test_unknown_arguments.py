@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from editd.tools.api import DIALECTS
+from editd.tool_api.dialect_registry import DIALECTS
 from editd.wire.messages import Tool
 from editd_client.errors import EditdError
 from recorded import rooted

@@ -23,7 +23,7 @@ from editd.errors import (
     Refused,
     Unread,
 )
-from editd.tools.api import ToolSettings
+from editd.tool_api.tool_settings import ToolSettings
 from editd.tools.wcgw import DIALECT
 from editd.values.content import version_of
 from fuzz_wcgw import REFUSALS, calls, check

@@ -13,7 +13,10 @@ from msgspec import UNSET
 
 from editd.edits.plan import plan
 from editd.errors import Refused, Unread
-from editd.tools.api import Dialect, ToolSet, ToolSettings
+from editd.tool_api.dialect import Dialect
+from editd.tool_api.tool_paths import ToolPaths
+from editd.tool_api.tool_set import ToolSet
+from editd.tool_api.tool_settings import ToolSettings
 from editd.values.content import FileState
 from editd.values.transaction import Base, ReadMark
 from editd.wire.messages import Tool
@@ -72,7 +75,7 @@ class Workspace:
                 self.told,
                 on_stale=on_stale,
                 fallback_encoding=self.encoding,
-                tools=ToolSet({name: dialect(name)}, ROOT, self.settings, AtOnce()),
+                tools=ToolSet({name: dialect(name)}, ToolPaths(ROOT), self.settings, AtOnce()),
             )
         except Unread as refusal:
             self._note(refusal.sights)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NOT_SHOWN = {
     "internal_error", "io_error", "shutting_down", "history_damaged", "unknown_proposal", "decided",
-    "content_forgotten", "content_excluded",
+    "content_forgotten", "content_excluded", "not_installed",
 }  # fmt: skip
 
 

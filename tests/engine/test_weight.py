@@ -10,7 +10,9 @@ from editd.engine.commands import Undo
 from editd.engine.undo_selection import BySession, ByTransaction, Latest
 from editd.engine.weight import UNDO_TOUCHES_MAX
 from editd.server.engine_queue import HEAVY_BYTES, LARGE_BYTES
-from editd.tools.api import DIALECTS, ToolSet
+from editd.tool_api.dialect_registry import DIALECTS
+from editd.tool_api.tool_paths import ToolPaths
+from editd.tool_api.tool_set import ToolSet
 from editd.values.transaction import Authorship
 from editd.wire.messages import Tool
 from support.harness import Harness, apply, done, write
@@ -43,7 +45,7 @@ def harness(tmp_path: Path) -> Harness:
 @pytest.fixture
 def engine(harness: Harness) -> Engine:
     opened = harness.open()
-    opened.tooling = ToolSet(DIALECTS, str(harness.root))
+    opened.tooling = ToolSet(DIALECTS, ToolPaths(str(harness.root)))
     return opened
 
 

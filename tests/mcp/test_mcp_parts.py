@@ -15,7 +15,7 @@ import editd_client.mcp
 import refusals
 from editd.advice import Advice, option_term
 from editd.server import convert
-from editd.tools.api import DIALECTS
+from editd.tool_api.dialect_registry import DIALECTS
 from editd.wire.messages import (
     ApplyResult,
     ApprovedBy,

@@ -14,9 +14,12 @@ import anyio
 import pytest
 
 from support.agent import LEGACY, Agent, agent, text_of
+from support.distributions import HELLO_DIALECT, HELLO_ENTRY_POINTS, install
+from support.workplace import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from support.workplace import Workplace
 
@@ -808,3 +811,15 @@ def test_a_socket_of_the_workspace_that_the_agent_is_in_is_good(shared: Workplac
     with agent(shared, name="inside", folder=below, **there) as inside:
         inside.does("apply_edits", edits=[write("inside.txt", "x\n")])
     assert "inside.txt" in shared.files()
+
+
+def test_a_dialect_of_another_package_is_offered(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    install(site, "greetings", HELLO_ENTRY_POINTS, {"greetings": HELLO_DIALECT})
+    with workplace(tmp_path / "place", {"a.txt": "a\n"}) as place:
+        place.is_forked = False
+        place.variables["PYTHONPATH"] = str(site)
+        words = ("--dialect", "hello", "--dialect", "roo", "--tools", "greet,search_and_replace")
+        with place.start(), agent(place, "--workspace", str(place.root), *words) as made:
+            assert made.does("greet", path="a.txt")["answer"] == "Greeted."
+            assert (place.root / "a.txt").read_text() == "a\nhello\n"

@@ -85,7 +85,7 @@ BYTES = ("bytes", "quota", "proposals", "unsaved")
 
 @click.command("status")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="The watcher, the journal, the history and the socket as well."
+    "-v", "--verbose", is_flag=True, help="The watcher, journal, history, socket and optional parts as well."
 )
 @as_json
 @click.pass_obj
@@ -157,12 +157,23 @@ def _rows(status: StatusResult, inside: dict[str, str]) -> Iterator[tuple[str, s
         yield "hook", f"{hook['name']}, has run {hook['runs']} times{failed}"
     if status.outer is not None:
         yield "inside", f"{status.outer}, a workspace that leaves this folder to this daemon"
+    if inside:
+        yield from _part_rows(status)
     if missing := status.system.get("missing"):
         yield "does without", ", ".join(missing)
     for name, sentences in (
         ("weaker", status.weaker), ("not covered", status.uncovered), ("notice", status.notices),
     ):  # fmt: skip
         yield from ((name, sentence) for sentence in sentences)
+
+
+def _part_rows(status: StatusResult) -> Iterator[tuple[str, str]]:
+    """Yield the optional parts in two rows. Those that cannot be used are among the rows `weaker`."""
+    from editd.parts import PARTS, TOOLS
+
+    for title, group in (("parts", PARTS), ("tools", TOOLS)):
+        names = [part.name for part in status.parts if part.group == group and part.error is None]
+        yield title, ", ".join(names) or "none"
 
 
 def _remote_rows(remote: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from editd_client.errors import Unreachable
 from editd_client.mcp import Options
 
 if TYPE_CHECKING:
+    from editd.wire.messages import DialectEntry
     from editd_client.cli.invocation import Invocation
 
 TERMINATED = 128 + signal.SIGTERM
@@ -72,6 +73,7 @@ def mcp_verb(
         invocation.named = workspace
     if session is not None:
         invocation.act_in(session)
+    described = _described(invocation, dialects)
     # Permanently: a token in the environment belongs to the session that is named there.
     _serve(
         Options(
@@ -79,7 +81,8 @@ def mcp_verb(
             dialects=dialects,
             session=os.environ.get("EDITD_SESSION") or None,
             token=os.environ.get("EDITD_TOKEN"),
-            tools=_tools_named(tools, dialects),
+            tools=_tools_named(tools, dialects, described),
+            described=described,
             is_read_only=read_only,
             may_undo_others=may_undo_others,
             wait=wait,
@@ -131,13 +134,28 @@ def _without_sdk(reason: str) -> Unreachable:
     )
 
 
-def _tools_named(given: tuple[str, ...], dialects: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tool names in `given`. Raises EditdError for an unknown tool or dialect."""
+def _described(invocation: Invocation, dialects: tuple[str, ...]) -> tuple[DialectEntry, ...]:
+    """Return the chosen dialects of other packages: the daemon describes them. Starts one only for these."""
+    from editd_client.mcp.tools import known_dialects
+
+    if not dialects:
+        return ()
+    others = set(dialects) - {entry.name for entry in known_dialects()}
+    if not others:
+        return ()
+    with invocation.client(attach=False) as client:
+        return tuple(entry for entry in client.dialects().dialects if entry.name in others)
+
+
+def _tools_named(
+    words: tuple[str, ...], dialects: tuple[str, ...], described: tuple[DialectEntry, ...]
+) -> tuple[str, ...]:
+    """Return the tool names in `words`. Raises EditdError for an unknown tool or dialect."""
     from editd_client.mcp.conversion import unknown_name
     from editd_client.mcp.tools import offered_names
 
-    offered = offered_names(dialects)
-    names = tuple(name.strip() for words in given for name in words.split(",") if name.strip())
+    offered = offered_names(dialects, described)
+    names = tuple(name.strip() for text in words for name in text.split(",") if name.strip())
     for name in names:
         if name not in offered:
             raise unknown_name("tool", name, offered)

@@ -7,7 +7,12 @@ call, and turns the daemon's reply into the tool's result.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from editd.wire.messages import DialectEntry
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -15,6 +20,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     workspace: str | None = None
     dialects: tuple[str, ...] = ()
+    described: tuple[DialectEntry, ...] = ()  # those of other packages, by the daemon
     session: str | None = None
     token: str | None = None
     tools: tuple[str, ...] = ()  # empty: all

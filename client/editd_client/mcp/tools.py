@@ -512,8 +512,9 @@ def offered_tools(options: Options, *, may_ask: bool = False) -> list[McpTool]:
     """
     reaches = options.may_undo_others or may_ask
     own = list(OWN) if reaches else [_without(tool, tool.reaching) for tool in OWN]
-    tools = own + (tools_of(known_dialects(), options.dialects) if options.dialects else [])
-    return [tool for tool in tools if options.offers(tool.name, tool.is_read_only)]
+    if options.dialects:
+        own += tools_of([*known_dialects(), *options.described], options.dialects)
+    return [tool for tool in own if options.offers(tool.name, tool.is_read_only)]
 
 
 def listing(tool: McpTool) -> dict[str, Any]:
@@ -552,12 +553,13 @@ def known_dialects() -> list[messages.DialectEntry]:
         return convert(json.load(file), messages.DialectsResult).dialects
 
 
-def offered_names(chosen: Sequence[str]) -> list[str]:
+def offered_names(chosen: Sequence[str], described: Iterable[messages.DialectEntry] = ()) -> list[str]:
     """Return the names of editd's own tools and of the chosen dialects' tools.
 
     Raises EditdError (`invalid_params`) for an unknown dialect.
     """
-    names = {entry.name: [tool.name for tool in entry.tools] for entry in known_dialects()} if chosen else {}
+    entries = [*known_dialects(), *described] if chosen else []
+    names = {entry.name: [tool.name for tool in entry.tools] for entry in entries}
     return [tool.name for tool in OWN] + [name for _, _, name in _name_tools(chosen, names)]
 
 

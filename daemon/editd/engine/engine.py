@@ -67,7 +67,7 @@ from editd.errors import (
 )
 from editd.review.submission import NeedsCommit
 from editd.store.path_history import HistoryWalker
-from editd.tools.api import ToolSet
+from editd.tool_api.tool_set import ToolSet
 from editd.values.content import Change, Decoder, FileState
 from editd.values.name_key import is_same_form
 from editd.values.path import WorkspacePath
@@ -306,7 +306,7 @@ class Engine:
             tool = self.tooling.tool(call)
             tool.refuse_unknown(call.args)
             name = tool.undoes(call.args)
-            path = None if name is None else self.tree.resolve(self.tooling.path(name))
+            path = None if name is None else self.tree.resolve(self.tooling.paths.parse(name))
         except Refused:  # planning raises the same refusal
             return request
         if path is None:

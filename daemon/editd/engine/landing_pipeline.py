@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from editd.review.choice import Landing
     from editd.review.policy import ReviewPolicy, Ruling
     from editd.review.proposals import Proposals
-    from editd.tools.api import ToolSet
+    from editd.tool_api.tool_set import ToolSet
     from editd.values.content import Change, Decoder, FileState
     from editd.values.path import WorkspacePath
     from editd.values.proposal import ProposalKind

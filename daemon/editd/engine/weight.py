@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editd.engine.commands import Write
     from editd.engine.undo_selection import Scope
     from editd.store.history import History
-    from editd.tools.api import ToolSet
+    from editd.tool_api.tool_set import ToolSet
     from editd.values.transaction import Transaction
     from editd.workspace.reader import WorkspaceReader
 
@@ -58,7 +58,7 @@ def _weight_of_tool(call: messages.Tool, tree: WorkspaceReader, tooling: ToolSet
     """Return the weight of a call by the size of its file, if its tool's work is in proportion to that."""
     with contextlib.suppress(Refused, OSError):
         given = call.args.get(tooling.tool(call).searched)
-        entry = tree.entry(tooling.path(given)) if isinstance(given, str) else None
+        entry = tree.entry(tooling.paths.parse(given)) if isinstance(given, str) else None
         if entry is not None and entry.kind == "file":
             arguments = sum(len(value) for value in call.args.values() if isinstance(value, str))
             return (entry.size + PASS_BYTES) * (1 + arguments // PASS_BYTES)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from editd.store.history import History
     from editd.store.session_store import Pause, ReviewNote
     from editd.system.process import Process
-    from editd.tools.api import Dialect
+    from editd.tool_api.dialect import Dialect
     from editd.values.content import Change, Decoder, State, Version
     from editd.values.proposal import Via
 

@@ -37,6 +37,7 @@ from editd.engine.recorder import Recorder
 from editd.engine.regex_worker import COMPARISON_SECONDS
 from editd.errors import Broken, InvalidParams, Refused, ShuttingDown, UnknownSession
 from editd.review.proposals import Proposals
+from editd.server import installed_parts
 from editd.server.check_runner import CheckRunner
 from editd.server.check_runs import CheckRuns
 from editd.server.connection import Calls, ClientState, Connections, MethodCall, SocketConnection
@@ -77,7 +78,10 @@ from editd.system.clock import RealClock
 from editd.system.filesystem import Disk, ignore_lease_signal
 from editd.system.memory import release_free_memory, use_one_heap
 from editd.system.mounts import mounts
-from editd.tools.api import DIALECTS, ToolSet, ToolSettings
+from editd.tool_api.dialect_registry import DIALECTS
+from editd.tool_api.tool_paths import ToolPaths
+from editd.tool_api.tool_set import ToolSet
+from editd.tool_api.tool_settings import ToolSettings
 from editd.wire import messages
 from editd.wire.limits import LIMITS, within_descriptors
 from editd.workspace.reader import WorkspaceReader
@@ -469,7 +473,7 @@ class Daemon:
             generation=config.gemini.generation,
             home=os.path.expanduser("~"),
         )
-        return ToolSet(DIALECTS, self._places.root, settings, real_path=_real_path)
+        return ToolSet(DIALECTS, ToolPaths(self._places.root, _real_path), settings)
 
     async def _first_time(self, disk: Disk, scanner: Scanner, searcher: RegexPool) -> None:
         """Take the baseline, then serve the requests that waited for it."""
@@ -691,6 +695,7 @@ class Daemon:
                 *self._configuration.weaker(),
                 *self.gate.weaker(),
                 *self._notifier.weaker(),
+                *installed_parts.weaker(),
             ],
             uncovered=self._shortfalls.describe_uncovered(known),
             system=self._shortfalls.facts(known),
@@ -699,6 +704,7 @@ class Daemon:
             review_socket=self._review_socket,
             outer=self._places.outer() or None,
             notices=self._state_folder.notices(),
+            parts=list(installed_parts.installed_parts()),
         )
         self._look_at_state()
         return alone if self._dispatch is None else self._dispatch.status(alone)

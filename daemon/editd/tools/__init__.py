@@ -1,1 +1,1 @@
-"""The edit tools of other systems, one module each, with the originals' arguments, results and words."""
+"""The edit tools of other systems, a module for each dialect, which its entry point names."""

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from editd.edits.replace import LINES_TOLD_MAX, Replacement, list_numbers, no_match
 from editd.edits.search import lines_of, occurrences, with_plain_line_ends, with_twin
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, refuse_unknown, text_of
+from editd.tool_api.arguments import argument, kind_of, refuse_unknown, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
 from editd.values.transaction import Base, ReadMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from editd.tools.api import ToolApi, ToolText
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 OWN = ""  # the reader that sends the request, unlike a reader that a tool names

@@ -27,12 +27,15 @@ from editd.edits.approximate import js_trim
 from editd.edits.replace import LineMatcher, Replacement, describe_lines, list_numbers, no_match, replace
 from editd.edits.search import with_plain_line_ends
 from editd.errors import MalformedEdit, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, argument, text_of
+from editd.tool_api.arguments import argument, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
+from editd.tool_api.review_answers import ReviewAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import ToolApi
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.review_answers import ChangedEdit
 
 _MATCHES_MAX = 100  # other matches of a block that a warning counts
 _FORM = (
@@ -554,6 +557,23 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def answer_to_changes(edit: ChangedEdit) -> str:
+    """Return the original's answer to an edit that landed with the user's changes."""
+    return (
+        f"The user made the following updates to your content:\n\n{edit.diff}\n\n"
+        "The updated content, which includes both your original modifications and the user's edits, "
+        f"has been successfully saved to {edit.path}. Here is the full, updated content of the file:\n\n"
+        f'<final_file_content path="{edit.path}">\n{edit.text}\n</final_file_content>'
+    )
+
+
+def answer_to_rejection(comment: str) -> str:
+    """Return the original's answer to an edit that the user denied."""
+    fact = "The user denied this operation."
+    feedback = "The user provided the following feedback:"
+    return f"{fact}\n{feedback}\n<feedback>\n{comment}\n</feedback>" if comment else fact
+
+
 DIALECT = Dialect(
     "cline",
     "Cline's edit tool: SEARCH/REPLACE blocks in one text.",
@@ -583,4 +603,5 @@ DIALECT = Dialect(
             also=frozenset({"task_progress"}),
         ),
     ),
+    ReviewAnswers(answer_to_changes, answer_to_rejection, is_of_one_file=True),
 )

@@ -28,13 +28,14 @@ from editd.edits.replace import (
     with_applied_hunk,
 )
 from editd.errors import Ambiguous, FileExists, FileMissing, InvalidParams, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, argument, text_of
+from editd.tool_api.arguments import argument, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
 from editd.tools.codex_patch import LAST_LINE, CodexHunk, CodexSection, cut, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import ToolApi
+    from editd.tool_api.file_access import ToolApi
     from editd.values.path import WorkspacePath
 
 # ── Finding the places ─────────────────────────────────────────────────────────────────────────────

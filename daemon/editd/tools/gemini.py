@@ -25,21 +25,19 @@ from editd.errors import (
     NoChange,
     Refused,
 )
+from editd.tool_api.arguments import argument, refuse_half_characters, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
+from editd.tool_api.overlaps import overlap_warnings
+from editd.tool_api.review_answers import ReviewAnswers
 from editd.tools import gemini_smart
-from editd.tools.api import (
-    Dialect,
-    ToolDefinition,
-    argument,
-    overlap_warnings,
-    refuse_half_characters,
-    text_of,
-)
 from editd.tools.gemini_smart import expected_count, places_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import ToolApi, ToolText
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.review_answers import ChangedEdit
+    from editd.tool_api.tool_text import ToolText
     from editd.values.path import WorkspacePath
 
 _ESCAPED = re.compile(r"\\+([ntr'\"`\\\n])")
@@ -189,6 +187,21 @@ def _no_change(path: str) -> NoChange:
     )
 
 
+TEXT_CHARACTERS_MAX = 4_000  # of a new text that is repeated; its difference replaces a longer one
+
+
+def answer_to_changes(edit: ChangedEdit) -> str:
+    """Return the original's answer to an edit that landed with the user's changes."""
+    content = edit.text if len(edit.text) <= TEXT_CHARACTERS_MAX else edit.diff
+    return f"{edit.answer} User modified the `new_string` content to be: {content}."
+
+
+def answer_to_rejection(comment: str) -> str:
+    """Return the original's answer to an edit that the user denied."""
+    fact = "[Operation Cancelled] Reason: User denied execution."
+    return f"{fact} {comment}" if comment else fact
+
+
 DIALECT = Dialect(
     "gemini",
     "Gemini CLI's tool that replaces an exact text in one file, or makes a new file.",
@@ -225,4 +238,5 @@ DIALECT = Dialect(
             ),
         ),
     ),
+    ReviewAnswers(answer_to_changes, answer_to_rejection, is_of_one_file=True),
 )

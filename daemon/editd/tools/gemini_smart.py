@@ -24,13 +24,15 @@ from editd.errors import (
     PathOutside,
     Refused,
 )
-from editd.tools.api import kind_of, overlap_warning, refuse_half_characters, text_of
+from editd.tool_api.arguments import kind_of, refuse_half_characters, text_of
+from editd.tool_api.overlaps import overlap_warning
 from editd.tools.gemini_stages import StageCall, run_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from editd.tools.api import ToolApi, ToolText
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.tool_text import ToolText
     from editd.tools.gemini_stages import StageResult
     from editd.values.path import WorkspacePath
 

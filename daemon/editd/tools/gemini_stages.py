@@ -19,7 +19,7 @@ from msgspec import Struct
 from editd.edits.approximate import JS_SPACES, js_trim, source_lines, units_of
 from editd.edits.replace import Replacement
 from editd.edits.search import Search, Span, overlapping, places_of
-from editd.tools.api import has_half_character
+from editd.tool_api.arguments import has_half_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

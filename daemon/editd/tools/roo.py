@@ -7,6 +7,7 @@ from one without a change, an invalid range is refused, and a literal search has
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,17 @@ from editd.edits.replace import (
 )
 from editd.edits.search import Search, Span, lines_of, nearest, occurrences, with_plain_line_ends
 from editd.errors import FileMissing, InvalidParams, NoChange, NoMatch
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, overlap_warnings, text_of
+from editd.tool_api.arguments import argument, kind_of, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
+from editd.tool_api.overlaps import overlap_warnings
+from editd.tool_api.review_answers import ReviewAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.edits.search import Match
-    from editd.tools.api import ToolApi
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.review_answers import ChangedEdit
 
 _SPECIAL = re.compile(r"[.*+?^${}()|[\]\\]")  # characters with a meaning in an expression
 _TEMPLATE = re.compile(r"\$[$&`']")
@@ -232,6 +237,27 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     return f"Replaced {count} in {call.path}."
 
 
+_CHANGES_NOTICE = (
+    "You do not need to re-read the file, as you have seen all changes Proceed with the task using these "
+    "changes as the new baseline. If the user's edits have addressed part of the task or changed the "
+    "requirements, adjust your approach accordingly."
+)
+
+
+def answer_to_changes(edit: ChangedEdit) -> str:
+    """Return the original's answer to an edit that landed with the user's changes."""
+    answer = {
+        "path": edit.path, "operation": "modified", "user_edits": edit.diff, "notice": _CHANGES_NOTICE,
+    }  # fmt: skip
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def answer_to_rejection(comment: str) -> str:
+    """Return the original's answer to an edit that the user denied."""
+    reason = {"feedback": comment} if comment else {"message": "The user denied this operation."}
+    return json.dumps({"status": "denied", **reason}, ensure_ascii=False)
+
+
 DIALECT = Dialect(
     "roo",
     "Roo Code's search_and_replace: every match of a text or an ECMAScript expression.",
@@ -262,4 +288,5 @@ DIALECT = Dialect(
             run,
         ),
     ),
+    ReviewAnswers(answer_to_changes, answer_to_rejection, is_of_one_file=True),
 )

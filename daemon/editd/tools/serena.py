@@ -35,23 +35,17 @@ from editd.edits.search import (
     with_twin,
 )
 from editd.errors import Ambiguous, FileMissing, InvalidParams, NoMatch, NotAFile, PathIgnored
-from editd.tools.api import (
-    Dialect,
-    ToolDefinition,
-    argument,
-    kind_of,
-    overlap_warning,
-    overlap_warnings,
-    refuse_half_characters,
-    text_of,
-)
+from editd.tool_api.arguments import argument, kind_of, refuse_half_characters, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
+from editd.tool_api.overlaps import overlap_warning, overlap_warnings
 from editd.values.name_key import key_of
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from editd.tools.api import ToolApi, ToolText
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.tool_text import ToolText
 
 _TRUE = frozenset({"true", "yes", "on", "1", "t", "y"})
 _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})

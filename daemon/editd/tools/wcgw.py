@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from editd.errors import FileMissing, InvalidParams, MalformedEdit, NoMatch, PermissionDenied, Refused, Unread
-from editd.tools.api import Dialect, ToolDefinition, argument, kind_of, text_of
+from editd.tool_api.arguments import argument, kind_of, text_of
+from editd.tool_api.dialect import Dialect, ToolDefinition
 from editd.tools.search_replace_blocks import apply_blocks, begins_block, parse, with_plain_quotes
 from editd.values.transaction import Base, ReadMark, merged_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from editd.tools.api import ToolApi, ToolText
+    from editd.tool_api.file_access import ToolApi
+    from editd.tool_api.tool_text import ToolText
     from editd.tools.search_replace_blocks import Applied
     from editd.values.path import WorkspacePath
 

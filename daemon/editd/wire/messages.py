@@ -1152,6 +1152,15 @@ class AgentEntry(Result):
     missed: int = 0  # calls without a beginning, an end or a change that fits: a change may be `outside`
 
 
+class InstalledPart(Result):
+    """An optional part of editd, found by its entry point."""
+
+    group: str  # `editd.tools` or `editd.parts`
+    name: str
+    distribution: str
+    error: str | None = None  # the reason if it cannot be used
+
+
 class StatusResult(Result):
     root: str
     head: int
@@ -1179,6 +1188,7 @@ class StatusResult(Result):
     documents: int = 0  # that editors hold unsaved
     notices: list[str] = []  # what fills the history
     outer: str | None = None  # the workspace around this one, which leaves this one out
+    parts: list[InstalledPart] = []  # the optional parts
 
 
 class CheckResult(Result):
@@ -1940,6 +1950,7 @@ ERROR_CODES: dict[str, int] = {
     "unsaved": 32,
     "content_forgotten": 33,
     "content_excluded": 34,
+    "not_installed": 35,
 }
 
 

@@ -33,6 +33,14 @@ export interface AgentEntry {
   missed: number
 }
 
+/** An optional part of editd, found by its entry point. */
+export interface InstalledPart {
+  group: string
+  name: string
+  distribution: string
+  error: string | null
+}
+
 export interface StatusResult {
   root: string
   head: number
@@ -60,6 +68,7 @@ export interface StatusResult {
   documents: number
   notices: string[]
   outer: string | null
+  parts: InstalledPart[]
 }
 
 export interface CheckResult {

@@ -42,6 +42,7 @@ export const WORDS: Readonly<Record<string, string>> = {
   'step give_base': 'Give its version as --base',
   'step give_pin': 'Give the PIN on a terminal',
   'step give_token': 'Set EDITD_TOKEN to the token that `editctl session open` printed',
+  'step install_part': 'Install or repair it, and run `editctl stop`: `editctl status -v` lists the installed parts.',
   'step name_session': 'Name yours with --session NAME.',
   'step open_a_session': '`eval "$(editctl session open NAME)"` opens one for this shell.',
   'step open_and_attach': '`eval "$(editctl session open NAME)"` opens one for this shell.',

@@ -34,7 +34,8 @@ from editd.store.line_blame import LineBlame
 from editd.store.proposal_seals import is_or_are, remaining_flaws
 from editd.store.transaction_record import rfc3339
 from editd.system.process import process_at
-from editd.tools import review_answers
+from editd.tool_api import review_answers
+from editd.tool_api.review_answers import ChangedEdit
 from editd.wire import messages
 from editd.wire.raw_text import text_of
 
@@ -229,7 +230,7 @@ class ProposalMethods:
         answers = answer.answers
         if isinstance(answers, list):
             self._keep_answers(proposal.number, answers)
-            said = review_answers.waiting(proposal.number, proposal.rule)
+            said = review_answers.answer_while_open(proposal.number, proposal.rule)
             answers = [None if one is None else said for one in answers]
         pause = self._sessions.pause_of(proposal.authorship.session)
         warnings = [*answer.warnings, pause.text] if pause is not None and proposal.rule == "pause" else None
@@ -633,12 +634,12 @@ class ProposalMethods:
             decided = self._decided(number, answer)
         except Rejected as refusal:
             proposal = self._proposals.get(number)
-            said = [None if call is None else _refused(call, refusal) for call in calls]
+            said = [None if call is None else self._rejected_answer(call, refusal) for call in calls]
             shown = wire.reply_of(proposal, self._summary(proposal))
             return replace(answer, answers=said, proposal=shown)
         diff = decided.reviewer_diff
         if decided is answer:  # it is still open
-            waits = review_answers.waiting(number, self._proposals.get(number).rule)
+            waits = review_answers.answer_while_open(number, self._proposals.get(number).rule)
             return replace(decided, answers=[None if call is None else waits for call in calls])
         told = self._told.get(number, [None] * len(calls))
         if isinstance(diff, str) and diff:
@@ -658,14 +659,21 @@ class ProposalMethods:
     def _changed_answer(self, call: messages.Tool, answer: str, diff: str) -> str:
         """Return the answer to a tool's call where the reviewer has changed what landed."""
         given = call.args.get("file_path", call.args.get("path"))
-        if call.dialect not in review_answers.OF_ONE_FILE or not isinstance(given, str):
-            return review_answers.changed(call.dialect, answer, "", "", diff)
-        path = self._engine.tree.resolve(self._engine.tooling.path(given))
+        answers = self._engine.tooling.review_answers(call)
+        if not answers.is_of_one_file or not isinstance(given, str):
+            return answers.to_changes(ChangedEdit(answer, diff))
+        path = self._engine.tree.resolve(self._engine.tooling.paths.parse(given))
         part = review_answers.part_of(diff, path.text)
         state = self._present().file_at(path)
         shown = self._engine.decoder.in_utf8(state)
         text = "" if shown is None else text_of(shown.content)
-        return review_answers.changed(call.dialect, answer, path.text, text, part) if part else answer
+        return answers.to_changes(ChangedEdit(answer, part, path.text, text)) if part else answer
+
+    def _rejected_answer(self, call: messages.Tool, refusal: Rejected) -> str:
+        """Return the answer to a tool's call that was rejected, or whose proposal has no decision."""
+        if refusal.data["state"] in CLOSED:
+            return f"{refusal.message} {refusal.hint}"
+        return self._engine.tooling.review_answers(call).to_rejection(refusal.data["comment"] or "")
 
     def _waited(self, number: ProposalNumber) -> messages.ProposalWaitResult:
         proposal = self._proposals.get(number)
@@ -729,13 +737,6 @@ class ProposalMethods:
     def _note_moved(self, number: int) -> None:
         for listener in self.on_moved:
             listener(number)
-
-
-def _refused(call: messages.Tool, refusal: Rejected) -> str:
-    """Return the answer to a tool's call that was rejected, or whose proposal has no decision."""
-    if refusal.data["state"] in CLOSED:
-        return f"{refusal.message} {refusal.hint}"
-    return review_answers.rejected(call.dialect, refusal.data["comment"] or "")
 
 
 def _rejection(waited: messages.ProposalWaitResult) -> Rejected:

@@ -27,6 +27,13 @@
 ---@field pid integer|vim.NIL
 ---@field missed integer
 
+---An optional part of editd, found by its entry point.
+---@class editd.InstalledPart
+---@field group string
+---@field name string
+---@field distribution string
+---@field error string|vim.NIL
+
 ---@class editd.StatusResult
 ---@field root string
 ---@field head integer
@@ -54,6 +61,7 @@
 ---@field documents integer
 ---@field notices string[]
 ---@field outer string|vim.NIL
+---@field parts editd.InstalledPart[]
 
 ---@class editd.CheckResult
 ---@field ok boolean
