@@ -43,7 +43,6 @@ FLOORS: dict[str, set[str]] = {
     "server": {
         "engine",
         "review",
-        "remote",
         "store",
         "workspace",
         "runs",
@@ -52,13 +51,18 @@ FLOORS: dict[str, set[str]] = {
         "edits",
         "wire",
         "values",
+        "config",
     }
-    | {"config"}
     | GROUND,
     "cli": {"server", "engine", "config", "values"} | GROUND,
 }
 CLIENT_MAY_IMPORT = {"wire", "config", "advice", "words", "parts"}  # the socket, the file, words of refusals
-OPTIONAL = ("editd.tools",)  # that are found by their entry points alone
+OPTIONAL = (
+    "editd.tools",
+    "editd.remote",
+    "editd_client.screen",
+    "editd_client.web",
+)  # that are found by their entry points alone
 WIRE_LIVES_IN = {"wire", "server"}  # others take only its messages: the edits, and its sets of words
 ASYNC_LIVES_IN = {"server", "cli"}
 

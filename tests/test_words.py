@@ -45,6 +45,7 @@ FOREIGN: dict[Face, tuple[re.Pattern[str], ...]] = {
     Face.PAGE: (SHELL, PROTOCOL),
 }
 FACES_OF = {  # of a refusal that one face alone shows, by the folder of its module
+    "client/editd_client/web/command.py": {Face.COMMAND_LINE},
     "client/editd_client/cli/": {Face.COMMAND_LINE},
     "client/editd_client/screen/": {Face.COMMAND_LINE},
     "client/editd_client/agents/": {Face.COMMAND_LINE},

@@ -5,6 +5,7 @@ The daemon sends a file's bytes, and names their encoding. Bytes that are not UT
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ UNKNOWN = (
     "This text is in no known encoding: a byte that is not UTF-8 is shown as \\xNN. "
     "The key `encoding` of the configuration names its encoding."
 )
+# Characters that hide or reorder text: a reviewer approves the text that is there.
+INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]")  # in a text of several lines
 _MARK = "\ufeff"
 
 

@@ -101,6 +101,18 @@ def test_a_tool_that_raises_changes_nothing(place: Workplace) -> None:
         assert client.status().state == "ready"
 
 
+def test_a_package_in_the_workspace_is_none_of_the_daemon_s(tmp_path: Path) -> None:
+    """The current folder is not on the path of the daemon, nor on that of the `editctl` that starts it."""
+    with workplace(tmp_path, {"a.txt": "a\n"}) as place:
+        place.is_forked = False
+        install(place.root, "greetings", HELLO_ENTRY_POINTS, {"greetings": HELLO_DIALECT})
+        done = place.editctl("dialects", "--json")
+        assert done.returncode == 0, done.stderr
+        assert '"serena"' in done.stdout
+        assert "hello" not in done.stdout
+        assert place.editctl("stop").returncode == 0
+
+
 def test_editds_own_parts_have_no_error() -> None:
     from editd.server.installed_parts import installed_parts, weaker
 

@@ -18,6 +18,7 @@ from editd.errors import Broken, Refused, ShuttingDown
 from editd.remote.exchange_worker import Worker
 from editd.review.proposals import Proposals
 from editd.server.engine_queue import EngineQueue
+from editd.server.exchange_process import ExchangeProcess
 from editd.server.shared_log import SharedLog
 from editd.store.pack_cleanup import tidy
 from editd.store.pack_worker import Packer
@@ -206,7 +207,9 @@ class Host:
         self.background = Background(self)
         self.log = SharedLog(engine, self.queue, self.background, state, lambda _name, _data: None)  # type: ignore[arg-type]
         self.exchanger = Exchanger(state, self.chance)
-        self.log._child = self.log._reader = self.exchanger  # type: ignore[assignment]
+        process = ExchangeProcess(state)
+        process._child = self.exchanger  # type: ignore[assignment]
+        self.log._exchange = self.log._reader = process
         self.log.configure(RemoteKeys(host=self.name, poll=POLL_SECONDS), ExcludedPaths())
         engine.recorder.on_recorded.append(self._recorded)
         self.log.start()

@@ -160,10 +160,15 @@ class Workplace:
     def _run(
         self, module: str, words: Sequence[str], folder: str, stdin: str, variables: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        done = run_forked(
-            ["-P", "-m", module, *words], environment={**self.environment, **variables},
-            folder=self.root / folder, stdin=stdin.encode("utf-8", "surrogateescape"),
-        )  # fmt: skip
+        argv, environment = ["-P", "-m", module, *words], {**self.environment, **variables}
+        content = stdin.encode("utf-8", "surrogateescape")
+        if self.is_forked:
+            done = run_forked(argv, environment=environment, folder=self.root / folder, stdin=content)
+        else:
+            done = subprocess.run(
+                [self.python, *argv], env=environment, cwd=self.root / folder, input=content,
+                capture_output=True, check=False,
+            )  # fmt: skip
         out, err = (stream.decode("utf-8", "surrogateescape") for stream in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(list(words), done.returncode, out, err)
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from editd_client.web.announcement import announced, web_address
+from editd_client.announcement import announced, web_address
 from support.web_page import web_page
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_of_two_pages_the_first_is_announced(tmp_path: Path) -> None:
 
 def test_a_killed_page_is_not_announced(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from editd_client.web.announcement import announced\n"
+        "import sys, time; from editd_client.announcement import announced\n"
         f"with announced({str(tmp_path)!r}, 'http://127.0.0.1:1'): print('ready', flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -22,7 +22,7 @@ from editd.wire.raw_text import has_bytes
 from editd.words import Face, in_the_way, sentence
 from editd_client.cli.binary_patch import without_binary_patches
 from editd_client.errors import NAMES_MAX, refusal
-from editd_client.file_text import UNKNOWN, readable
+from editd_client.file_text import INVISIBLE, UNKNOWN, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "M"}
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-# Characters that hide or reorder text: a reviewer approves the text that is there.
-INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
-CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # those, and what controls a terminal
+CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # they hide text, or control a terminal
 # In place of the escape character in our own styles, until they are written. Nobody else knows it, so a file
 # or a message cannot colour or hide a text.
 MARK = "\U0010fffd" + secrets.token_hex(8)

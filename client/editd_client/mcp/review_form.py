@@ -14,10 +14,9 @@ from editd.config.load import ConfigError, read_config
 from editd.wire.messages import ProposalView
 from editd_client.client import Client
 from editd_client.connect import connect_or_start
-from editd_client.file_text import readable
+from editd_client.file_text import HIDDEN, readable
 from editd_client.locate import login_name
 from editd_client.review.proposals import reason, subject
-from editd_client.web.markup import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from editd_client.web.announcement import web_address
+from editd_client.announcement import web_address
 
 if TYPE_CHECKING:
     from editd_client.mcp.conversion import ToolResult

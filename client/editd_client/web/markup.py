@@ -7,13 +7,10 @@ approves the text that is there.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable
 
-from editd_client.cli.output import INVISIBLE
-from editd_client.file_text import readable
+from editd_client.file_text import HIDDEN, readable
 
-HIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]")
 _VOID = frozenset(("input", "link", "meta", "br"))
 
 

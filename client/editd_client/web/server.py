@@ -27,10 +27,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from editd.words import Face
 from editd_client.aio import AsyncClient
+from editd_client.announcement import announced
 from editd_client.connect import Endpoint
 from editd_client.errors import EditdError, Unreachable
 from editd_client.web import action_forms, proposal_forms
-from editd_client.web.announcement import announced
 from editd_client.web.form_fields import status_of
 from editd_client.web.guard import HEADERS, VISITORS_MAX, Guard
 from editd_client.web.layout import version, whole

@@ -21,7 +21,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from editd.advice import Advice, command_term
-from editd.config.paths import socket_folder
 from editd.engine.arrivals import arrival_of, change_of, log_author, returned, unwritable
 from editd.engine.commands import ArrivalChain
 from editd.engine.unshared import KeptBack, UndoneInPart, Unshared
@@ -35,10 +34,9 @@ from editd.errors import (
     UnknownTransaction,
     join_names,
 )
-from editd.remote.server_address import ServerAddress
 from editd.review.set_aside import SetAside
-from editd.server.child_process import PYTHON, RequestProcess
 from editd.server.engine_queue import Alarm, first_of, wait_event
+from editd.server.exchange_process import ExchangeProcess, LogCopyLost, ProcessEnded, check_server
 from editd.system.files import replace_file_durably
 from editd.system.git_command import without_credentials
 from editd.values.excluded_paths import ExcludedPaths, staying_paths
@@ -63,13 +61,11 @@ POLL_SECONDS_MAX = 20.0  # less than the time until an idle child ends
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 60.0  # after a failure
 REST_SECONDS_MAX = 2.0  # of a host in use, which rests twice as long as a round took, for a busy server
 LANDING_WAIT_SECONDS = 0.15  # at most, before a host that was overtaken tries again
-CHILD_NICE = 5
 HOST_BYTES_MAX = 100  # of the name of a host, which is a part of a ref
 LEFT_MAX = 100  # transactions that a refusal to leave names
 UNSEEN_MAX = 1000  # transactions since the last round, whose times are kept
 REPAIR_SECONDS = 30.0  # of exchange after a repair, before its answer
 PAUSE_SECONDS = 5.0  # at most, for the end of the exchange that has begun, before a pause is answered
-CLOSE_SECONDS = 1.0  # then the child is killed: each of its steps can be done again
 ARRIVALS_MAX = 16  # that share a turn of the engine: edits of clients wait for its end
 HOLD_AFTER = 4  # refusals of the same paths while nothing is recorded
 HELD_LOOK_SECONDS, HELD_LOOK_SECONDS_MAX = 5.0, 600.0  # after a look at the paths that are held
@@ -86,14 +82,6 @@ INTERNAL = (
     "held_alone",
 )  # in the answer of a round, not in `status`
 NOT_JOINED = {"state": "none", "error": None}
-
-
-class _CopyLost(Conflict):
-    """This host's copy of the log was deleted, and the server lacks what was taken in."""
-
-
-class _ProcessEnded(Refused):
-    """The process of the exchange ended before its answer: it was killed, or out of memory."""
 
 
 class SharedLog:
@@ -113,9 +101,8 @@ class SharedLog:
         self._background = background
         self._folder = folder
         self._path = os.path.join(folder, "remote.json")
-        argv = [*PYTHON, "editd.remote.exchange_worker", folder, socket_folder()]
-        self._child = RequestProcess(argv, nice=CHILD_NICE)
-        self._reader = RequestProcess(argv, nice=CHILD_NICE)  # for questions, which need no server
+        self._exchange = ExchangeProcess(folder)
+        self._reader = ExchangeProcess(folder)  # for questions, which need no server
         self._reading = asyncio.Lock()  # one question at a time
         self._place: dict[str, Any] | None = None
         self.is_joined = False
@@ -232,14 +219,14 @@ class SharedLog:
         """
         async with self._changing:
             self._check_free()
-            await self._check_server(url)
+            await check_server(url, self._folder)
             ref = ref or f"refs/heads/editd/{os.urandom(4).hex()}"
             head, seq = await self._packed()
             asked = await self._asked(url, ref, host, head, seq)
             asked |= {"do": "init", "time_us": self._engine.clock.now_us()}
             if is_dry:
-                return self.status() | await self._ask(asked | {"do": "count"})
-            answer = await self._ask(asked)
+                return self.status() | await self._exchange.ask(asked | {"do": "count"})
+            answer = await self._exchange.ask(asked)
             await self._settle(asked, answer, seq)
             return self.status()
 
@@ -254,10 +241,10 @@ class SharedLog:
             raise InvalidParams("`take` and `keep` exclude each other.")
         async with self._changing:
             self._check_free()
-            await self._check_server(url)
+            await check_server(url, self._folder)
             head, seq = await self._packed()
             asked = await self._asked(url, ref or "", host, head, seq) | {"do": "join"}
-            answer = await self._ask(asked)
+            answer = await self._exchange.ask(asked)
             differing = answer["differs"]
             if differing and take is None and keep is None:
                 raise Conflict(
@@ -275,11 +262,11 @@ class SharedLog:
                     hint="Rename it here, and join again.",
                 )
             asked |= {"ref": answer["ref"]}
-            asked |= await self._ask(asked | {"do": "claim"})  # first: the server may refuse it
+            asked |= await self._exchange.ask(asked | {"do": "claim"})  # first: the server may refuse it
             try:
                 if differing and keep is not None:
                     sent = asked | {"do": "send", "time_us": self._engine.clock.now_us()}
-                    answer = await self._ask(sent)
+                    answer = await self._exchange.ask(sent)
                 await self._take_place_with_files(asked, answer, seq)
             except Refused:
                 await self._release_name(asked)
@@ -305,7 +292,7 @@ class SharedLog:
     async def _release_name(self, asked: Mapping[str, Any]) -> None:
         """Give back the name of a host that could not join. A server may keep it."""
         try:
-            await self._ask({**asked, "do": "release"})
+            await self._exchange.ask({**asked, "do": "release"})
         except Refused as refusal:
             log.warning("the name %s stays taken in the log: %s", asked["host"], refusal.message)
 
@@ -377,10 +364,10 @@ class SharedLog:
             self._check_joined()
             async with self._asking:
                 head, _ = await self._packed()
-                await self._ask({**self._place_now(), "do": "repair", "head": head})
+                await self._exchange.ask({**self._place_now(), "do": "repair", "head": head})
                 await self._queue.run(self._engine.history.index.forget_landed)
                 self._set_aside = None  # the log may lack decisions that it had
-                await self._reader.close(CLOSE_SECONDS)
+                await self._reader.close()
             self._wake.set()
         return await self.now(REPAIR_SECONDS)
 
@@ -521,15 +508,6 @@ class SharedLog:
         assert self._place is not None, "no log is joined"
         return self._place
 
-    async def _check_server(self, url: str) -> None:
-        """Refuse a URL of no server, before anything is started. Raises InvalidParams.
-
-        In a thread, because the file system of a folder may not answer.
-        """
-        histories = os.path.dirname(self._folder)
-        address = ServerAddress.parse(url)
-        await asyncio.get_running_loop().run_in_executor(None, address.repository, histories)
-
     def _check_free(self) -> None:
         if self._place is not None:
             raise InvalidParams(
@@ -584,10 +562,10 @@ class SharedLog:
         """Ask the reader of the log; once more if it has read another state or ended. Raises Refused."""
         async with self._reading:
             try:
-                answer = await self._ask({**self._place_now(), **asked}, self._reader)
-            except (Conflict, _ProcessEnded) as refusal:
+                answer = await self._reader.ask({**self._place_now(), **asked})
+            except (Conflict, ProcessEnded) as refusal:
                 log.info("the log is read anew: %s", refusal.message)
-                answer = await self._ask({**self._place_now(), **asked}, self._reader)
+                answer = await self._reader.ask({**self._place_now(), **asked})
         if "unknown" in answer:
             raise UnknownTransaction(answer["unknown"], hint=answer["hint"], data={"tx": answer["tx"]})
         return answer
@@ -602,12 +580,12 @@ class SharedLog:
     async def _stop(self) -> None:
         self._end.set()
         self._wake.set()
-        self._child.kill()
+        self._exchange.kill()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self._child.close(CLOSE_SECONDS)
-        await self._reader.close(CLOSE_SECONDS)
+        await self._exchange.close()
+        await self._reader.close()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -658,7 +636,7 @@ class SharedLog:
             async with self._asking:
                 await self._round()
         except Refused as refusal:
-            self._fail("forked" if isinstance(refusal, _CopyLost) else "refused", refusal.text())
+            self._fail("forked" if isinstance(refusal, LogCopyLost) else "refused", refusal.text())
         except Exception as error:  # our bug; without this task nothing would be exchanged
             log.exception("the exchange failed, and is retried")
             self._fail("refused", str(error))
@@ -688,7 +666,7 @@ class SharedLog:
         known = await self._queue.run(self._known)
         is_retry, self._is_retry = self._is_retry, False
         asked = {"do": "round", "head": head, "may_land": may_land, "retry": is_retry}
-        answer = await self._ask({**self._place, **asked, **known})
+        answer = await self._exchange.ask({**self._place, **asked, **known})
         self._is_reached = answer["state"] in ("current", "refused")
         while self._unseen and self._unseen[0][0] <= answer["seen"]:
             self._unseen.popleft()
@@ -828,19 +806,6 @@ class SharedLog:
         if found is None:
             raise Refused(f"Transaction {seq} is not in the index.")
         return found, seq
-
-    async def _ask(self, asked: Mapping[str, Any], child: RequestProcess | None = None) -> dict[str, Any]:
-        """Send one request to a child, by default the exchange's, started if needed. Raises Refused."""
-        try:
-            answer = await (child or self._child).ask(dict(asked))
-        except OSError as error:
-            raise IoError(error, "The process of the exchange cannot be started") from error
-        if answer is None:
-            raise _ProcessEnded("The process of the exchange ended.", hint="It is started again.")
-        if "failed" in answer:
-            kind = _CopyLost if answer.get("forked") else Conflict
-            raise kind(answer["failed"], hint=answer["hint"])
-        return answer
 
 
 def _joining(answer: Mapping[str, Any]) -> dict[str, Any]:
