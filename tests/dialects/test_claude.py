@@ -13,10 +13,10 @@ from editd.tools.claude import (
     TOOL,
     insertion_of,
     lines_in,
-    numbered,
+    number_lines,
+    path_to_undo,
     range_of,
     replacement_of,
-    undone_by,
 )
 from editd.values.content import version_of
 from editd.values.transaction import Base
@@ -110,7 +110,7 @@ def test_a_line_that_is_not_there_is_no_place_to_insert(text: str, line: int) ->
 
 
 def test_lines_are_counted_as_cat_does() -> None:
-    assert numbered(lines_in("a\n\tb\n\n"), 9) == "     9\ta\n    10\t\tb\n    11\t\n"
+    assert number_lines(lines_in("a\n\tb\n\n"), 9) == "     9\ta\n    10\t\tb\n    11\t\n"
     assert lines_in("") == []
     assert lines_in("a") == lines_in("a\n") == ["a"]
 
@@ -246,11 +246,11 @@ def test_what_is_inserted_may_be_given_by_its_older_name() -> None:
 
 
 def test_undo_stands_alone_and_names_its_file() -> None:
-    assert undone_by({"command": "undo_edit", "path": "a.txt"}) == "a.txt"
-    assert undone_by({"command": "view", "path": "a.txt"}) is None
-    assert TOOL.undoes is undone_by
+    assert path_to_undo({"command": "undo_edit", "path": "a.txt"}) == "a.txt"
+    assert path_to_undo({"command": "view", "path": "a.txt"}) is None
+    assert TOOL.undoes is path_to_undo
     with pytest.raises(InvalidParams):
-        undone_by({"command": "undo_edit"})
+        path_to_undo({"command": "undo_edit"})
     refusal = refused(on({"a.txt": TEXT}), "invalid_params", "undo_edit", "a.txt")
     assert refusal.message == "undo_edit must be the only edit of a request."
 

@@ -10,7 +10,7 @@ import pytest
 
 import fuzz_gemini
 from editd.edits.replace import replace
-from editd.tools.gemini import replacements_of, unescaped
+from editd.tools.gemini import replacements_of, unescape
 from tool_calls import ROOT, on
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_both_strings_mean_what_they_say_at_their_ends() -> None:
     ],
 )
 def test_escapes_are_undone_however_many_backslashes_they_have(escaped: str, plain: str) -> None:
-    assert unescaped(escaped) == plain
+    assert unescape(escaped) == plain
 
 
 def test_an_escaped_text_is_found_where_it_is_not_there_as_it_stands_and_said_so() -> None:

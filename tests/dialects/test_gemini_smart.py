@@ -99,7 +99,7 @@ def test_a_number_of_matches_that_does_not_fit_is_refused_before_any_text_is_mad
     text, old = "  same\n" * 90_000, "    same"
     result = run_stages(text, StageCall(old, "new", old, True, 2), text_search.search)
     assert result is not None
-    assert (result.stage, result.found, result.replacements) == ("indentation", 90_000, ())
+    assert (result.stage, result.occurrences, result.replacements) == ("indentation", 90_000, ())
 
 
 @pytest.mark.parametrize("generation", ["smart", "head"])

@@ -164,7 +164,7 @@ def planned_edits(
             knowledge,
             on_stale=request.on_stale,
             fallback_encoding=pipeline.decoder.fallback,
-            tools=tooling.answered(request.found) if request.found else tooling,
+            tools=tooling.with_results(request.found) if request.found else tooling,
         )
     except Refused:
         for edit in request.edits:  # A hidden file has its own refusal, in place of a missing file's.

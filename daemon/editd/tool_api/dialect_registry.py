@@ -41,7 +41,7 @@ class DialectRegistry(Mapping[str, Dialect]):
 def load_dialect(part: Part) -> Dialect:
     """Import a dialect. Raises NotInstalled."""
     try:
-        return _checked(part, part.load())
+        return _check(part, part.load())
     except PartFailed as failure:
         raise NotInstalled(
             f"The dialect {part.name!r} of {part.distribution} cannot be loaded: {failure}.",
@@ -49,7 +49,7 @@ def load_dialect(part: Part) -> Dialect:
         ) from failure
 
 
-def _checked(part: Part, dialect: object) -> Dialect:
+def _check(part: Part, dialect: object) -> Dialect:
     if not isinstance(dialect, Dialect):
         raise PartFailed(f"{part.target} is no Dialect")
     if dialect.name != part.name:

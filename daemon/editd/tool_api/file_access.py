@@ -61,13 +61,13 @@ class ToolApi:
         """
         return self._paths.parse(text)
 
-    def page(self, path: WorkspacePath) -> ToolText | None:
+    def text_at(self, path: WorkspacePath) -> ToolText | None:
         """Return the text of the file, symlinks followed; None if there is no file."""
         real = self._work.resolve(path)
         state = self._look(real)
         return None if state is None else ToolText(real, self._work.text(real, state).text)
 
-    def glance(self, path: WorkspacePath) -> ToolText | None:
+    def peek(self, path: WorkspacePath) -> ToolText | None:
         """Return the text of a file that the call only consults, such as a `.gitignore`; needs no base.
 
         Returns None if there is no readable text. The result's path has its symlinks followed.
@@ -108,7 +108,7 @@ class ToolApi:
         assert text.text == page.raw, "the file changed after the tool read it"
         raw = page.with_replacements(replacements)
         if raw == page.raw:
-            warnings = [*warnings, _unchanged(page.path)]
+            warnings = [*warnings, _no_change_warning(page.path)]
         self._report(page.path, warnings, replacements=len(replacements))
         if raw != page.raw:
             self._work.overlay.put(page.path, state.with_content(text.encode(raw, path=page.path.text)))
@@ -133,7 +133,7 @@ class ToolApi:
             after = state.with_content(content)
         self._work.written_whole.add(real)
         is_same = old is not None and (after.content, after.mode) == (old.content, old.mode)
-        self._report(real, [*warnings, _unchanged(real)] if is_same else warnings)
+        self._report(real, [*warnings, _no_change_warning(real)] if is_same else warnings)
         self._work.overlay.put(real, after)
 
     def delete(self, path: WorkspacePath) -> None:
@@ -162,15 +162,15 @@ class ToolApi:
         """Return the matches of `search`; raises NeedsSearch if it has no result yet (see `edits.search`)."""
         return self._expressions.matches(search)
 
-    def sight(self, reader: str, path: WorkspacePath) -> ReadMark | None:
+    def read_mark(self, reader: str, path: WorkspacePath) -> ReadMark | None:
         """Return the part of the file that `reader` saw last ("": the sender of the request)."""
         real = self._work.resolve(path)
         marks = [mark for name, at, mark in self._work.sights if (name, at) == (reader, real)]
         return marks[-1] if marks else self._work.knowledge.sight(reader, real)
 
-    def note(self, reader: str, path: WorkspacePath, sight: ReadMark) -> None:
+    def note_read(self, reader: str, path: WorkspacePath, mark: ReadMark) -> None:
         """Record what `reader` ("": the sender of the request) has seen, even if the call is refused."""
-        self._work.sights.append((reader, self._work.resolve(path), sight))
+        self._work.sights.append((reader, self._work.resolve(path), mark))
 
     def _report(self, path: WorkspacePath, warnings: Sequence[str], *, replacements: int = 0) -> None:
         self._work.report(path, replacements=replacements)
@@ -178,5 +178,5 @@ class ToolApi:
             self._work.report(path, warning=warning)
 
 
-def _unchanged(path: WorkspacePath) -> str:
+def _no_change_warning(path: WorkspacePath) -> str:
     return f"no_change: nothing in {path} changed: the new text is the old one."

@@ -46,11 +46,11 @@ class ToolSet(Struct, frozen=True):
         """The user's home folder; empty if it is not known."""
         return self.settings.home
 
-    def answered(self, results: Mapping[Search, tuple[Match, ...] | Refused]) -> ToolSet:
+    def with_results(self, results: Mapping[Search, tuple[Match, ...] | Refused]) -> ToolSet:
         """Return a copy with the results of these searches."""
         return msgspec.structs.replace(self, expressions=SearchResults(results))
 
-    def loaded(self) -> Iterator[Dialect]:
+    def usable_dialects(self) -> Iterator[Dialect]:
         """Yield each dialect that can be loaded, by name. `status` shows the others."""
         for name in self.dialects:
             try:
@@ -82,7 +82,7 @@ class ToolSet(Struct, frozen=True):
 
     def review_answers(self, call: Tool) -> ReviewAnswers:
         """Return the answers of a call's dialect to a review. A dialect that is gone has editd's words."""
-        dialect = self._installed(call)
+        dialect = self._dialect_of(call)
         return ReviewAnswers() if dialect is None else dialect.review
 
     def returns_content(self, edits: Iterable[AnyEdit]) -> bool:
@@ -100,11 +100,11 @@ class ToolSet(Struct, frozen=True):
             raise refusal.revise(sights=tuple(work.sights)) from None
 
     def _returns_content(self, call: Tool) -> bool:
-        dialect = self._installed(call)
+        dialect = self._dialect_of(call)
         tool = None if dialect is None else dialect.tool(call.tool)
         return tool is not None and tool.returns_content
 
-    def _installed(self, call: Tool) -> Dialect | None:
+    def _dialect_of(self, call: Tool) -> Dialect | None:
         try:
             return self.dialects.get(call.dialect)
         except NotInstalled:

@@ -57,7 +57,7 @@ def insertion_of(text: str, line: int, new: str) -> Replacement:
     lines = lines_in(text)
     if not 0 <= line <= len(lines):
         raise InvalidParams(
-            f"`insert_line` is {line}, but the file has {_counted(len(lines))}.",
+            f"`insert_line` is {line}, but the file has {_line_count(len(lines))}.",
             hint=f"It is the line to insert after: 0 for the beginning, up to {len(lines)} for the end.",
             data={"argument": "insert_line", "lines": len(lines)},
         )
@@ -74,14 +74,14 @@ def lines_in(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def numbered(lines: Sequence[str], first: int) -> str:
+def number_lines(lines: Sequence[str], first: int) -> str:
     """Format the lines with numbers, as `cat -n` prints them."""
     return "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, first))
 
 
 def snippet_of(lines: Sequence[str], first: int) -> str:
     """Format the lines around an edit with numbers, in at most SNIPPET_BYTES_MAX. Name each cut."""
-    shown = numbered([_short(line) for line in lines], first)
+    shown = number_lines([_short(line) for line in lines], first)
     if len(shown.encode("utf-8", "surrogatepass")) <= SNIPPET_BYTES_MAX:
         return shown
     kept = list[str]()
@@ -105,7 +105,7 @@ def range_of(value: object, count: int) -> tuple[int, int] | None:
     if value is None:
         return None
     count = max(count, 1)
-    hint = f"The file has {_counted(count)}: [1, {count}], or [1, -1], is all of it."
+    hint = f"The file has {_line_count(count)}: [1, {count}], or [1, -1], is all of it."
     data = {"argument": "view_range", "lines": count}
     if not (isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int for end in value)):
         raise InvalidParams("`view_range` must be an array of two whole numbers.", hint=hint, data=data)
@@ -121,7 +121,7 @@ def range_of(value: object, count: int) -> tuple[int, int] | None:
     return first, last
 
 
-def _counted(count: int) -> str:
+def _line_count(count: int) -> str:
     return "1 line" if count == 1 else f"{count} lines"
 
 
@@ -130,36 +130,36 @@ def _counted(count: int) -> str:
 
 def run(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Execute one call and return the original's answer."""
-    given = _given(arguments)
-    command = text_of(given, "command")
-    path = text_of(given, "path", may_be_empty=False)
+    values = _without_null(arguments)
+    command = text_of(values, "command")
+    path = text_of(values, "path", may_be_empty=False)
     if command not in _COMMANDS:
         raise InvalidParams(
             f"`{command}` is no command of this tool.",
             hint=f"The commands are {', '.join(_COMMANDS)}.",
             data={"argument": "command"},
         )
-    _refuse_others_arguments(given, command)
-    return _COMMANDS[command](given, api, path)
+    _refuse_others_arguments(values, command)
+    return _COMMANDS[command](values, api, path)
 
 
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _without_null(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _refuse_others_arguments(given: Mapping[str, Any], command: str) -> None:
+def _refuse_others_arguments(values: Mapping[str, Any], command: str) -> None:
     """Raise InvalidParams for an argument of another command, such as `insert_text` of `str_replace`.
 
     Otherwise `str_replace` would delete the text. An empty one is harmless: some models send all arguments.
     """
     known = {"command", "path", *_ARGUMENTS[command]}
-    refuse_unknown((name for name, value in given.items() if value != "" or name in known), known, command)
+    refuse_unknown((name for name, value in values.items() if value != "" or name in known), known, command)
 
 
-def _view(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
+def _view(values: Mapping[str, Any], api: ToolApi, name: str) -> str:
     names = api.names(name)
     if names is not None:
-        if "view_range" in given:
+        if "view_range" in values:
             raise InvalidParams(
                 f"{name} is a folder, which has no lines for `view_range`.",
                 hint="Leave `view_range` out to list the folder, or name a file in it.",
@@ -171,13 +171,13 @@ def _view(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
             f"excluding hidden items and node_modules:\n{listed}"
         )
     path = api.path(name)
-    page = api.glance(path) or _existing(api, name)[1]  # reading needs no version, and is never stale
+    page = api.peek(path) or _existing(api, name)[1]  # reading needs no version, and is never stale
     lines = lines_in(page.text)
-    span = range_of(given.get("view_range"), len(lines))
-    api.note(OWN, path, ReadMark(Base(api.version(path)), None if span is None else (span,)))
+    span = range_of(values.get("view_range"), len(lines))
+    api.note_read(OWN, path, ReadMark(Base(api.version(path)), None if span is None else (span,)))
     first, last = span or (1, len(lines))
     note = api.note_of_unsaved(path)
-    shown = numbered(lines[first - 1 : last], first) + (f"{note}\n" if note else "")
+    shown = number_lines(lines[first - 1 : last], first) + (f"{note}\n" if note else "")
     return f"Here's the result of running `cat -n` on {name}:\n{shown}"
 
 
@@ -194,8 +194,8 @@ def _below(api: ToolApi, folder: str, names: Sequence[str], depth: int = 1) -> l
     return paths
 
 
-def _create(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
-    text = text_of(given, "file_text")
+def _create(values: Mapping[str, Any], api: ToolApi, name: str) -> str:
+    text = text_of(values, "file_text")
     path = api.path(name)
     if api.version(path) is not None:
         raise FileExists(
@@ -207,15 +207,15 @@ def _create(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     return f"File created successfully at: {name}"
 
 
-def _str_replace(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
-    old = text_of(given, "old_str")
+def _str_replace(values: Mapping[str, Any], api: ToolApi, name: str) -> str:
+    old = text_of(values, "old_str")
     if not old:
         raise InvalidParams(
             "`old_str` is empty.",
             hint="Give the text to replace. To fill an empty file, use `insert` with `insert_line` 0.",
             data={"argument": "old_str"},
         )
-    new = text_of(given, "new_str") if "new_str" in given else ""
+    new = text_of(values, "new_str") if "new_str" in values else ""
     _, page = _existing(api, name)
     replacement = replacement_of(page.text, old, new, name)
     after = api.edit(page, [replacement])
@@ -229,16 +229,16 @@ def _str_replace(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     )
 
 
-def _insert(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
-    if "insert_line" not in given or type(given["insert_line"]) is not int:
-        problem = "is missing" if "insert_line" not in given else f"is {kind_of(given['insert_line'])}"
+def _insert(values: Mapping[str, Any], api: ToolApi, name: str) -> str:
+    if "insert_line" not in values or type(values["insert_line"]) is not int:
+        problem = "is missing" if "insert_line" not in values else f"is {kind_of(values['insert_line'])}"
         raise InvalidParams(
             f"`insert_line` {problem}.",
             hint="Give the number of the line to insert after, 0 for the beginning of the file.",
             data={"argument": "insert_line"},
         )
-    line = given["insert_line"]
-    new = text_of(given, "new_str" if "insert_text" not in given and "new_str" in given else "insert_text")
+    line = values["insert_line"]
+    new = text_of(values, "new_str" if "insert_text" not in values and "new_str" in values else "insert_text")
     _, page = _existing(api, name)
     insertion = insertion_of(page.text, line, new)
     after = api.edit(page, [insertion])
@@ -253,13 +253,13 @@ def _insert(given: Mapping[str, Any], api: ToolApi, name: str) -> str:
     )
 
 
-def undone_by(arguments: Mapping[str, Any]) -> str | None:
+def path_to_undo(arguments: Mapping[str, Any]) -> str | None:
     """Return the file whose last edit the call undoes; None for any other command."""
     if arguments.get("command") != "undo_edit":
         return None
-    given = _given(arguments)
-    _refuse_others_arguments(given, "undo_edit")
-    return text_of(given, "path", may_be_empty=False)
+    values = _without_null(arguments)
+    _refuse_others_arguments(values, "undo_edit")
+    return text_of(values, "path", may_be_empty=False)
 
 
 def _undo_edit(_given: Mapping[str, Any], _desk: ToolApi, _name: str) -> str:
@@ -290,7 +290,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 def _existing(api: ToolApi, name: str) -> tuple[WorkspacePath, ToolText]:
     path = api.path(name)
-    page = api.page(path)
+    page = api.text_at(path)
     if page is None:
         raise FileMissing(
             f"There is no file {name}.",
@@ -338,7 +338,7 @@ TOOL = ToolDefinition(
         "required": ["command", "path"],
     },
     run=run,
-    undoes=undone_by,
+    undoes=path_to_undo,
     searched="path",
 )
 

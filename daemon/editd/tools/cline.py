@@ -46,10 +46,10 @@ _FORM = (
 
 def replace_in_file(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Apply the blocks of `diff` to the file at `path`; an empty SEARCH section creates the file."""
-    given = text_of(arguments, "path", may_be_empty=False)
+    name = text_of(arguments, "path", may_be_empty=False)
     diff = text_of(arguments, "diff", may_be_empty=False)
-    path = api.path(given)
-    page = api.page(path)
+    path = api.path(name)
+    page = api.text_at(path)
     edits = edits_of(None if page is None else page.text, diff, path.text)
     if page is None:
         api.write(path, replace("", edits.replacements), edits.warnings)
@@ -209,7 +209,7 @@ class _Reader(Struct):
     def _refuse_lost_block(self, line: str, number: int) -> None:
         """Raise MalformedEdit for a badly written marker between blocks: its block would be left out."""
         if self.section is _Section.OUTSIDE and _BADLY_WRITTEN.fullmatch(line):
-            raise _malformed(
+            raise _form_refusal(
                 f"Line {number} of the diff ({line[:60]!r}) is outside of any block, and nearly a marker.",
                 f"Line {number} ({line[:60]!r}) is nearly a marker, but not one. {_FORM}",
                 number,
@@ -244,11 +244,11 @@ class _Reader(Struct):
             self.blocks.append(ClineBlock(count, number, (), has_start=False, hint=self._nearly() or _FORM))
             return
         # A lone CR is a line end in a file (see `ToolText`), but is kept in a replacement.
-        search = with_plain_line_ends(_joined(self.content)).split("\n")[:-1]
+        search = with_plain_line_ends(_join(self.content)).split("\n")[:-1]
         self.blocks.append(ClineBlock(count, self.opened, tuple(search)))
 
     def _close(self) -> None:
-        self.blocks[-1] = with_fields(self.blocks[-1], replacement=_joined(self.content))
+        self.blocks[-1] = with_fields(self.blocks[-1], replacement=_join(self.content))
 
     def _finish(self) -> None:
         if self.section is _Section.SEARCH:
@@ -297,7 +297,7 @@ class _Reader(Struct):
         self._close()
 
     def _fault(self, message: str, hint: str, line: int) -> MalformedEdit:
-        return _malformed(message, self._nearly() or hint, line)
+        return _form_refusal(message, self._nearly() or hint, line)
 
     def _nearly(self) -> str:
         """Return a hint about a line of this section that resembles a marker, or an empty one."""
@@ -307,7 +307,7 @@ class _Reader(Struct):
         return ""
 
 
-def _joined(lines: Sequence[str]) -> str:
+def _join(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -317,7 +317,7 @@ def _marker(line: str) -> _Marker | None:
     return next((marker for marker in _Marker if marker.value.fullmatch(line)), None)
 
 
-def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
+def _form_refusal(message: str, hint: str, line: int) -> MalformedEdit:
     return MalformedEdit(message, hint=hint, data={"line": line})
 
 
@@ -361,12 +361,12 @@ class _File:
 
         With `is_between`, compare only the first and the last of `wanted`.
         """
-        place = len(self.lines) - len(wanted) + 1
-        if self.is_open or wanted[-1] or place < max(start, 0):
+        first = len(self.lines) - len(wanted) + 1
+        if self.is_open or wanted[-1] or first < max(start, 0):
             return
         compared = 1 if is_between else len(wanted) - 1
-        if self.trimmed.lines[place : place + compared] == list(wanted[:compared]):
-            yield place
+        if self.trimmed.lines[first : first + compared] == list(wanted[:compared]):
+            yield first
 
 
 class _Way(Struct, frozen=True):
@@ -426,11 +426,11 @@ def _ways(file: _File, search: Sequence[str]) -> Iterator[_Way]:
         yield _Way("block_anchor", lambda start: file.at_end(trimmed, start, is_between=True))
 
 
-def _refuse_overlap(found: Sequence[_Match], path: str) -> None:
-    for first, second in pairwise(sorted(found, key=lambda match: (match.start, match.end))):
+def _refuse_overlap(matches: Sequence[_Match], path: str) -> None:
+    for first, second in pairwise(sorted(matches, key=lambda match: (match.start, match.end))):
         if second.start < first.end:
             earlier, later = sorted((first, second), key=lambda match: match.block.number)
-            raise _malformed(
+            raise _form_refusal(
                 f"{_capital(earlier.block.name)} and {later.block.name} both replace line {second.start + 1} "
                 f"of {path}.",
                 "Combine the two blocks into one.",
@@ -463,10 +463,10 @@ def _indentation_kept(file: _File, match: _Match) -> int:
     return size if is_exact and not js_trim(lines[0][:size]) else 0
 
 
-def _warnings(file: _File, found: Sequence[_Match], path: str) -> Iterator[str]:
-    taken = {line: match.block.number for match in found for line in range(match.start, match.end)}
+def _warnings(file: _File, matches: Sequence[_Match], path: str) -> Iterator[str]:
+    taken = {line: match.block.number for match in matches for line in range(match.start, match.end)}
     others: dict[tuple[tuple[str, ...], str], list[int]] = {}  # blocks with the same old lines share them
-    for match in found:
+    for match in matches:
         if match.way.kind != "exact":
             yield _approximate(match, path)
         key = (match.block.search, match.way.kind)
@@ -525,8 +525,8 @@ def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> N
             data={**data, "nearest": None, "differs": []},
         )
     message = f"The lines of {block.name} are not in {path}."
-    refusal = no_match(message, text, _joined(block.search), data, new=block.replacement)
-    above = next((place for way in _ways(file, block.search) if (place := way.first(0)) is not None), None)
+    refusal = no_match(message, text, _join(block.search), data, new=block.replacement)
+    above = next((first for way in _ways(file, block.search) if (first := way.first(0)) is not None), None)
     if above is not None:
         hint = (
             f"Lines like these begin at line {above + 1}, which an earlier block has passed. Copy them "
@@ -541,12 +541,12 @@ def _not_there(text: str | None, file: _File, block: ClineBlock, path: str) -> N
 
 def _empty_search(block: ClineBlock, path: str) -> MalformedEdit:
     if not block.has_start:
-        return _malformed(
+        return _form_refusal(
             f"Line {block.line} of the diff is a `=======` line with no SEARCH marker before it.",
             block.hint,
             block.line,
         )
-    return _malformed(
+    return _form_refusal(
         f"The SEARCH section of {block.name} is empty, and {path} is not.",
         "Name the lines to be replaced: an empty SEARCH section only makes a new file.",
         block.line,

@@ -243,7 +243,7 @@ def _refusal(file: _File, hunk: CodexHunk, cursor: int, path: str) -> NoMatch:
     # A search from the first line on has failed already, unless it was for the end only.
     starts, _ = file.strictest(hunk.old, 0) if reached[-1] or hunk.is_at_end else ([], 0)
     if starts:
-        return _misplaced(subject, starts, reached[-1], path, data, is_at_end=hunk.is_at_end)
+        return _place_refusal(subject, starts, reached[-1], path, data, is_at_end=hunk.is_at_end)
     is_telling = {" ", "+"} <= {sign for sign, _ in hunk.lines}
     applied = file.starts(hunk.new, 0, 0) if is_telling else []
     if len(applied) == 1:
@@ -263,7 +263,7 @@ def _header_refusal(
 ) -> NoMatch:
     starts, _ = file.strictest([header], 0)
     if starts:
-        return _misplaced(subject, starts, reached, path, data)
+        return _place_refusal(subject, starts, reached, path, data)
     if re.match(r"-\d+(,\d+)? \+\d+", header):
         return NoMatch(
             f"{subject} is not in {path}.",
@@ -273,7 +273,7 @@ def _header_refusal(
     return no_match(f"{subject} is not in {path}.", file.text, header, data)
 
 
-def _misplaced(
+def _place_refusal(
     subject: str,
     starts: Sequence[int],
     reached: int,
@@ -382,7 +382,7 @@ def _apply(section: CodexSection, api: ToolApi) -> tuple[str, str]:
 
 def _update(section: CodexSection, path: WorkspacePath, api: ToolApi) -> str:
     if section.hunks:
-        page = api.page(path)
+        page = api.text_at(path)
         if page is None:
             raise FileMissing(
                 f"There is no file {section.path}, which line {section.line} of the patch updates.",

@@ -99,7 +99,7 @@ def parse(patch: str) -> tuple[CodexSection, ...]:
         sections.append(_section(reader))
         reader.skip_blank()
     if not sections:
-        raise _malformed("The patch names no file", _HEADERS_HINT, reader.number)
+        raise _form_refusal("The patch names no file", _HEADERS_HINT, reader.number)
     return tuple(sections)
 
 
@@ -115,13 +115,13 @@ def _reader_of(patch: str) -> _Reader:
         first += 1
         last -= lines[last - 1].strip() == match[2]
     if first >= last or lines[first].strip() != _BEGIN:
-        raise _malformed(
+        raise _form_refusal(
             f"The patch does not begin with `{_BEGIN}`",
             "Make that its first line.",
             min(first + 1, len(lines)),
         )
     if last - first < 2 or lines[last - 1].strip() != _END:
-        raise _malformed(f"The patch does not end with `{_END}`", "Make that its last line.", last)
+        raise _form_refusal(f"The patch does not end with `{_END}`", "Make that its last line.", last)
     return _Reader(lines[first + 1 : last - 1], first + 2)
 
 
@@ -133,7 +133,7 @@ def _section(reader: _Reader) -> CodexSection:
         hint = _HEADERS_HINT
         if line.startswith("+"):
             hint = "Begin each line of a new file with `+`, an empty one too."
-        raise _malformed(f"`{cut(line)}` is no file header", hint, number)
+        raise _form_refusal(f"`{cut(line)}` is no file header", hint, number)
     reader.take()
     path = match[2].strip()
     if match[1] == "Delete":
@@ -149,7 +149,7 @@ def _section(reader: _Reader) -> CodexSection:
     hunks = tuple(_hunks(reader))
     if not hunks and move is None:
         hint = "Add hunks after its header: `@@`, then lines that begin with a space, `-` or `+`."
-        raise _malformed(f"The update of {path} has no hunk", hint, number)
+        raise _form_refusal(f"The update of {path} has no hunk", hint, number)
     return CodexSection("Update", path, number, move[1].strip() if move is not None else None, hunks=hunks)
 
 
@@ -165,7 +165,7 @@ def _hunks(reader: _Reader) -> Iterator[CodexHunk]:
             hint = "Begin a hunk with `@@` alone, or with `@@ ` and a whole line of the file before it."
             if not line.startswith("@"):
                 hint = _LINES_HINT
-            raise _malformed(f"`{cut(line)}` is no line of a hunk", hint, reader.number)
+            raise _form_refusal(f"`{cut(line)}` is no line of a hunk", hint, reader.number)
         yield _hunk(reader)
         is_first = False
 
@@ -187,7 +187,7 @@ def _hunk(reader: _Reader) -> CodexHunk:
     while lines and lines[-1] == (" ", "") and all(sign == "+" for sign, _ in lines[:-1]):
         lines.pop()
     if not lines:
-        raise _malformed("The hunk has no lines", _LINES_HINT, number)
+        raise _form_refusal("The hunk has no lines", _LINES_HINT, number)
     is_at_end = reader.peek().rstrip() == LAST_LINE
     if is_at_end:
         reader.take()
@@ -196,11 +196,11 @@ def _hunk(reader: _Reader) -> CodexHunk:
             "Repeat the line that they come after, or before, as a context line (with a space before it). "
             "Without a line after `@@`, they are added at the end of the file."
         )
-        raise _malformed(f"The hunk after `@@ {cut(headers[-1])}` has only new lines", hint, number)
+        raise _form_refusal(f"The hunk after `@@ {cut(headers[-1])}` has only new lines", hint, number)
     return CodexHunk(number, tuple(headers), tuple(lines), is_at_end)
 
 
-def _malformed(message: str, hint: str, line: int) -> MalformedEdit:
+def _form_refusal(message: str, hint: str, line: int) -> MalformedEdit:
     return MalformedEdit(f"{message} (line {line} of the patch).", hint=hint, data={"line": line})
 
 

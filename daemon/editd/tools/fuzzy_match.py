@@ -77,15 +77,15 @@ class _Stage:
     def __init__(self, block: FuzzyBlock, lists: Sequence[list[BlockPosition]]) -> None:
         self.block = block
         self._lists = lists
-        self._starts = [[place.start for place in places] for places in lists]
+        self._starts = [[position.start for position in places] for places in lists]
         self._best: list[list[tuple[int, int]]] = []
 
     def weigh(self, following: _Stage | None) -> None:
         """Compute the cost of the cheapest way from each place on, and the number of such ways."""
         for places in self._lists:
             best: list[tuple[int, int]] = []
-            for place in reversed(places):
-                points, ways = self._through(place, following)
+            for position in reversed(places):
+                points, ways = self._through(position, following)
                 if best and best[-1][0] <= points:
                     ways = min(best[-1][1] + (ways if best[-1][0] == points else 0), 2)
                     points = best[-1][0]
@@ -113,9 +113,9 @@ class _Stage:
         return []
 
     @staticmethod
-    def _through(place: BlockPosition, following: _Stage | None) -> tuple[int, int]:
-        points, ways = (0, 1) if following is None else following.best(place.end)
-        return points + place.points, ways
+    def _through(position: BlockPosition, following: _Stage | None) -> tuple[int, int]:
+        points, ways = (0, 1) if following is None else following.best(position.end)
+        return points + position.points, ways
 
 
 _NEVER = (1 << 60, 1)  # more points than any lines can cost
@@ -133,7 +133,7 @@ def place_together(
         room -= sum(map(len, lists))
         if room < 0:
             return BlockAmbiguous(block, max(lists, key=len))
-        starts = sorted({place.end for places in lists for place in places})
+        starts = sorted({position.end for places in lists for position in places})
         if not starts:
             return BlockNotFound(block)
         stages.append(_Stage(block, lists))
@@ -202,12 +202,16 @@ class _Lines:
         wanted = [line for line in search if line.strip()]
         if not wanted:
             return []
-        kept, lines, numbers = self._inked
+        kept, lines, numbers = self._text_lines
         return [
             BlockPosition(
-                kept[place.start], kept[place.end - 1] + 1, place.points, place.kinds, is_loose=True
+                kept[position.start],
+                kept[position.end - 1] + 1,
+                position.points,
+                position.kinds,
+                is_loose=True,
             )
-            for place in self._near(lines, wanted, numbers, bisect_left(kept, first))
+            for position in self._near(lines, wanted, numbers, bisect_left(kept, first))
         ]
 
     def _near(
@@ -225,8 +229,8 @@ class _Lines:
         ]
         self._work.spend(len(starts) * len(search))
         known = [self._work.tolerances(line) for line in search]
-        places = (_judged(start, lines, known) for start in starts)
-        return [place for place in places if place is not None]
+        places = (_judge(start, lines, known) for start in starts)
+        return [position for position in places if position is not None]
 
     @cached_property
     def _numbers(self) -> _Numbers:
@@ -242,7 +246,7 @@ class _Lines:
         return numbers
 
     @cached_property
-    def _inked(self) -> tuple[list[int], list[str], _Numbers]:
+    def _text_lines(self) -> tuple[list[int], list[str], _Numbers]:
         """The lines that are not blank: their numbers, their texts, and an index of them."""
         kept = [number for number, line in enumerate(self._lines) if line.strip()]
         ranks = {number: rank for rank, number in enumerate(kept)}
@@ -255,7 +259,7 @@ class _Lines:
 _Numbers = dict[str, list[int]]
 
 
-def _judged(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockPosition | None:
+def _judge(start: int, lines: Sequence[str], known: Sequence[_Known]) -> BlockPosition | None:
     """Compare the lines from `start` on with a block; return the match with its cost, or None."""
     points, kinds = 0, set[str]()
     for offset, tolerances in enumerate(known, start):

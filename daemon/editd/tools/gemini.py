@@ -30,7 +30,7 @@ from editd.tool_api.dialect import Dialect, ToolDefinition
 from editd.tool_api.overlaps import overlap_warnings
 from editd.tool_api.review_answers import ReviewAnswers
 from editd.tools import gemini_smart
-from editd.tools.gemini_smart import expected_count, places_named
+from editd.tools.gemini_smart import parse_count, places_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class GeminiCall(Struct, frozen=True):
     def parse(cls, args: Mapping[str, Any]) -> GeminiCall:
         """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
         path, old, new = (text_of(args, name) for name in ("file_path", "old_string", "new_string"))
-        count = expected_count(args)
+        count = parse_count(args)
         by_user = args.get("modified_by_user")
         return cls(path, old, new, count, bool(by_user) or isinstance(by_user, list | dict))
 
@@ -73,7 +73,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
         return gemini_smart.run(args, api, is_head=generation == "head")
     call = GeminiCall.parse(args)
     path = _path(call.path, api)
-    page = api.page(path)
+    page = api.text_at(path)
     if page is None:
         missing = f"There is no file {path}."
         return gemini_smart.create(path, call.old, call.new, call.path, missing, api) + _by_user(call)
@@ -83,7 +83,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
             hint="Give the text that is to be replaced as old_string." if page.raw else EMPTY_FILE_HINT,
             data={"path": path.text},
         )
-    result = replacements_of(_reading(page), _looked_for(call, page), call.new, call.count, path=path.text)
+    result = replacements_of(_reading(page), _search_text(call, page), call.new, call.count, path=path.text)
     if page.with_replacements(result.replacements) == page.raw:
         raise _no_change(path.text)
     refuse_half_characters(call.new, "new_string")
@@ -102,14 +102,14 @@ def replacements_of(
     assert old, "an empty text is at every place"
     looked_for, spans = old, places_of(text, old)
     if not spans:
-        looked_for = unescaped(old)
+        looked_for = unescape(old)
         spans = places_of(text, looked_for)
     if not spans:
         raise no_match(f"`old_string` is not in {path}.", text, old, new=new, count=int(count))
     is_unescaped = looked_for != old
     places = [span.start for span in (with_twin(text, spans) if count == 1 else spans)]
     if len(places) != count:
-        raise _miscounted(text, places, count, path, is_unescaped=is_unescaped)
+        raise _count_refusal(text, places, count, path, is_unescaped=is_unescaped)
     if old == new:
         raise _no_change(path)
     warnings = [_how_it_was_read(text, places)] if is_unescaped else []
@@ -117,7 +117,7 @@ def replacements_of(
     return ReplaceResult(tuple(Replacement(span.start, span.end, new) for span in spans), tuple(warnings))
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Undo the escapes of LF, TAB, CR, quotes and `\\`, with any number of backslashes each."""
     return _ESCAPED.sub(lambda escape: _MEANINGS.get(escape[1], escape[1]), text)
 
@@ -127,7 +127,7 @@ def _reading(page: ToolText) -> str:
     return page.raw.replace("\r\n", "\n")
 
 
-def _looked_for(call: GeminiCall, page: ToolText) -> str:
+def _search_text(call: GeminiCall, page: ToolText) -> str:
     """Return `old_string` for the search: in a file with CR LF, its CR LF become LF."""
     return call.old.replace("\r\n", "\n") if "\r\n" in page.raw else call.old
 
@@ -135,14 +135,14 @@ def _looked_for(call: GeminiCall, page: ToolText) -> str:
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _path(given: str, api: ToolApi) -> WorkspacePath:
-    if not given.startswith("/"):
+def _path(name: str, api: ToolApi) -> WorkspacePath:
+    if not name.startswith("/"):
         raise InvalidParams(
-            f"`file_path` is to be absolute, and is {given!r}." if given else "`file_path` is empty.",
-            hint=f"Give the whole path, such as {api.root}/{given or 'src/main.c'}.",
+            f"`file_path` is to be absolute, and is {name!r}." if name else "`file_path` is empty.",
+            hint=f"Give the whole path, such as {api.root}/{name or 'src/main.c'}.",
             data={"argument": "file_path"},
         )
-    return api.path(given)
+    return api.path(name)
 
 
 def _by_user(call: GeminiCall) -> str:
@@ -159,23 +159,25 @@ def _how_it_was_read(text: str, places: Sequence[int]) -> str:
     )
 
 
-def _miscounted(text: str, places: Sequence[int], count: float, path: str, *, is_unescaped: bool) -> Refused:
-    found = len(places)
+def _count_refusal(
+    text: str, places: Sequence[int], count: float, path: str, *, is_unescaped: bool
+) -> Refused:
+    occurrences = len(places)
     how = "with its backslashes undone " if is_unescaped else ""
-    times = "once" if found == 1 else f"{found} times"
+    times = "once" if occurrences == 1 else f"{occurrences} times"
     where = f"`old_string` is {how}in {path} {times}, at {places_named(text, places)}"
     lines = lines_of(text, places[:LINES_TOLD_MAX])
     if count == 1:
         return Ambiguous(
             f"{where}.",
             hint="Add lines around it to old_string and new_string until it names one place, "
-            f"or send expected_replacements: {found} to replace all of them.",
-            data={"found": found, "lines": lines},
+            f"or send expected_replacements: {occurrences} to replace all of them.",
+            data={"found": occurrences, "lines": lines},
         )
     return CountMismatch(
         f"{where}; expected_replacements is {count}.",
-        hint=f"Send expected_replacements: {found} to replace all of them.",
-        data={"expected": count, "found": found, "lines": lines},
+        hint=f"Send expected_replacements: {occurrences} to replace all of them.",
+        data={"expected": count, "found": occurrences, "lines": lines},
     )
 
 

@@ -62,7 +62,7 @@ class SmartCall(Struct, frozen=True):
         """Parse the arguments; InvalidParams for one that is missing or of the wrong type."""
         names = ("file_path", "instruction", "old_string", "new_string")
         path, _, old, new = (text_of(args, name) for name in names)
-        count = _count_of_head(args) if is_head else expected_count(args)
+        count = _count_of_head(args) if is_head else parse_count(args)
         if not path:
             raise InvalidParams(
                 "The 'file_path' parameter must be non-empty.",
@@ -72,7 +72,7 @@ class SmartCall(Struct, frozen=True):
         return cls(path, old, new, count, is_head)
 
 
-def expected_count(args: Mapping[str, Any]) -> float:
+def parse_count(args: Mapping[str, Any]) -> float:
     """Return `expected_replacements`. The original accepts a fraction, which no number of matches equals."""
     count = args.get("expected_replacements", 1)
     if isinstance(count, bool) or not isinstance(count, int | float) or not count >= 1:
@@ -128,11 +128,11 @@ _COUNTS = ("expected_replacements", "allow_multiple")
 def run(args: Mapping[str, Any], api: ToolApi, *, is_head: bool) -> str:
     """Create a file, or replace a text in one; return the original's answer."""
     call = SmartCall.parse(args, is_head=is_head)
-    given = _located(call, api)
+    name = _locate(call, api)
     _refuse_placeholder(call)
-    path = api.path(given)
-    shown = given if given.startswith("/") else f"{api.root}/{path}"
-    page = api.page(path)
+    path = api.path(name)
+    shown = name if name.startswith("/") else f"{api.root}/{path}"
+    page = api.text_at(path)
     if page is None:
         return create(path, call.old, call.new, shown, f"File not found: {shown}", api)
     if not call.old:
@@ -163,7 +163,7 @@ def _replace(call: SmartCall, page: ToolText, shown: str, api: ToolApi) -> str:
         )
     refuse_half_characters(call.new, "new_string")
     api.edit(page, result.replacements, _warnings(text, result))
-    return f"Successfully modified file: {shown} ({result.found} replacements)."
+    return f"Successfully modified file: {shown} ({result.occurrences} replacements)."
 
 
 def create(path: WorkspacePath, old: str, new: str, shown: str, missing: str, api: ToolApi) -> str:
@@ -183,36 +183,36 @@ def create(path: WorkspacePath, old: str, new: str, shown: str, missing: str, ap
 # ── The path ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _located(call: SmartCall, api: ToolApi) -> str:
+def _locate(call: SmartCall, api: ToolApi) -> str:
     """Return the path of the call, or the only file in the first folders whose path ends with it."""
-    given = call.path
-    if given.startswith("/") or _exists(given, api):
-        return given
-    name = given.rstrip("/").rpartition("/")[2]
-    matches = [path for path in _files_named(name, api) if f"{api.root}/{path}".endswith(given)]
+    whole = call.path
+    if whole.startswith("/") or _exists(whole, api):
+        return whole
+    name = whole.rstrip("/").rpartition("/")[2]
+    matches = [path for path in _files_named(name, api) if f"{api.root}/{path}".endswith(whole)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         places = ", ".join(f"{api.root}/{path}" for path in matches)
         raise InvalidParams(
-            f"The file path '{given}' is ambiguous and matches multiple files. "
+            f"The file path '{whole}' is ambiguous and matches multiple files. "
             f"Please provide a more specific path. Matches: {places}",
             hint="Give the absolute path of one file.",
             data={"argument": "file_path", "matches": matches},
         )
     if call.is_head:
-        return given
+        return whole
     raise InvalidParams(
-        f"File not found for '{given}' and path is not absolute.",
-        hint=f"Give the whole path, such as {api.root}/{given}.",
+        f"File not found for '{whole}' and path is not absolute.",
+        hint=f"Give the whole path, such as {api.root}/{whole}.",
         data={"argument": "file_path"},
     )
 
 
-def _exists(given: str, api: ToolApi) -> bool:
+def _exists(name: str, api: ToolApi) -> bool:
     """Return whether there is something at a relative path, or a path that will be refused."""
     try:
-        return api.version(api.path(given)) is not None
+        return api.version(api.path(name)) is not None
     except (NotAFile, PathOutside):
         return True
 
@@ -279,27 +279,27 @@ def _placeholder(line: str) -> str:
 
 def _refuse_count(call: SmartCall, text: str, result: StageResult, shown: str) -> None:
     """Raise for a wrong number of matches, and for matches that the original skips: nothing is guessed."""
-    count, found, places = call.count, result.found, result.places
+    count, occurrences, places = call.count, result.occurrences, result.places
     if count is None:
         return
     if count == 1 and result.twin is not None:  # a place that overlaps the only one is a second one
         places = (*places, result.twin)
-    if found == count:
-        found = len(places)
-    if found == count:
+    if occurrences == count:
+        occurrences = len(places)
+    if occurrences == count:
         return
     refusal: type[Refused] = Ambiguous if count == 1 else CountMismatch
     times = "occurrence" if count == 1 else "occurrences"
     tail = " If you intended to replace multiple occurrences, set 'allow_multiple' to true."
-    setting = "allow_multiple: true" if call.is_head else f"expected_replacements: {found}"
+    setting = "allow_multiple: true" if call.is_head else f"expected_replacements: {occurrences}"
     raise refusal(
-        f"Failed to edit, Expected {count:g} {times} but found {found} for old_string in file: {shown}"
+        f"Failed to edit, Expected {count:g} {times} but found {occurrences} for old_string in file: {shown}"
         + (f".{tail}" if call.is_head else ""),
         hint=f"It is at {places_named(text, places)}. Add lines around it to old_string and "
         f"new_string until it names one place, or send {setting} to replace all of them.",
         data={
             **({} if count == 1 else {"expected": count}),
-            "found": found,
+            "found": occurrences,
             "lines": lines_of(text, places[:LINES_TOLD_MAX]),
         },
     )

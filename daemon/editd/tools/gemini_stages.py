@@ -67,19 +67,19 @@ class StageCall(Struct, frozen=True):
         around = _line_ends_before(self.old) + _line_ends_before(self.old[::-1])
         return self.old.endswith("\n") and not self.new.strip("\n") and len(self.new) < around
 
-    def fits(self, found: int) -> bool:
-        return found >= 1 if self.count is None else found == self.count
+    def fits(self, occurrences: int) -> bool:
+        return occurrences >= 1 if self.count is None else occurrences == self.count
 
 
 class StageResult(Struct, frozen=True):
-    """The replacements of one stage. `found` is the number that the original counts.
+    """The replacements of one stage. `occurrences` is the number that the original counts.
 
     `places` has the starts of all matches, also of matches that the original skips. `twin` is the start of a
     match that overlaps the last one.
     """
 
     stage: str
-    found: int
+    occurrences: int
     places: tuple[int, ...]
     replacements: tuple[Replacement, ...]
     twin: int | None = None
@@ -132,7 +132,7 @@ def _flexible(
     places = [match.start for match in matches]
     if not call.fits(len(kept)):  # refused by the count alone
         return StageResult("indentation", len(windows), tuple(places), (), twin)
-    blocks = [_indented(text, window.start, call.new) for window in windows]
+    blocks = [_indent(text, window.start, call.new) for window in windows]
     if call.new:  # otherwise the block and the next line would be one line
         blocks = [
             block + "\n" if text[window.end - 1] == "\n" and not block.endswith("\n") else block
@@ -155,11 +155,13 @@ def _regex(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         end = line_end.end() if line_end and call.removes_words else match.end
         new = call.new_words if line_end or call.old.endswith("\n") else call.new
         spans.append(Span(match.start, end))
-        blocks.append(_indented(text, match.start, new))
-    found = len(matches) if call.is_head else 1
+        blocks.append(_indent(text, match.start, new))
+    occurrences = len(matches) if call.is_head else 1
     twin = _overlapping(text, matches[-1], lambda rest: search(Search("tokens", call.old, rest)))
     places = [match.start for match in matches]
-    return _result("white_space", text, call, spans, blocks, places=places, found=found, twin=twin)
+    return _result(
+        "white_space", text, call, spans, blocks, places=places, occurrences=occurrences, twin=twin
+    )
 
 
 def _overlapping(text: str, last: Match, search: Callable[[str], tuple[Match, ...]]) -> int | None:
@@ -182,7 +184,7 @@ def _fuzzy(text: str, call: StageCall, search: Callable[[Search], tuple[Match, .
         return None
     windows = sorted(Span(match.start, match.end) for match in matches)
     blocks = [
-        _indented(text, window.start, call.new_line)
+        _indent(text, window.start, call.new_line)
         + ("\n" if text[window.end - 1] == "\n" and not call.removes_lines else "")
         for window in windows
     ]
@@ -201,7 +203,7 @@ def _result(
     blocks: Sequence[str],
     *,
     places: Sequence[int] | None = None,
-    found: int | None = None,
+    occurrences: int | None = None,
     twin: int | None = None,
 ) -> StageResult:
     replacements = [
@@ -209,14 +211,14 @@ def _result(
     ]
     return StageResult(
         stage,
-        len(spans) if found is None else found,
+        len(spans) if occurrences is None else occurrences,
         tuple(span.start for span in spans) if places is None else tuple(places),
         with_final_newline(text, replacements),
         twin,
     )
 
 
-def _indented(text: str, start: int, new: str) -> str:
+def _indent(text: str, start: int, new: str) -> str:
     """Return `new` with the indentation of the text at `start` in place of its own first line's."""
     lines = new.split("\n")
     target, reference = _indent_at(text, start), _indent_at(lines[0], 0)

@@ -54,12 +54,12 @@ class RooCall(Struct, frozen=True):
     @classmethod
     def parse(cls, args: Mapping[str, Any]) -> RooCall:
         """Parse the arguments, flags and numbers as strings too; InvalidParams for an invalid one."""
-        given = {name: value for name, value in args.items() if value is not None}
-        path = text_of(given, "path", may_be_empty=False)
-        search = text_of(given, "search", may_be_empty=False)
-        replace = text_of(given, "replace")
-        is_regex, ignore_case = _flag(given, "use_regex"), _flag(given, "ignore_case")
-        start, end = _number(given, "start_line"), _number(given, "end_line")
+        values = {name: value for name, value in args.items() if value is not None}
+        path = text_of(values, "path", may_be_empty=False)
+        search = text_of(values, "search", may_be_empty=False)
+        replace = text_of(values, "replace")
+        is_regex, ignore_case = _flag(values, "use_regex"), _flag(values, "ignore_case")
+        start, end = _number(values, "start_line"), _number(values, "end_line")
         return cls(path, search, replace, is_regex, ignore_case, start, end)
 
     def warnings(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def replacements_of(
             for match in occurrences(target, with_plain_line_ends(call.search))
         ]
     if not replacements:
-        raise _unmatched(call, text)
+        raise _no_match_refusal(call, text)
     return tuple(replacements)
 
 
@@ -125,12 +125,12 @@ def _senseless(argument: str, message: str, count: int) -> InvalidParams:
     )
 
 
-def _unmatched(call: RooCall, text: str) -> NoMatch:
+def _no_match_refusal(call: RooCall, text: str) -> NoMatch:
     """Return the refusal of a search without a match, with matches outside the range or the nearest text."""
     has_range = call.start_line is not None or call.end_line is not None
     where = f"the range of lines in {call.path}" if has_range else call.path
     if call.is_regex:
-        return _unmatched_expression(call, text, f"The expression matches nothing in {where}.")
+        return _expression_refusal(call, text, f"The expression matches nothing in {where}.")
     message = f"The text to be replaced is not in {where}."
     search = with_plain_line_ends(call.search)
     whole = (text.lower(), search.lower()) if call.ignore_case else (text, search)
@@ -146,7 +146,7 @@ def _unmatched(call: RooCall, text: str) -> NoMatch:
     )
 
 
-def _unmatched_expression(call: RooCall, text: str, message: str) -> NoMatch:
+def _expression_refusal(call: RooCall, text: str, message: str) -> NoMatch:
     near = nearest(text, re.sub(r"\\([^\w\s])", r"\1", call.search))
     rules = (
         "`^` and `$` match the beginning and the end of the searched range, not of a line, and "
@@ -218,7 +218,7 @@ def run(args: Mapping[str, Any], api: ToolApi) -> str:
     """Replace every match in the file; return their number in words."""
     call = RooCall.parse(args)
     path = api.path(call.path)
-    page = api.page(path)
+    page = api.text_at(path)
     if page is None:
         raise FileMissing(f"{path} does not exist.", hint="Name an existing file.", data={"path": path.text})
     replacements = replacements_of(call, page.text, api.matches)

@@ -76,7 +76,7 @@ def replace_content(args: Mapping[str, Any], api: ToolApi) -> str:
     """Replace the matches of the needle in one file; return `OK`."""
     call = SerenaCall.parse(args)
     page = _page(call.path, api)
-    needle = _checked_needle(call, page)
+    needle = _needle_of(call, page)
     if call.is_literal:
         matches = literal_matches(page.text, needle)
     else:
@@ -106,7 +106,7 @@ def _warnings(page: ToolText, last: Match, *, is_literal: bool) -> Sequence[str]
 
 def literal_matches(text: str, needle: str) -> list[Match]:
     """Return the matches of `needle`, which is not empty, in `text`, from the left, without overlaps."""
-    return [Match(place.start, place.end) for place in places_of(text, needle)]
+    return [Match(span.start, span.end) for span in places_of(text, needle)]
 
 
 def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_literal: bool) -> list[Replacement]:
@@ -118,12 +118,12 @@ def replacements_of(text: str, matches: Sequence[Match], repl: str, *, is_litera
     for match in matches:
         if match.has_inner:
             raise _begins_early(text, match, len(matches))
-        new = repl if is_literal else _expanded(repl, match, text)
+        new = repl if is_literal else _expand(repl, match, text)
         replacements.append(Replacement(match.start, match.end, new))
     return replacements
 
 
-def _expanded(repl: str, match: Match, text: str) -> str:
+def _expand(repl: str, match: Match, text: str) -> str:
     """Replace each `$!n` in the template by the text of group n, empty for a group outside the match."""
 
     def group(reference: re.Match[str]) -> str:
@@ -159,44 +159,44 @@ def _truth_of(value: object) -> bool:
 # ── The file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(given: str, api: ToolApi) -> ToolText:
+def _page(name: str, api: ToolApi) -> ToolText:
     """Return the file that a call names; check that it is inside, exists, is not ignored and no folder."""
-    path = api.path(given.rstrip("/") or given)
-    _refuse_missing_folders(given, api)
+    path = api.path(name.rstrip("/") or name)
+    _refuse_missing_folders(name, api)
     is_folder = api.names(path.text) is not None
     if not is_folder and api.version(path) is None:
-        raise _missing(given)
+        raise _missing(name)
     _refuse_ignored(path, api, is_folder=is_folder)
-    page = api.page(path)
-    if page is None or given.endswith("/"):
-        raise NotAFile(f"{given} names a folder.", hint="Name a file, without a final `/`.")
+    page = api.text_at(path)
+    if page is None or name.endswith("/"):
+        raise NotAFile(f"{name} names a folder.", hint="Name a file, without a final `/`.")
     return page
 
 
-def _refuse_missing_folders(given: str, api: ToolApi) -> None:
+def _refuse_missing_folders(path: str, api: ToolApi) -> None:
     """Raise FileMissing if a `..` follows a name that is no folder."""
     names: list[str] = []
-    for name in given.removeprefix(api.root).split("/"):
+    for name in path.removeprefix(api.root).split("/"):
         if name == "..":
             if names and api.names("/".join(names)) is None:
-                raise _missing(given)
+                raise _missing(path)
             del names[-1:]
         elif name not in ("", "."):
             names.append(name)
 
 
-def _missing(given: str) -> FileMissing:
+def _missing(name: str) -> FileMissing:
     return FileMissing(
-        f"There is no file {given}.",
+        f"There is no file {name}.",
         hint="Check the path, which is relative to the workspace's root: this tool makes no files.",
-        data={"path": given},
+        data={"path": name},
     )
 
 
 def _refuse_ignored(path: WorkspacePath, api: ToolApi, *, is_folder: bool) -> None:
     def rules_in(folder: str) -> Sequence[Rule]:
         path = WorkspacePath.parse(f"{folder}/.gitignore" if folder else ".gitignore")
-        page = api.glance(path)
+        page = api.peek(path)
         # As in git, the target folder of a symbolic link has no rules under the link's name.
         rules: Sequence[Rule] = ()
         if page is not None and key_of(page.path.folder) == folder:
@@ -214,7 +214,7 @@ def _refuse_ignored(path: WorkspacePath, api: ToolApi, *, is_folder: bool) -> No
 # ── The needle ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked_needle(call: SerenaCall, page: ToolText) -> str:
+def _needle_of(call: SerenaCall, page: ToolText) -> str:
     """Return the needle for the search in the page's text; refuse an empty one.
 
     In a file with line ends other than LF, a line end of a literal needle matches any.
@@ -280,14 +280,14 @@ def _several(page: ToolText, places: Sequence[int]) -> Ambiguous:
     )
 
 
-def _begins_early(text: str, match: Match, found: int) -> Ambiguous:
+def _begins_early(text: str, match: Match, occurrences: int) -> Ambiguous:
     first, last = lines_of(text, [match.start, match.end - 1])
     return Ambiguous(
         f"The match at {describe_lines((first, last))} holds another match, which begins later: "
         "it may begin too early.",
         hint="Begin the pattern with text that occurs once, not with a part that can be shorter, such as "
         "`\\s*`, or name the text between instead of `.*?`.",
-        data={"found": found, "lines": [first], "start_line": first, "end_line": last},
+        data={"found": occurrences, "lines": [first], "start_line": first, "end_line": last},
     )
 
 

@@ -53,17 +53,17 @@ def write_or_edit(arguments: Mapping[str, Any], api: ToolApi) -> str:
 def read_files(arguments: Mapping[str, Any], api: ToolApi) -> str:
     """Execute `ReadFiles`: return the numbered lines, and mark them as read by the named reader."""
     reader = _reader(text_of(arguments, "thread_id")) if "thread_id" in arguments else ""
-    requests = [_wanted(given, api) for given in _paths_of(arguments)]
+    requests = [_parse_request(text, api) for text in _paths_of(arguments)]
     answer, room = [], _SHOWN_CHARACTERS_MAX
     for path, page, (first, last) in requests:
         lines = page.text.split("\n")
-        shown = _shown(lines, ((first, last),), room)
-        body = _numbered(lines, shown)
+        shown = _first_lines(lines, ((first, last),), room)
+        body = _number_lines(lines, shown)
         room -= len(body)
         if reader:
             _note(reader, path, shown, len(lines), api)
         name = f"{api.root}/{path}"
-        answer.append(f'<file-contents-numbered path="{name}:{_spelled(shown)}">')
+        answer.append(f'<file-contents-numbered path="{name}:{_format_ranges(shown)}">')
         answer += [body, "</file-contents-numbered>"]
         answer += filter(None, [api.note_of_unsaved(path)])
         if shown[-1][1] < last:
@@ -89,7 +89,7 @@ class _Call(Struct, frozen=True):
             return cls._of(arguments)
         except InvalidParams as refusal:
             try:
-                return cls._of({name: _decoded(value) for name, value in arguments.items()})
+                return cls._of({name: _decode(value) for name, value in arguments.items()})
             except InvalidParams:
                 raise refusal from None
 
@@ -108,7 +108,7 @@ class _Call(Struct, frozen=True):
         return begins_block(first) or 0 < self.percentage <= 50
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -151,15 +151,15 @@ def _reader(thread: str) -> str:
     return name
 
 
-def _absolute(given: str, api: ToolApi) -> str:
+def _absolute(name: str, api: ToolApi) -> str:
     """Expand `~` in the path; InvalidParams if it is not absolute."""
     home = api.settings.home.rstrip("/")
-    path = home + given[1:] if home and (given == "~" or given.startswith("~/")) else given
+    path = home + name[1:] if home and (name == "~" or name.startswith("~/")) else name
     if not path.startswith("/"):
         raise InvalidParams(
-            f"{given or 'An empty path'} is not an absolute path.",
+            f"{name or 'An empty path'} is not an absolute path.",
             hint=f"Give an absolute path in the workspace, {api.root}/.",
-            data={"path": given},
+            data={"path": name},
         )
     return path
 
@@ -198,15 +198,15 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _edit(path: WorkspacePath, call: _Call, api: ToolApi) -> str:
     page = _page(path, api)
-    applied = _applied(page, call.text)
-    sight = api.sight(call.reader, path)
+    applied = _apply(page, call.text)
+    sight = api.read_mark(call.reader, path)
     seen = sight.lines if sight is not None and sight.base.version == api.version(path) else ()
     api.edit(page, applied.replacements, applied.warnings)
-    api.note(call.reader, path, ReadMark(Base(api.version(path)), _seen_after(seen, applied)))
+    api.note_read(call.reader, path, ReadMark(Base(api.version(path)), _lines_after(seen, applied)))
     return "\n".join(["File edited successfully.", *applied.warnings])
 
 
-def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
+def _lines_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
     """Return the lines that a reader has seen after its edit: those seen before, and the new ones."""
     if seen is None:
         return None
@@ -216,7 +216,7 @@ def _seen_after(seen: Ranges | None, applied: Applied) -> Ranges | None:
 
 
 def _page(path: WorkspacePath, api: ToolApi) -> ToolText:
-    page = api.page(path)
+    page = api.text_at(path)
     if page is None:
         raise FileMissing(
             f"There is no file {path}.",
@@ -226,7 +226,7 @@ def _page(path: WorkspacePath, api: ToolApi) -> ToolText:
     return page
 
 
-def _applied(page: ToolText, argument: str) -> Applied:
+def _apply(page: ToolText, argument: str) -> Applied:
     """Apply the blocks; if that fails, without the backslashes before their quotes."""
     blocks, path = parse(argument), page.path.text
     try:
@@ -246,11 +246,11 @@ def _applied(page: ToolText, argument: str) -> Applied:
 
 def _write(path: WorkspacePath, call: _Call, api: ToolApi) -> str:
     _refuse_blocks(call.text)
-    page = api.page(path)
+    page = api.text_at(path)
     if page is not None and page.text.strip():
         _refuse_unread(path, page, call.reader, api)
     api.write(path, call.text)
-    api.note(call.reader, path, ReadMark(Base(api.version(path))))
+    api.note_read(call.reader, path, ReadMark(Base(api.version(path))))
     return "Success"
 
 
@@ -271,7 +271,7 @@ def _refuse_blocks(text: str) -> None:
 def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, api: ToolApi) -> None:
     """Raise Unread with the unread lines, and mark those as read; do nothing if enough was read."""
     lines = page.text.split("\n")
-    sight = api.sight(reader, path)
+    sight = api.read_mark(reader, path)
     seen: Ranges = ()
     if sight is None:
         reason, fact = "never_read", f"{path} must be read before it is overwritten."
@@ -283,11 +283,11 @@ def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, api: ToolAp
     unread = _gaps(seen, len(lines))
     if 100 * (len(lines) - _count(unread)) >= _READ_PERCENT_MIN * len(lines):
         return
-    shown = _shown(lines, unread, _SHOWN_CHARACTERS_MAX)
+    shown = _first_lines(lines, unread, _SHOWN_CHARACTERS_MAX)
     _note(reader, path, shown, len(lines), api)
     raise Unread(
-        f"{fact} Lines {_spelled(shown)} are:\n<file-contents-numbered>\n{_numbered(lines, shown)}\n"
-        "</file-contents-numbered>",
+        f"{fact} Lines {_format_ranges(shown)} are:\n"
+        f"<file-contents-numbered>\n{_number_lines(lines, shown)}\n</file-contents-numbered>",
         hint="These lines count as read now. Check that your text keeps the ones you need, and send it again."
         if shown == unread
         else "These lines count as read now. Read the others with ReadFiles, then send your text again.",
@@ -300,33 +300,33 @@ def _refuse_unread(path: WorkspacePath, page: ToolText, reader: str, api: ToolAp
 
 def _note(reader: str, path: WorkspacePath, shown: Ranges, total: int, api: ToolApi) -> None:
     """Mark these lines of the current version as read too."""
-    version, sight = api.version(path), api.sight(reader, path)
+    version, sight = api.version(path), api.read_mark(reader, path)
     if sight is not None and sight.base.version == version:
         if sight.lines is None:
             return
         shown = merged_ranges((*sight.lines, *shown))
-    api.note(reader, path, ReadMark(Base(version), shown if _gaps(shown, total) else None))
+    api.note_read(reader, path, ReadMark(Base(version), shown if _gaps(shown, total) else None))
 
 
 def _paths_of(arguments: Mapping[str, Any]) -> list[str]:
-    given = arguments.get("file_paths")
-    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(path, str) for path in given):
+    paths = arguments.get("file_paths")
+    if not isinstance(paths, (list, tuple)) or not paths or not all(isinstance(path, str) for path in paths):
         raise InvalidParams(
             "`file_paths` must be a list of paths.",
             hint='Send a list such as ["/work/a.py", "/work/b.py:10-40"].',
             data={"argument": "file_paths"},
         )
-    return list(given)
+    return list(paths)
 
 
 _RANGE = re.compile(r"(.+):([0-9]{1,18})?-([0-9]{1,18})?", re.DOTALL)
 
 
-def _wanted(given: str, api: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[int, int]]:
+def _parse_request(text: str, api: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[int, int]]:
     """Parse `path`, `path:a-b`, `path:a-` or `path:-b` into the file and its first and last line."""
-    match = _RANGE.fullmatch(given)
+    match = _RANGE.fullmatch(text)
     if match is None or not (match[2] or match[3]):
-        path = api.path(_absolute(given, api))
+        path = api.path(_absolute(text, api))
         page = _page(path, api)
         return path, page, (1, page.text.count("\n") + 1)
     path = api.path(_absolute(match[1], api))
@@ -335,14 +335,14 @@ def _wanted(given: str, api: ToolApi) -> tuple[WorkspacePath, ToolText, tuple[in
     first, last = int(match[2] or 1), min(int(match[3] or total), total)
     if not 1 <= first <= last:
         raise InvalidParams(
-            f"{given} names no lines: {path} has the lines 1-{total}.",
+            f"{text} names no lines: {path} has the lines 1-{total}.",
             hint="Give the first line, from 1, and the last one that you want.",
             data={"path": path.text, "lines": total},
         )
     return path, page, (first, last)
 
 
-def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
+def _first_lines(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
     """Return the first of these lines, as many as fit in `room` characters, but at least one."""
     shown: list[tuple[int, int]] = []
     for number in _numbers(ranges):
@@ -353,7 +353,7 @@ def _shown(lines: Sequence[str], ranges: Ranges, room: int) -> Ranges:
     return merged_ranges(shown)
 
 
-def _numbered(lines: Sequence[str], ranges: Ranges) -> str:
+def _number_lines(lines: Sequence[str], ranges: Ranges) -> str:
     return "\n".join(f"{number} {lines[number - 1]}" for number in _numbers(ranges))
 
 
@@ -379,7 +379,7 @@ def _count(ranges: Ranges) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-def _spelled(ranges: Ranges) -> str:
+def _format_ranges(ranges: Ranges) -> str:
     return ", ".join(f"{first}-{last}" for first, last in ranges)
 
 

@@ -37,7 +37,7 @@ SETTLE_SECONDS = 60.0  # default
 
 
 def dialects(services: Services, _params: messages.Dialects, _caller: ClientState) -> messages.DialectsResult:
-    return convert.dialects(services.engine.tooling.loaded())
+    return convert.dialects(services.engine.tooling.usable_dialects())
 
 
 def read(services: Services, params: messages.Read, caller: ClientState) -> Answer:
