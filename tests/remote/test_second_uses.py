@@ -249,7 +249,7 @@ def test_to_exchange_now_does_not_wait_for_the_time_after_a_refusal(
     engine: Any = SimpleNamespace(history=SimpleNamespace(head=7), stays_here=None, unshared=None)
     nothing: Any = None
     shared_log = SharedLog(engine, nothing, nothing, str(tmp_path), tell=lambda _event, _body: None)
-    shared_log._take_place({"exclude": [], "excluded": [], "paused": True, "url": "x", "ref": "", "host": ""})
+    shared_log._set_member({"exclude": [], "excluded": [], "paused": True, "url": "x", "ref": "", "host": ""})
     shared_log._answer = {"state": state, "error": None, "tentative": 1}
     shared_log._may_push_at = 1e9
     asyncio.run(shared_log.now(0))

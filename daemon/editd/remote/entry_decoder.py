@@ -121,9 +121,9 @@ class EntryFields(Struct, frozen=True):
 def decode_entry(content: bytes, number: int) -> EntryFields:
     """Decode the commit of an entry, which has this number by its place in the log. Raises Unusable."""
     fields = _decoded(content)
-    host, found = fields.arrival.host, fields.arrival.number
-    if found != number:
-        raise Unusable(f"its number is {found}, and its place in the log is {number}", host)
+    host, own_number = fields.arrival.host, fields.arrival.number
+    if own_number != number:
+        raise Unusable(f"its number is {own_number}, and its place in the log is {number}", host)
     expected = _PARENTS[fields.outcome]
     if len(fields.parents) != expected:
         raise Unusable(f"it has {len(fields.parents)} parents instead of {expected}", host)

@@ -53,13 +53,13 @@ from editd.store.git_objects import EMPTY_TREE, CommitObject, oid_of
 from editd.store.history import store_of
 from editd.store.transaction_record import parse
 from editd.system.files import replace_file_durably
-from editd.values.excluded_paths import ExcludedPaths, staying_paths
 from editd.values.path import WorkspacePath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from editd.remote.entry_decoder import Outcome
+    from editd.remote.member import Member
     from editd.store.git_objects import Oid
     from editd.system.frames import Frame
     from editd.values.transaction import Authorship, CommitId
@@ -100,48 +100,19 @@ class Known(Struct, frozen=True):
     listed: int  # the last entry whose number on this host the daemon knows
 
 
-class Place(Struct, frozen=True):
-    """The choice of a log on a server, and the name of this host in it."""
-
-    url: str
-    ref: str
-    host: str
-    exclude: tuple[str, ...]
-    excluded: tuple[ExcludedPaths, ...]  # the rules of the history since this host has joined
-    sockets: str  # a folder for the connection that ssh keeps
-    held: tuple[tuple[str, int], ...] = ()  # paths that cannot be written here, since when
-    released: tuple[tuple[str, int, int], ...] = ()  # paths that were held, since when and until when
-    earlier: int | None = None  # the oldest transaction of this host that the log had when the host joined
-
-    @property
-    def queues(self) -> str:
-        """The folder of refs that has the hosts' queues."""
-        return f"refs/editd/{self.ref.removeprefix('refs/').removeprefix('heads/editd/')}/queues/"
-
-    def chooser(self) -> Callable[[WorkspacePath], bool]:
-        """Return a predicate: whether a path may leave this host (L9)."""
-        stays = staying_paths(self.exclude, self.excluded)
-        return lambda path: not stays(path)
-
-    def sender(self) -> Callable[[WorkspacePath], bool]:
-        """Return a predicate: whether this host would send a path now."""
-        may_leave, held = self.chooser(), {path for path, _ in self.held}
-        return lambda path: path.text not in held and may_leave(path)
-
-
 class Exchange:
     """One host's exchange, from the first look at its history to the last."""
 
-    def __init__(self, folder: str, place: Place, first: str, through: int, head: str) -> None:
+    def __init__(self, folder: str, member: Member, first: str, through: int, head: str) -> None:
         """The host joined when `first` was the last entry, and `through` its last transaction.
 
         Raises Offline if the log's repository is missing, and cannot be fetched; CopyLost if the server
         lacks what was taken in.
         """
-        self._place = place
-        self._path = place_file(folder)
+        self._member = member
+        self._path = progress_file(folder)
         self.objects = LogObjects(shared_of(folder), store_of(folder))
-        self._transport = transport_of(self.objects, folder, place)
+        self._transport = transport_of(self.objects, folder, member)
         self.landed: dict[CommitId, int] = {}  # all origins in the log, with their numbers
         self.chain: dict[Oid, int] = {}  # all entries of the log
         self._hosts: dict[str, int] = {}  # the last entry of each
@@ -174,10 +145,10 @@ class Exchange:
         for entry in entries:
             self._note(entry)
         self._head = entries[-1]
-        self._is_chosen = place.chooser()
-        self.replica = Replica(self.objects, place.host, self._head, self._is_chosen)
-        self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in place.held}
-        for path, since, until in place.released:
+        self._is_chosen = member.chooser()
+        self.replica = Replica(self.objects, member.host, self._head, self._is_chosen)
+        self.replica.held |= {WorkspacePath.parse(path): seq for path, seq in member.held}
+        for path, since, until in member.released:
             self.replica.released.setdefault(WorkspacePath.parse(path), []).append((since, until))
         self._returned: deque[int] = deque(maxlen=NAMED_MAX)  # transactions that returned files to the log's
         self._waiting_after: list[Oid] = []  # of this host's history, until the log has been read
@@ -211,8 +182,8 @@ class Exchange:
         """Read this host's history since it joined, with the waiting transactions."""
         commits = commits_after(self.objects, head, self._joined)
         last = CommitObject.decode(self.objects.commit(commits[0])).parent if commits else head
-        if last is not None and self._place.earlier is not None:
-            self._name_earlier(last, self._place.earlier)
+        if last is not None and self._member.earlier is not None:
+            self._name_earlier(last, self._member.earlier)
         for commit in commits:
             written = parse(CommitObject.decode(self.objects.commit(commit)).message)
             self._seen = int(written.seq)
@@ -306,9 +277,9 @@ class Exchange:
         opened anew. Raises Offline, Forked if the logs have nothing in common.
         """
         self._follow(head)
-        now = self._transport.heads(self._place.ref).get(self._place.ref)
+        now = self._transport.heads(self._member.ref).get(self._member.ref)
         if now is None:
-            self._transport.push(self._head.commit, self._place.ref, None)
+            self._transport.push(self._head.commit, self._member.ref, None)
             return
         self._fetch()
         _, common = commits_back(self.objects, now, self.chain)
@@ -319,7 +290,7 @@ class Exchange:
             )
         self._queue_lost(self.chain[common])
         if self.chain[common] < self.replica.taken.number:
-            self._write_place(common.hex(), self._seen)
+            self._write_progress(common.hex(), self._seen)
 
     def _queue_lost(self, number: int) -> None:
         """Queue the entries behind `number` that no transaction of this host has. Raises Offline.
@@ -330,12 +301,12 @@ class Exchange:
         lost = [entry for entry in (*taken, *self.replica.incoming) if not self.replica.has(entry)]
         if not lost:
             return
-        queue = self._place.host + REPAIRED
+        queue = self._member.host + REPAIRED
         head = write_empty_queue(self.objects, queue)
         for entry in lost:
             head = write_waiting(self.objects, waiting_again(self.objects, entry), head)
         self.objects.write()
-        self._transport.overwrite(head, self._place.queues + queue)
+        self._transport.overwrite(head, self._member.queues + queue)
 
     def _follow(self, head: Oid) -> None:
         """Read this host's history up to `head`."""
@@ -417,8 +388,8 @@ class Exchange:
     def entries_from(self, number: int, tree: Oid) -> Iterator[LogEntry]:
         """Yield the entries that are taken in, from one on, which has `tree` before it."""
         last = self.replica.taken.number
-        for place, commit in enumerate(islice(self.chain, number, last + 1), number):
-            entry = self.unusable.get(place) or read_entry(self.objects, commit, place, tree)
+        for position, commit in enumerate(islice(self.chain, number, last + 1), number):
+            entry = self.unusable.get(position) or read_entry(self.objects, commit, position, tree)
             yield entry
             tree = entry.tree
 
@@ -467,7 +438,7 @@ class Exchange:
             return None
         # It was set aside on this host alone, and another host had landed it.
         return {
-            "origin": about, "state": "moot", "number": self.landed[about], "host": self._place.host,
+            "origin": about, "state": "moot", "number": self.landed[about], "host": self._member.host,
             "actor": "editd", "session": None, "message": "It has landed.",
         }  # fmt: skip
 
@@ -494,17 +465,17 @@ class Exchange:
         """Read new entries and queues from the server. Raises Offline, Forked."""
         is_fetched = self._transport.is_by_ssh and self._is_log_there
         refs = self._fetched_refs() if is_fetched else self._refs()
-        head = refs.pop(self._place.ref, None)
-        queues = {name.removeprefix(self._place.queues): oid for name, oid in refs.items()}
+        head = refs.pop(self._member.ref, None)
+        queues = {name.removeprefix(self._member.queues): oid for name, oid in refs.items()}
         if head is None:
             raise Forked(
-                f"The log {self._place.ref} is not on the server any more.",
+                f"The log {self._member.ref} is not on the server any more.",
                 hint=Advice("If the URL is right, ", command_term("remote repair"), " makes it again."),
             )
         if head in self.chain and head != self._head.commit:
-            self._transport.push(self._head.commit, self._place.ref, head)  # it was restored to an older one
+            self._transport.push(self._head.commit, self._member.ref, head)  # it was restored to an older one
             head = self._head.commit
-        others = {name: oid for name, oid in queues.items() if name != self._place.host}
+        others = {name: oid for name, oid in queues.items() if name != self._member.host}
         if head != self._head.commit or others != self._queues:
             if not is_fetched:
                 self._fetch()
@@ -515,8 +486,8 @@ class Exchange:
 
     def _refs(self) -> dict[str, Oid]:
         """Return the log and the queues on the server. Raises Offline."""
-        refs = self._transport.heads(self._place.ref, self._place.queues + "*")
-        self._is_log_there = self._place.ref in refs
+        refs = self._transport.heads(self._member.ref, self._member.queues + "*")
+        self._is_log_there = self._member.ref in refs
         return refs
 
     def _fetched_refs(self) -> dict[str, Oid]:
@@ -529,12 +500,12 @@ class Exchange:
         self._fetch()
         self._is_log_there = True
         refs = self.objects.pointed_below(_QUEUES)
-        found = {self._place.queues + name.removeprefix(_QUEUES): oid for name, oid in refs.items()}
+        queues = {self._member.queues + name.removeprefix(_QUEUES): oid for name, oid in refs.items()}
         head = self.objects.pointed(INCOMING)
-        return found if head is None else found | {self._place.ref: head}
+        return queues if head is None else queues | {self._member.ref: head}
 
     def _fetch(self) -> None:
-        self._transport.fetch(f"+{self._place.ref}:{INCOMING}", f"+{self._place.queues}*:{_QUEUES}*")
+        self._transport.fetch(f"+{self._member.ref}:{INCOMING}", f"+{self._member.queues}*:{_QUEUES}*")
 
     def _take_over(self, head: Oid) -> None:
         """Add the entries up to `head` to the incoming entries. Raises Forked (L1)."""
@@ -572,11 +543,11 @@ class Exchange:
 
     def _save(self) -> None:
         """Write down how far the log is taken in. All of it is in this host's history."""
-        place = (self.replica.taken.commit.hex(), self._seen)
-        if place != self._saved:
-            self._write_place(*place)
+        progress = (self.replica.taken.commit.hex(), self._seen)
+        if progress != self._saved:
+            self._write_progress(*progress)
 
-    def _write_place(self, taken: str, through: int) -> None:
+    def _write_progress(self, taken: str, through: int) -> None:
         checks = self._checks.up_to(self.chain[oid_of(taken)])
         content = json.dumps(
             {
@@ -643,9 +614,9 @@ class Exchange:
         self.objects.write()
         expected = self._head.commit
         try:
-            self._transport.push(head, self._place.ref, expected)
+            self._transport.push(head, self._member.ref, expected)
         except Offline as refusal:
-            now = self._transport.heads(self._place.ref).get(self._place.ref)
+            now = self._transport.heads(self._member.ref).get(self._member.ref)
             if now == expected:
                 words = with_way_out(refusal.message)
                 self._selection.note_refused(batch, words)
@@ -660,12 +631,12 @@ class Exchange:
 
     def _help(self) -> None:
         """Put the waiting transactions into this host's own queue, so that the next winner lands them."""
-        head = write_empty_queue(self.objects, self._place.host)
+        head = write_empty_queue(self.objects, self._member.host)
         for one in [one for one in self._ready() if one.origin not in self.landed][:LANDED_MAX]:
             head = write_waiting(self.objects, one, head)
         self.objects.write()
         with contextlib.suppress(Offline):  # the next try to land shows whether the server can be reached
-            self._transport.overwrite(head, self._place.queues + self._place.host)
+            self._transport.overwrite(head, self._member.queues + self._member.host)
 
     def _combine_packs(self) -> None:
         """Combine the packs of the log's repository if there are many: each landing has made one."""
@@ -683,9 +654,9 @@ def _last(entries: Mapping[int, LogEntry]) -> list[LogEntry]:
     return list(entries.values())[-NAMED_MAX:]
 
 
-def transport_of(objects: LogObjects, folder: str, place: Place) -> Transport:
-    """Return the way to the server of a place, for a state folder. Raises InvalidParams."""
-    return Transport(objects.shared, place.url, place.sockets, os.path.dirname(folder))
+def transport_of(objects: LogObjects, folder: str, member: Member) -> Transport:
+    """Return the way to the server of a member, for a state folder. Raises InvalidParams."""
+    return Transport(objects.shared, member.url, member.sockets, os.path.dirname(folder))
 
 
 def shared_of(folder: str) -> str:
@@ -693,6 +664,6 @@ def shared_of(folder: str) -> str:
     return os.path.join(folder, "remote", "log.git")
 
 
-def place_file(folder: str) -> str:
+def progress_file(folder: str) -> str:
     """Return the file of a state folder that says how far the log is taken in."""
     return os.path.join(folder, "remote", "taken.json")

@@ -16,8 +16,9 @@ import pygit2
 from editd.errors import Refused, UnknownTransaction
 from editd.remote.entries import SettledAside
 from editd.remote.entry_decoder import as_text
-from editd.remote.exchange import CopyLost, Exchange, Known, Place, shared_of
+from editd.remote.exchange import CopyLost, Exchange, Known, shared_of
 from editd.remote.log_reader import LogReader
+from editd.remote.member import Member
 from editd.remote.membership import (
     begin_log,
     claim_name,
@@ -47,7 +48,7 @@ class Worker:
         self._folder = folder
         self._sockets = sockets
         self._exchange: Exchange | None = None
-        self._place: Place | None = None  # of the open exchange
+        self._member: Member | None = None  # of the open exchange
         self._reader: LogReader | None = None
 
     def answer(self, asked: Frame) -> Frame:
@@ -55,14 +56,14 @@ class Worker:
         held = tuple((path, seq) for path, seq in asked.get("held", ()))
         released = tuple(map(tuple, asked.get("released", ())))
         excluded = tuple(map(ExcludedPaths.of, asked["excluded"]))
-        place = Place(
+        member = Member(
             asked["url"], asked["ref"], asked["host"], tuple(asked["exclude"]), excluded, self._sockets,
             held, released, asked.get("earlier"),
         )  # fmt: skip
         if not os.path.isdir(store_of(self._folder)):
             return self._gone()
         try:
-            return self._do(asked, place)
+            return self._do(asked, member)
         except UnknownTransaction as refusal:
             return {"unknown": refusal.message, "hint": refusal.advice.to_plain(), "tx": refusal.data["tx"]}
         except Refused as refusal:
@@ -81,53 +82,53 @@ class Worker:
         self._forget()
         return {"failed": f"Nothing is exchanged, because the history in {self._folder} is gone.", "hint": ""}
 
-    def _do(self, asked: Frame, place: Place) -> Frame:
+    def _do(self, asked: Frame, member: Member) -> Frame:
         head, answer = oid_of(asked["head"]), Frame()
         match asked["do"]:
             case "init":
-                answer = begin_log(self._folder, place, head, asked["time_us"])
+                answer = begin_log(self._folder, member, head, asked["time_us"])
             case "count":
-                answer = count_files(self._folder, place, head)
+                answer = count_files(self._folder, member, head)
             case "join":
-                answer = join_log(self._folder, place, head)
+                answer = join_log(self._folder, member, head)
             case "claim":
-                answer = claim_name(self._folder, place)
+                answer = claim_name(self._folder, member)
             case "send":
-                answer = send_mine(self._folder, place, head, asked["time_us"])
+                answer = send_mine(self._folder, member, head, asked["time_us"])
             case "release":
-                release_name(self._folder, place)
+                release_name(self._folder, member)
             case "repair":
-                self._repair(place, asked)
+                self._repair(member, asked)
             case "blame":
-                answer = self._read(place, asked).blame(WorkspacePath.parse(asked["path"]))
+                answer = self._read(member, asked).blame(WorkspacePath.parse(asked["path"]))
             case "changes":
-                answer = self._read(place, asked).changes_between(asked["start"], asked["end"])
+                answer = self._read(member, asked).changes_between(asked["start"], asked["end"])
             case _:
-                known = _known(asked, place.host)
+                known = _known(asked, member.host)
                 is_retry, may_land = asked.get("retry", False), asked["may_land"]
-                answer = self._opened(place, asked).round(head, known, may_land=may_land, is_retry=is_retry)
+                answer = self._opened(member, asked).round(head, known, may_land=may_land, is_retry=is_retry)
         return answer
 
-    def _opened(self, place: Place, asked: Frame) -> Exchange:
-        if place != self._place:
+    def _opened(self, member: Member, asked: Frame) -> Exchange:
+        if member != self._member:
             self._forget()
-            self._place = place
+            self._member = member
         if self._exchange is None:
-            self._exchange = Exchange(self._folder, place, asked["taken"], asked["through"], asked["head"])
+            self._exchange = Exchange(self._folder, member, asked["taken"], asked["through"], asked["head"])
         return self._exchange
 
-    def _repair(self, place: Place, asked: Frame) -> None:
+    def _repair(self, member: Member, asked: Frame) -> None:
         """Prepare to follow the log on the server. The exchange is opened anew afterwards."""
         head = oid_of(asked["head"])
         try:
-            self._opened(place, asked).repair(head)
+            self._opened(member, asked).repair(head)
         except CopyLost:
-            return_to_log(self._folder, place, asked["taken"], asked["through"], head)
+            return_to_log(self._folder, member, asked["taken"], asked["through"], head)
         self._forget()
 
-    def _read(self, place: Place, asked: Frame) -> LogReader:
+    def _read(self, member: Member, asked: Frame) -> LogReader:
         """Return the reader of the log, with this host's history up to `head`."""
-        exchange = self._opened(place, asked)
+        exchange = self._opened(member, asked)
         exchange.catch_up(oid_of(asked["head"]))
         if self._reader is None:
             self._reader = LogReader(self._folder, exchange)

@@ -107,7 +107,7 @@ class LogReader:
             if not search.run_for(BLAME_SECONDS_MAX):
                 raise Refused(f"{path} has too many versions in the log to go through.")
             made = self.index.transactions(search.seqs)
-        places = {int(one.seq): place for place, one in enumerate(made)}
+        places = {int(one.seq): index for index, one in enumerate(made)}
         return {
             "version": file.version,
             "lines": [places[seq] for seq in search.seqs],

@@ -23,7 +23,7 @@ from editd.remote.entries import (
     write_empty_queue,
     write_entry,
 )
-from editd.remote.exchange import INCOMING, LOGS, Place, place_file, shared_of, transport_of
+from editd.remote.exchange import INCOMING, LOGS, progress_file, shared_of, transport_of
 from editd.remote.log_chain import FileChecks, Forked, commits_back, read_entries
 from editd.remote.log_objects import LogObjects
 from editd.remote.merged_tree import MergedTree
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from editd.remote.entries import LogEntry
+    from editd.remote.member import Member
     from editd.remote.transport import Transport
     from editd.store.git_objects import Oid
     from editd.system.frames import Frame
@@ -52,34 +53,34 @@ NAMES_MAX = 100  # hosts of the same name
 SEND_TRIES = 10  # of a host that joins, while others land
 
 
-def begin_log(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
+def begin_log(folder: str, member: Member, head: Oid, time_us: int) -> Frame:
     """Make the log with this host's files as entry 0. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         root = _tree_at(objects, head)
-        place = _without_missing(objects, place, root)
-        tree = _shared_tree(objects, root, place.sender())
+        member = _without_missing(objects, member, root)
+        tree = _shared_tree(objects, root, member.sender())
         objects.write()
         objects.share_all(tree)
-        commit = write_baseline(objects, tree, place.host, time_us)
+        commit = write_baseline(objects, tree, member.host, time_us)
         objects.write()
-        transport = transport_of(objects, folder, place)
-        transport.push(commit, place.ref, None)
-        host = _claim(objects, transport, place, folder)
+        transport = transport_of(objects, folder, member)
+        transport.push(commit, member.ref, None)
+        host = _claim(objects, transport, member, folder)
         return {
-            "taken": commit.hex(), "ref": place.ref, "host": host, "number": 0,
-            "excluded": [rule.texts for rule in place.excluded],
+            "taken": commit.hex(), "ref": member.ref, "host": host, "number": 0,
+            "excluded": [rule.texts for rule in member.excluded],
         }  # fmt: skip
     finally:
         objects.close()
 
 
-def count_files(folder: str, place: Place, head: Oid) -> Frame:
+def count_files(folder: str, member: Member, head: Oid) -> Frame:
     """Count the files that this host would send to begin a log."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         root = _tree_at(objects, head)
-        is_shared = _without_missing(objects, place, root).sender()
+        is_shared = _without_missing(objects, member, root).sender()
         sizes = [
             objects.size(oid_of(entry.version))
             for path, _, entry in differences(objects, EMPTY_TREE, root)
@@ -90,7 +91,7 @@ def count_files(folder: str, place: Place, head: Oid) -> Frame:
         objects.close()
 
 
-def join_log(folder: str, place: Place, head: Oid) -> Frame:
+def join_log(folder: str, member: Member, head: Oid) -> Frame:
     """Compare this host's files with the log. Raises Offline, Forked.
 
     The answer has the changes from this host's files to the log's. It lists the files that the changes would
@@ -98,42 +99,42 @@ def join_log(folder: str, place: Place, head: Oid) -> Frame:
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        place = _without_missing(objects, place, _tree_at(objects, head))
-        return _compared(objects, transport_of(objects, folder, place), place, head)[1]
+        member = _without_missing(objects, member, _tree_at(objects, head))
+        return _compared(objects, transport_of(objects, folder, member), member, head)[1]
     finally:
         objects.close()
 
 
-def send_mine(folder: str, place: Place, head: Oid, time_us: int) -> Frame:
+def send_mine(folder: str, member: Member, head: Oid, time_us: int) -> Frame:
     """Land one entry with the files of this host that differ from the log. Return the comparison with it.
 
     Nothing of this host has changed until then. Raises Offline, Forked, Conflict.
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        transport = transport_of(objects, folder, place)
-        place = _without_missing(objects, place, _tree_at(objects, head))
+        transport = transport_of(objects, folder, member)
+        member = _without_missing(objects, member, _tree_at(objects, head))
         for _ in range(SEND_TRIES):
-            entry, answer = _compared(objects, transport, place, head)
+            entry, answer = _compared(objects, transport, member, head)
             if answer["clashes"]:
                 raise Conflict(f"The log has changed: {join_names(answer['clashes'])}.", hint="Join again.")
-            commit = _entry_of_mine(objects, place, head, entry, time_us)
+            commit = _entry_of_mine(objects, member, head, entry, time_us)
             if commit is None:
                 return answer
             with contextlib.suppress(Offline):
-                transport.push(commit, place.ref, entry.commit)
-                return _compared(objects, transport, place, head)[1]
-            now = transport.heads(place.ref).get(place.ref)
+                transport.push(commit, member.ref, entry.commit)
+                return _compared(objects, transport, member, head)[1]
+            now = transport.heads(member.ref).get(member.ref)
             if now == commit:  # the reply was lost
-                return _compared(objects, transport, place, head)[1]
+                return _compared(objects, transport, member, head)[1]
             if now == entry.commit:
-                transport.push(commit, place.ref, entry.commit)  # the reason of the refusal
+                transport.push(commit, member.ref, entry.commit)  # the reason of the refusal
         raise Conflict("Other hosts were faster each time.", hint="Join again.")
     finally:
         objects.close()
 
 
-def return_to_log(folder: str, place: Place, first: str, joined: int, head: Oid) -> None:
+def return_to_log(folder: str, member: Member, first: str, joined: int, head: Oid) -> None:
     """Go back to the last entry up to which this host's history has each transaction of the log.
 
     This is for a host that has no copy of the log any more, with a server that was restored. The host joined
@@ -142,14 +143,14 @@ def return_to_log(folder: str, place: Place, first: str, joined: int, head: Oid)
     """
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        transport = transport_of(objects, folder, place)
-        now = transport.heads(place.ref).get(place.ref)
+        transport = transport_of(objects, folder, member)
+        now = transport.heads(member.ref).get(member.ref)
         if now is None:
             raise Forked(
-                f"Neither the server nor this host has the log {place.ref}.",
+                f"Neither the server nor this host has the log {member.ref}.",
                 hint="Leave the log, and begin a new one. The history of this host has all its transactions.",
             )
-        transport.fetch(f"+{place.ref}:{INCOMING}")
+        transport.fetch(f"+{member.ref}:{INCOMING}")
         commits, _ = commits_back(objects, now, ())
         entries = read_entries(objects, commits, None, {}, FileChecks())
         start = next((entry.number for entry in entries if entry.commit.hex() == first), None)
@@ -161,7 +162,7 @@ def return_to_log(folder: str, place: Place, first: str, joined: int, head: Oid)
         seqs = origins_after(objects, head, joined)
         taken = _last_of_both(entries[start:], seqs, joined)
         content = json.dumps({"taken": taken.commit.hex(), "through": max(seqs.values(), default=joined)})
-        replace_file_durably(place_file(folder), content.encode())
+        replace_file_durably(progress_file(folder), content.encode())
     finally:
         objects.close()
 
@@ -182,12 +183,14 @@ def _last_of_both(entries: Sequence[LogEntry], seqs: Mapping[CommitId | None, in
     return last
 
 
-def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry, time_us: int) -> Oid | None:
+def _entry_of_mine(
+    objects: LogObjects, member: Member, head: Oid, entry: LogEntry, time_us: int
+) -> Oid | None:
     """Write an entry with the differing files of this host behind `entry`; None if there are none.
 
     Raises Conflict if no host could read it.
     """
-    is_shared, mine = place.sender(), _tree_at(objects, head)
+    is_shared, mine = member.sender(), _tree_at(objects, head)
     changes = tuple(
         Change(path, theirs, own)
         for path, theirs, own in differences(objects, entry.tree, mine)
@@ -196,7 +199,7 @@ def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry
     if not changes:
         return None
     author = Authorship("editd", None, "Keep the files of this host")
-    kept = Tentative(CommitId(os.urandom(20).hex()), place.host, "restore", author, time_us, changes)
+    kept = Tentative(CommitId(os.urandom(20).hex()), member.host, "restore", author, time_us, changes)
     if (flaw := flaw_of(kept)) is not None:
         raise Conflict(flaw)
     tree = MergedTree(objects, entry.tree)
@@ -210,9 +213,9 @@ def _entry_of_mine(objects: LogObjects, place: Place, head: Oid, entry: LogEntry
     return commit
 
 
-def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid) -> tuple[LogEntry, Frame]:
+def _compared(objects: LogObjects, transport: Transport, member: Member, head: Oid) -> tuple[LogEntry, Frame]:
     """Fetch the log, and return its newest entry with the comparison. Raises Offline, Forked."""
-    refs = transport.heads(place.ref or LOGS + "*")
+    refs = transport.heads(member.ref or LOGS + "*")
     if len(refs) != 1:
         known = ", ".join(sorted(refs)) or "none"
         raise Forked(f"The repository must have one log, and has {known}.", hint="Name one with `--ref`.")
@@ -221,13 +224,13 @@ def _compared(objects: LogObjects, transport: Transport, place: Place, head: Oid
     commits, _ = commits_back(objects, refs[ref], ())
     entries = read_entries(objects, commits, None, {}, FileChecks())
     entry, origins = entries[-1], {one.arrival.origin for one in entries if one.arrival.origin is not None}
-    mine, is_shared = _tree_at(objects, head), place.sender()
+    mine, is_shared = _tree_at(objects, head), member.sender()
     changes = [
         Change(path, old, new) for path, old, new in differences(objects, mine, entry.tree) if is_shared(path)
     ]
     answer: Frame = {
         "taken": entry.commit.hex(), "ref": ref, "number": entry.number,
-        "host": place.host, "excluded": [rule.texts for rule in place.excluded],
+        "host": member.host, "excluded": [rule.texts for rule in member.excluded],
         "differs": [change.path.text for change in changes if change.before is not None],
         "clashes": _clashes(changes),
         "earlier": earliest_of(objects, head, origins),
@@ -249,35 +252,35 @@ def _clashes(changes: Sequence[Change[Entry]]) -> list[str]:
     return sorted(set(clashes))
 
 
-def claim_name(folder: str, place: Place) -> Frame:
+def claim_name(folder: str, member: Member) -> Frame:
     """Take a name in the log that no other host has. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
-        return {"host": _claim(objects, transport_of(objects, folder, place), place, folder)}
+        return {"host": _claim(objects, transport_of(objects, folder, member), member, folder)}
     finally:
         objects.close()
 
 
-def release_name(folder: str, place: Place) -> None:
+def release_name(folder: str, member: Member) -> None:
     """Give back the name of this host, whose queue is empty. Raises Offline."""
     objects = LogObjects(shared_of(folder), store_of(folder))
     try:
         known = _Claim.read(folder)
-        transport_of(objects, folder, place).remove(place.queues + place.host, oid_of(known[place.host]))
+        transport_of(objects, folder, member).remove(member.queues + member.host, oid_of(known[member.host]))
         _Claim.write(folder, {})
     finally:
         objects.close()
 
 
-def _claim(objects: LogObjects, transport: Transport, place: Place, folder: str) -> str:
+def _claim(objects: LogObjects, transport: Transport, member: Member, folder: str) -> str:
     """Make the queue of this host, under the first name that is free. Return the name. Raises Offline.
 
     A name that an earlier try of this host has taken, and did not give back, is free for it.
     """
-    queues, known = transport.heads(place.queues + "*"), _Claim.read(folder)
-    taken = {name.removeprefix(place.queues): oid.hex() for name, oid in queues.items()}
+    queues, known = transport.heads(member.queues + "*"), _Claim.read(folder)
+    taken = {name.removeprefix(member.queues): oid.hex() for name, oid in queues.items()}
     for number in range(1, NAMES_MAX):
-        host = place.host if number == 1 else f"{place.host}-{number}"
+        host = member.host if number == 1 else f"{member.host}-{number}"
         if host in taken:
             if known.get(host) == taken[host]:
                 return host
@@ -286,33 +289,33 @@ def _claim(objects: LogObjects, transport: Transport, place: Place, folder: str)
         objects.write()
         _Claim.write(folder, {host: commit.hex()})
         try:
-            transport.push(commit, place.queues + host, None)
+            transport.push(commit, member.queues + host, None)
         except Offline:
-            if place.queues + host not in transport.heads(place.queues + host):
+            if member.queues + host not in transport.heads(member.queues + host):
                 raise
             continue
         return host
-    raise Offline(f"{NAMES_MAX} hosts are called {place.host}.", hint="Set `host` in `[remote]`.")
+    raise Offline(f"{NAMES_MAX} hosts are called {member.host}.", hint="Set `host` in `[remote]`.")
 
 
 def _tree_at(objects: LogObjects, head: Oid) -> Oid:
     return CommitObject.decode(objects.commit(head)).tree
 
 
-def _without_missing(objects: LogObjects, place: Place, root: Oid) -> Place:
-    """Return the place with a rule for the files whose contents the history lacks: they stay here for good.
+def _without_missing(objects: LogObjects, member: Member, root: Oid) -> Member:
+    """Return the member with a rule for the files whose contents the history lacks: they stay here for good.
 
     An earlier rule of the history excluded them. Its removal does not bring the contents back.
     """
-    is_shared = place.sender()
+    is_shared = member.sender()
     missing = [
         path
         for path, _, entry in differences(objects, EMPTY_TREE, root)
         if entry is not None and is_shared(path) and not objects.history_has(oid_of(entry.version))
     ]
     if not missing:
-        return place
-    return replace(place, excluded=(*place.excluded, ExcludedPaths.of_files(missing)))
+        return member
+    return replace(member, excluded=(*member.excluded, ExcludedPaths.of_files(missing)))
 
 
 class _Claim:

@@ -399,10 +399,10 @@ class Replica:
                 return None
             assert merged is not None, "no side is a deletion"
             contents = (self._objects.blob(oid_of(one.version)) for one in (before, after, merged))
-            found = with_entry(text, *contents)
-            if found is None:
+            text_after = with_entry(text, *contents)
+            if text_after is None:
                 return None
-            files[path], texts[path] = merged, found
+            files[path], texts[path] = merged, text_after
         return files, texts
 
     def _take_apart(

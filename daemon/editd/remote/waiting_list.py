@@ -107,9 +107,9 @@ class WaitingList:
 
     def _near(self, path: WorkspacePath) -> Iterator[Tentative]:
         """Yield the transactions that touch a path, a file below it, or one above it."""
-        for index, place in ((self._at, path), (self._below, path)):
-            if place in index:
-                yield from index[place]
+        for index, folder in ((self._at, path), (self._below, path)):
+            if folder in index:
+                yield from index[folder]
         for folder in folders_of(path):
             if folder in self._at:
                 yield from self._at[folder]

@@ -104,7 +104,7 @@ class SharedLog:
         self._exchange = ExchangeProcess(folder)
         self._reader = ExchangeProcess(folder)  # for questions, which need no server
         self._reading = asyncio.Lock()  # one question at a time
-        self._place: dict[str, Any] | None = None
+        self._member: dict[str, Any] | None = None
         self.is_joined = False
         self._keys: RemoteKeys | None = None
         self._excluded = ExcludedPaths()
@@ -142,20 +142,20 @@ class SharedLog:
 
         An earlier rule stays in force until the host leaves: the log lacks what it has left out.
         """
-        if self._place is None:
+        if self._member is None:
             return
-        rules = self._place.get("excluded", [])
+        rules = self._member.get("excluded", [])
         if self._excluded.texts not in rules:
-            self._take_place(self._place | {"excluded": [*rules, self._excluded.texts]})
+            self._set_member(self._member | {"excluded": [*rules, self._excluded.texts]})
             try:
-                self._save(self._place)
+                self._save(self._member)
             except IoError as refusal:  # the rule is in force, and the next start adds it again
                 log.error("%s", refusal.text())
 
     def start(self) -> None:
         """Go on where the last daemon ended, if this host has joined a log."""
         with contextlib.suppress(FileNotFoundError), open(self._path, encoding="utf-8") as file:
-            self._take_place(json.load(file))
+            self._set_member(json.load(file))
         self._add_rule()
         self._begin()
 
@@ -164,13 +164,13 @@ class SharedLog:
 
     def has_entry(self, reference: int | str | None) -> bool:
         """Return whether a reference is to an entry of the log that this host has joined: `@17`."""
-        return self._place is not None and isinstance(reference, str) and reference.startswith("@")
+        return self._member is not None and isinstance(reference, str) and reference.startswith("@")
 
     def needed(self) -> int | None:
         """Return the oldest transaction that the exchange needs, which is not to be compacted."""
-        if self._place is None:
+        if self._member is None:
             return None
-        return int(self._answer.get("needed", self._place["through"]))
+        return int(self._answer.get("needed", self._member["through"]))
 
     def unlanded(self) -> int | None:
         """Return the oldest transaction that the log may lack, and needs; None without a log."""
@@ -181,12 +181,12 @@ class SharedLog:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the exchange, as `remote.status` has it."""
-        if self._place is None:
+        if self._member is None:
             return dict(NOT_JOINED)
-        place, answer = self._place, dict(self._answer)
+        member, answer = self._member, dict(self._answer)
         seen = answer.pop("seen", None)
         if seen is not None:
-            is_behind = place["paused"] or not self._is_reached
+            is_behind = member["paused"] or not self._is_reached
             later = max(0, int(self._engine.history.head) - seen) if is_behind else len(self._unseen)
             answer["tentative"] += later  # edits since the last round
         for internal in INTERNAL:
@@ -194,18 +194,20 @@ class SharedLog:
         kept_back = answer.pop("kept_back", ())
         answer["kept_back"] = [seq for seq, *_ in kept_back]
         answer["reasons"] = {str(seq): reason for seq, reason, *_ in kept_back}
-        if place["paused"]:
+        if member["paused"]:
             answer["state"] = "paused"
         times = [answer.pop("oldest_us", None), self._unseen[0][1] if self._unseen else None]
         oldest = min((time_us for time_us in times if time_us is not None), default=None)
         age = None if oldest is None else max(0.0, (self._engine.clock.now_us() - oldest) / 1_000_000)
         answer["in_part"] = self._in_part
-        return answer | {"url": without_credentials(place["url"]), "ref": place["ref"], "host": place["host"],
-                         "oldest": age, "exclude": self._stay_here(place)}  # fmt: skip
+        return answer | {
+            "url": without_credentials(member["url"]), "ref": member["ref"], "host": member["host"],
+            "oldest": age, "exclude": self._stay_here(member),
+        }  # fmt: skip
 
-    def _stay_here(self, place: Mapping[str, Any]) -> list[str]:
+    def _stay_here(self, member: Mapping[str, Any]) -> list[str]:
         """Return the globs of files that never leave this host; the history's rule has exceptions."""
-        texts = [*place["exclude"], *(text for globs, _ in place["excluded"] for text in globs)]
+        texts = [*member["exclude"], *(text for globs, _ in member["excluded"] for text in globs)]
         return list(dict.fromkeys(texts))
 
     # ── joining and leaving ──
@@ -267,15 +269,13 @@ class SharedLog:
                 if differing and keep is not None:
                     sent = asked | {"do": "send", "time_us": self._engine.clock.now_us()}
                     answer = await self._exchange.ask(sent)
-                await self._take_place_with_files(asked, answer, seq)
+                await self._join_with_files(asked, answer, seq)
             except Refused:
                 await self._release_name(asked)
                 raise
             return self.status()
 
-    async def _take_place_with_files(
-        self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int
-    ) -> None:
+    async def _join_with_files(self, asked: Mapping[str, Any], answer: Mapping[str, Any], seq: int) -> None:
         """Replace the files with the log's, in one transaction, and write down the place.
 
         If the place cannot be written, the files are as before. Raises Refused.
@@ -333,7 +333,7 @@ class SharedLog:
             if not may_lose and (left := await self._queue.run(self._left_behind)):
                 raise _would_leave_behind(left)
             await self._stop()
-            self._take_place(None)
+            self._set_member(None)
             self._held = frozenset()
             self._unseen.clear()
             self._undone_in_part, self._in_part = None, []
@@ -345,9 +345,9 @@ class SharedLog:
 
     def _left_behind(self) -> list[Transaction]:
         """Return the first transactions of this host that no other one has, as far as known."""
-        history, place = self._engine.history, self._place_now()
+        history, member = self._engine.history, self._member_now()
         known = self._answer.get("waiting")
-        after = int(self._answer["seen"] if known is not None else place["through"])
+        after = int(self._answer["seen"] if known is not None else member["through"])
         later = range(max(after, history.floor.seq) + 1, int(history.head) + 1)
         named = islice(
             (*(known or ()), *(seq for seq in later if history.index.log_entry_of(seq) is None)), LEFT_MAX
@@ -364,7 +364,7 @@ class SharedLog:
             self._check_joined()
             async with self._asking:
                 head, _ = await self._packed()
-                await self._exchange.ask({**self._place_now(), "do": "repair", "head": head})
+                await self._exchange.ask({**self._member_now(), "do": "repair", "head": head})
                 await self._queue.run(self._engine.history.index.forget_landed)
                 self._set_aside = None  # the log may lack decisions that it had
                 await self._reader.close()
@@ -381,7 +381,7 @@ class SharedLog:
         until = loop.time() + seconds
         seq = await self._queue.run(partial(self._newest_or, reference))
         while (entry := await self._queue.run(partial(self._engine.history.index.log_entry_of, seq))) is None:
-            if loop.time() >= until or self._place is None:
+            if loop.time() >= until or self._member is None:
                 raise Timeout(
                     f"Transaction {seq} is not in the log yet.",
                     hint=Advice(command_term("remote status"), " shows the state of the exchange."),
@@ -396,7 +396,7 @@ class SharedLog:
         history = self._engine.history
         if reference is not None:
             return int(history.find(reference).seq)
-        for seq in range(int(history.head), max(history.floor.seq, int(self._place_now()["through"])), -1):
+        for seq in range(int(history.head), max(history.floor.seq, int(self._member_now()["through"])), -1):
             arrival = history.find(seq).authorship.arrival
             if arrival is None or arrival.origin is not None:  # otherwise it is a step of the exchange itself
                 return seq
@@ -404,7 +404,7 @@ class SharedLog:
 
     def recorded(self, transaction: Transaction) -> None:
         """Note an edit of this host, which no round has followed yet. For any thread."""
-        is_own = self._place is not None and transaction.authorship.arrival is None
+        is_own = self._member is not None and transaction.authorship.arrival is None
         if is_own and transaction.kind != "baseline" and len(self._unseen) < UNSEEN_MAX:
             self._unseen.append((int(transaction.seq), transaction.time_us))
 
@@ -415,7 +415,7 @@ class SharedLog:
         """
         async with self._changing:
             self._check_joined()
-            self._save(self._place | {"paused": is_paused} if self._place is not None else {})
+            self._save(self._member | {"paused": is_paused} if self._member is not None else {})
             self._wake.set()
         if is_paused:
             await wait_event(self._round_over, PAUSE_SECONDS)
@@ -430,7 +430,7 @@ class SharedLog:
         self._held_look_at, self._held_pause = 0.0, HELD_LOOK_SECONDS
         if self._answer["state"] == "refused":
             self._may_push_at, self._is_retry = 0.0, True
-        while loop.time() < until and self._place is not None and not self._place["paused"]:
+        while loop.time() < until and self._member is not None and not self._member["paused"]:
             begun = self._rounds
             while self._rounds < begun + 2 and loop.time() < until:  # one round began now
                 self._wake.set()
@@ -460,24 +460,24 @@ class SharedLog:
         self._answer = {"state": "behind", "error": None, "number": number, "head": number}
         self._begin()
 
-    def _save(self, place: dict[str, Any]) -> None:
+    def _save(self, member: dict[str, Any]) -> None:
         try:
-            replace_file_durably(self._path, json.dumps(place).encode())
+            replace_file_durably(self._path, json.dumps(member).encode())
         except OSError as error:
             raise IoError(error, "The place in the log cannot be written") from error
-        self._take_place(place)
+        self._set_member(member)
 
-    def _take_place(self, place: dict[str, Any] | None) -> None:
-        """Use this place from now on, also for the warnings of edits."""
-        self._place, self.is_joined = place, place is not None
-        if place is None:
+    def _set_member(self, member: dict[str, Any] | None) -> None:
+        """Use this membership from now on, also for the warnings of edits."""
+        self._member, self.is_joined = member, member is not None
+        if member is None:
             self._engine.unshared = None
             return
         if self._engine.unshared is None:
             self._engine.unshared = Unshared()
-        rules = [ExcludedPaths.of(texts) for texts in place.get("excluded", ())]
+        rules = [ExcludedPaths.of(texts) for texts in member.get("excluded", ())]
         self._engine.unshared.rules = {
-            "`remote.exclude` names it": staying_paths(place["exclude"], ()),
+            "`remote.exclude` names it": staying_paths(member["exclude"], ()),
             "`history.exclude` names it": self._is_excluded,
             "`history.exclude` named it since this host joined": staying_paths((), rules),
             "it is held": lambda path: path.text in self._held,
@@ -504,19 +504,19 @@ class SharedLog:
             "held": [[path, seq] for path in ignored],
         }
 
-    def _place_now(self) -> dict[str, Any]:
-        assert self._place is not None, "no log is joined"
-        return self._place
+    def _member_now(self) -> dict[str, Any]:
+        assert self._member is not None, "no log is joined"
+        return self._member
 
     def _check_free(self) -> None:
-        if self._place is not None:
+        if self._member is not None:
             raise InvalidParams(
-                f"This workspace has joined {without_credentials(self._place['url'])} already.",
+                f"This workspace has joined {without_credentials(self._member['url'])} already.",
                 hint=Advice(command_term("remote leave"), " ends that."),
             )
 
     def _check_joined(self) -> None:
-        if self._place is None:
+        if self._member is None:
             raise InvalidParams(
                 "This workspace is on this host alone.",
                 hint=Advice(command_term("remote join URL"), " joins a log."),
@@ -552,20 +552,20 @@ class SharedLog:
         answer = await self._question({"do": "blame", "head": head, "path": path.text})
         if answer["version"] != version:
             return None
-        host = self._place_now()["host"]
+        host = self._member_now()["host"]
         authors = await self._queue.run(
             lambda: [log_author(one, host, self._engine.history) for one in answer["authors"]]
         )
-        return [authors[place] for place in answer["lines"]]
+        return [authors[index] for index in answer["lines"]]
 
     async def _question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the reader of the log; once more if it has read another state or ended. Raises Refused."""
         async with self._reading:
             try:
-                answer = await self._reader.ask({**self._place_now(), **asked})
+                answer = await self._reader.ask({**self._member_now(), **asked})
             except (Conflict, ProcessEnded) as refusal:
                 log.info("the log is read anew: %s", refusal.message)
-                answer = await self._reader.ask({**self._place_now(), **asked})
+                answer = await self._reader.ask({**self._member_now(), **asked})
         if "unknown" in answer:
             raise UnknownTransaction(answer["unknown"], hint=answer["hint"], data={"tx": answer["tx"]})
         return answer
@@ -573,7 +573,7 @@ class SharedLog:
     # ── the rounds ──
 
     def _begin(self) -> None:
-        if self._place is not None and self._task is None:
+        if self._member is not None and self._task is None:
             self._end.clear()
             self._task = asyncio.create_task(self._run())
 
@@ -592,7 +592,7 @@ class SharedLog:
         retry, poll = RETRY_SECONDS, 0.0
         while not self._end.is_set():
             head = self._engine.history.head
-            is_paused = self._place is not None and self._place["paused"]
+            is_paused = self._member is not None and self._member["paused"]
             self._wake.clear()
             began = loop.time()
             if not is_paused:
@@ -654,7 +654,7 @@ class SharedLog:
 
     async def _round(self) -> None:
         """Follow the history, take in new entries, or land waiting transactions. Raises Refused."""
-        if self._place is None:
+        if self._member is None:
             return
         if self._engine.recorder.broken is not None:
             raise Refused("Nothing is exchanged while the workspace is broken.")
@@ -666,7 +666,7 @@ class SharedLog:
         known = await self._queue.run(self._known)
         is_retry, self._is_retry = self._is_retry, False
         asked = {"do": "round", "head": head, "may_land": may_land, "retry": is_retry}
-        answer = await self._exchange.ask({**self._place, **asked, **known})
+        answer = await self._exchange.ask({**self._member, **asked, **known})
         self._is_reached = answer["state"] in ("current", "refused")
         while self._unseen and self._unseen[0][0] <= answer["seen"]:
             self._unseen.popleft()
@@ -727,8 +727,8 @@ class SharedLog:
         if not paths or self._in_the_way[2] < HOLD_AFTER:
             return False
         log.warning("%s is not exchanged: %s", join_names(paths), refusal.message)
-        place = self._place_now()
-        self._save(place | {"held": [*place.get("held", ()), *([path, head] for path in paths)]})
+        member = self._member_now()
+        self._save(member | {"held": [*member.get("held", ()), *([path, head] for path in paths)]})
         return True
 
     async def _release(self, now: float) -> None:
@@ -743,13 +743,13 @@ class SharedLog:
             return
         log.info("exchanged again: %s", join_names(sorted(free)))
         self._held_pause = min(2 * self._held_pause, HELD_LOOK_SECONDS_MAX)  # if they have to be held again
-        place, head = self._place_now(), int(self._engine.history.head)
+        member, head = self._member_now(), int(self._engine.history.head)
         self._answer = {**self._answer, "held_since": {}}
         self._save(
-            place
+            member
             | {
-                "held": [one for one in place.get("held", ()) if one[0] not in free],
-                "released": [*place.get("released", ()), *([path, since[path], head] for path in free)],
+                "held": [one for one in member.get("held", ()) if one[0] not in free],
+                "released": [*member.get("released", ()), *([path, since[path], head] for path in free)],
             }
         )
 
@@ -775,7 +775,7 @@ class SharedLog:
 
     def _note(self, answer: Mapping[str, Any]) -> None:
         """Store and announce what the child has read in the log."""
-        index, host = self._engine.history.index, self._place_now()["host"]
+        index, host = self._engine.history.index, self._member_now()["host"]
         if answer["listed"]:
             index.list_landed(answer["listed"])
             for number, seq, _, outcome in answer["listed"]:
@@ -802,10 +802,10 @@ class SharedLog:
         await self._background.pack()
         history = self._engine.history
         seq = int(history.packed)
-        found = await self._queue.run(partial(history.index.id_of, seq))
-        if found is None:
+        commit = await self._queue.run(partial(history.index.id_of, seq))
+        if commit is None:
             raise Refused(f"Transaction {seq} is not in the index.")
-        return found, seq
+        return commit, seq
 
 
 def _joining(answer: Mapping[str, Any]) -> dict[str, Any]:
