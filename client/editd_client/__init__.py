@@ -10,8 +10,6 @@ that a program with one client does not load the other.
 
 from __future__ import annotations
 
-import importlib
-
 TYPE_CHECKING = False  # type checkers take it for typing's, whose import would cost `editd-hook` 4 ms
 if TYPE_CHECKING:
     from editd.wire.messages import (
@@ -55,4 +53,6 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(_HOMES.get(name, "editd.wire.messages")), name)

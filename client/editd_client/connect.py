@@ -9,7 +9,6 @@ may be inside a temporary folder that others can write to.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import select
@@ -24,11 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from editd.advice import Advice, command_term
 from editd.config.environment import kept_environment
 from editd.config.paths import review_socket_path
+from editd_client import caller
 from editd_client.errors import Unreachable
 from editd_client.locate import inner_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from editd_client.locate import Workspace
 
@@ -37,7 +37,6 @@ START_SECONDS_MAX = 10.0  # a daemon is ready in some 0.2 s, and recovers a long
 SAY_SECONDS = 1.0  # a wait that is worth a message
 RETRY_SECONDS = 0.01
 OTHER_SECONDS = 1.0  # after `busy`, the time for the other daemon before another start
-SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL
 FIRST_LINE_MAX = 4096  # bytes of a starting daemon's message on its pipe
 
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # no socket, or one of a dead daemon
@@ -56,18 +55,17 @@ def connect(path: str) -> socket.socket | None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
         # A full backlog is EAGAIN without blocking. With it, connect would wait for ever.
-        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        _check_length(path)
         try:
-            with _address(path) as address:
-                stream.connect(address)
+            descriptor = caller.connect(path)
         except OSError as error:
-            stream.close()
             if error.errno in ABSENT:
                 return None
             if error.errno != errno.EAGAIN or time.monotonic() > deadline:
                 raise Unreachable(f"{path} accepts no connection: {error.strerror}.") from error
             time.sleep(RETRY_SECONDS)
         else:
+            stream = socket.socket(fileno=descriptor)
             _check_peer(stream, path)
             stream.setblocking(True)
             return stream
@@ -170,18 +168,12 @@ def check_not_elsewhere(workspace: Workspace) -> None:
 
 def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | None) -> bool:
     """Start a daemon and wait until it serves (True) or prints that another daemon does (False)."""
-    import subprocess  # late: 10 ms, and needed once a day
-
     output, to_say = os.pipe()
     try:
         # -P: otherwise Python would import from the current folder, which may be a workspace.
         nested = ["--nested"] if workspace.is_nested else ["--exact"] if workspace.is_exact else []
-        arguments = ["--workspace", workspace.root, *nested, "--ready-fd", str(to_say)]
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "editd", *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, pass_fds=[to_say], env=kept_environment(os.environ),
-        )  # fmt: skip
+        argv = [sys.executable, "-P", "-m", "editd", "--workspace", workspace.root, *nested]
+        child = caller.start(argv, kept_environment(os.environ), to_say)
     except OSError as error:
         os.close(output)
         raise Unreachable(f"The daemon could not be started: {error.strerror}.") from error
@@ -191,11 +183,13 @@ def _start(workspace: Workspace, deadline: float, on_wait: Callable[[], None] | 
         line = _first_line(pipe.fileno(), deadline, on_wait)
     word, _, text = line.partition(" ")
     if word == "ready":
-        # It outlives this process. If not, the thread collects its exit status.
-        threading.Thread(target=child.wait, daemon=True).start()
+        if child is not None:
+            # It outlives this process. If not, the thread collects its exit status.
+            threading.Thread(target=child.wait, daemon=True).start()
         return True
     if word == "busy":
-        child.wait()
+        if child is not None:
+            child.wait()
         return False
     if word == "part":
         raise PartOfAnother(text)
@@ -227,24 +221,13 @@ def _first_line(pipe: int, deadline: float, on_wait: Callable[[], None] | None) 
     return os.fsdecode(line).strip()
 
 
-@contextlib.contextmanager
-def _address(path: str) -> Iterator[str]:
-    """Yield the path, or if it is too long for a socket's address, one through its folder's descriptor."""
-    if len(os.fsencode(path)) <= SUN_PATH_MAX:
-        yield path
-        return
-    folder, name = os.path.split(path)
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    if not os.path.lexists(f"/proc/self/fd/{descriptor}"):
-        os.close(descriptor)
+def _check_length(path: str) -> None:
+    """Raise Unreachable for a path that is too long for an address, without the way around it."""
+    if len(os.fsencode(path)) > caller.SUN_PATH_MAX and not os.path.isdir("/proc/self/fd"):
         raise Unreachable(
             f"The path {path} is too long for a socket without /proc.",
             hint="Mount /proc, or name a shorter path in EDITD_SOCKET.",
         )
-    try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
 
 
 def _check_peer(stream: socket.socket, path: str) -> None:

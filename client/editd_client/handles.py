@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from editd.config.program_names import LAUNCHERS, SHELLS
+from editd_client.caller import parent_pid
 from editd_client.errors import EditdError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def new_record(
 ) -> HandleRecord:
     """Return the record of a session that this process serves; `token` is empty if it is not open."""
     server = _process(os.getpid()) or ProcessIdentity(os.getpid(), 0)
-    hosts = list(hosts_of(os.getppid()))
+    hosts = list(hosts_of(parent_pid()))
     return HandleRecord(_namespace(), server, hosts, session, actor, is_exact, token, is_shared)
 
 
@@ -121,7 +122,7 @@ def find_handles(workspace: Workspace) -> list[Handle]:
     handles = [(handle, record) for handle, record in _handles(workspace) if _is_alive(record.server)]
     if not handles:
         return []
-    for process, _ in _ancestors(os.getppid()):
+    for process, _ in _ancestors(parent_pid()):
         if own := [handle for handle, record in handles if process in record.hosts]:
             return own
     return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from editd.config import paths
+from editd.config.runtime_folder import socket_folder
 from editd.errors import PermissionDenied
 from editd.server.ownership import WorkspacePaths
 from editd_client.errors import EditdError
@@ -104,9 +104,9 @@ def test_the_socket_is_looked_for_in_the_protocols_order(
 
 @pytest.mark.parametrize("named", ["", "run", "./run"])
 def test_an_empty_or_relative_runtime_folder_is_none(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
-    without = paths.socket_folder()
+    without = socket_folder()
     monkeypatch.setenv("XDG_RUNTIME_DIR", named)
-    assert paths.socket_folder() == without
+    assert socket_folder() == without
 
 
 def test_a_relative_socket_is_one_below_the_current_folder(

@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from editd.config import paths
 from editd.config.program_names import SHELLS
+from editd_client import caller
 from editd_client.agents import ID_LENGTH, NAMES, commands
 from editd_client.agents.adapter import (
     AFTER,
@@ -52,7 +53,6 @@ DIFF_LENGTH_MAX = 4000  # characters
 COMMAND_LENGTH_MAX = 10_000  # the daemon's limit, in characters
 KEY_LENGTH_MAX = 1000
 STATUS_LENGTH_MAX = 10  # of an exit status in a text, in digits
-SUN_PATH_MAX = 107
 AGENT_ID_LENGTH = 4  # the last characters of a sub-agent's id
 REFUSALS = ("leased", "stale", "permission_denied", "path_protected", "unread")
 
@@ -596,7 +596,7 @@ class DaemonLink:
         try:
             if os.readlink("/proc/self/ns/pid") != os.readlink(f"/proc/{peer}/ns/pid"):
                 return None
-            pid = os.getppid()
+            pid = caller.parent_pid()
             while pid > 1:
                 with open(f"/proc/{pid}/stat", "rb") as file:
                     head, _, rest = os.fsdecode(file.read()).rpartition(") ")
@@ -618,15 +618,8 @@ class DaemonLink:
         return True
 
     def _connected(self, path: str) -> _socket.socket:
-        stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        stream = _socket.socket(fileno=caller.connect(path, self._first_seconds))
         stream.settimeout(self._first_seconds)
-        if len(os.fsencode(path)) <= SUN_PATH_MAX:
-            stream.connect(path)
-        else:
-            folder, name = os.path.split(path)
-            descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            stream.connect(f"/proc/self/fd/{descriptor}/{name}")
-            os.close(descriptor)
         uid = int.from_bytes(_credentials(stream)[4:8], sys.byteorder)
         if uid not in (0, os.geteuid()):
             raise ConnectionRefusedError("the listener belongs to another user")
@@ -706,12 +699,7 @@ def _begin_session(root: str, event: Event) -> None:
         is_served = False
     if is_served and (top == root or os.environ.get("EDITD_WORKSPACE")):
         return
-    import subprocess
-
-    subprocess.Popen(
-        [sys.executable, "-P", "-m", "editd_client", "-C", top, "start"], start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    caller.start([sys.executable, "-P", "-m", "editd_client", "-C", top, "start"], os.environ)
 
 
 def _write_log(path: str, line: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editd.wire.messages import Result, Status
+from editd_client import caller
 from editd_client.cli import output
 from editd_client.cli.options import as_json
 from editd_client.errors import EditdError, Unreachable
@@ -104,7 +105,9 @@ def status_verb(invocation: Invocation, verbose: bool) -> None:
     with invocation.client(start=False) as client:
         status = client.status()
     if not invocation.say_json(status):
-        inside = {"socket": invocation.workspace.socket_path} if verbose else {}
+        inside = (
+            {"socket": invocation.workspace.socket_path, "commands": caller.description()} if verbose else {}
+        )
         for title, value in _rows(status, inside):
             output.echo(output.paint(f"{title:<12}", "cyan") + output.plain(value))
 

@@ -35,9 +35,17 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode"
 COLOURS = {"A": "green", "M": "yellow", "D": "red", "R": "cyan"}
 DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{INVISIBLE}]")  # they hide text, or control a terminal
-# In place of the escape character in our own styles, until they are written. Nobody else knows it, so a file
-# or a message cannot colour or hide a text.
-MARK = "\U0010fffd" + secrets.token_hex(8)
+
+
+def new_mark() -> str:
+    """Return a text for the escape character in our own styles, until they are written.
+
+    Nobody else knows it, so a file or a message cannot colour or hide a text.
+    """
+    return "\U0010fffd" + secrets.token_hex(8)
+
+
+MARK = new_mark()
 OUTSIDE = "outside"  # the actor of changes by other programs; the kind names it already
 ID_DIGITS = 7  # git's length of a short id
 COLUMN_WIDTH_MAX = 44  # characters; a longer text pushes its line to the right

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from editd.wire.messages import ReviewUnlock
+from editd_client.caller import ask_pin
 from editd_client.cli.output import print_error
 from editd_client.client import Client
 from editd_client.connect import SAY_SECONDS, connect, connect_reviewer
@@ -70,10 +71,8 @@ class PatientClient(Client):
         is_curable = refusal.data.get("needs_pin") is True and not isinstance(asked.params, ReviewUnlock)
         if not is_curable or not sys.stdin.isatty():
             raise refusal
-        import getpass
-
         print_error(refusal.fact)
-        if not (pin := getpass.getpass("PIN: ")):
+        if not (pin := ask_pin()):
             raise refusal
         self._ask_patiently(review_unlock(pin))
         return self._ask_patiently(asked)

@@ -12,6 +12,8 @@ import pwd
 import stat
 from functools import lru_cache
 
+from editd.config.runtime_folder import absolute_in, socket_folder
+
 ID_DIGITS = 16  # hex digits of the SHA-256 of the real path, as the protocol has it
 NESTED = "nested"  # a file in the state folder of a workspace that may be inside another
 PART = "part"  # a file in the state folder of a repository that the workspace around it covers: its root
@@ -229,16 +231,6 @@ def daemon_socket_path(socket: str) -> str:
     return f"{socket.removesuffix(REVIEW)}.sock" if socket.endswith(REVIEW) else socket
 
 
-def socket_folder() -> str:
-    """Return the folder of the user's sockets, in the protocol's order."""
-    if runtime := _absolute("XDG_RUNTIME_DIR"):
-        return os.path.join(runtime, "editd")
-    if os.path.isdir(runtime := f"/run/user/{os.getuid()}"):
-        return os.path.join(runtime, "editd")
-    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # both sides check the folder's owner
-    return os.path.join(temporary, f"editd-{os.getuid()}")
-
-
 def state_folder(workspace: str) -> str:
     """Return the folder of the history, the journal and the log of the workspace with this id."""
     return os.path.join(histories_folder(), workspace)
@@ -246,7 +238,7 @@ def state_folder(workspace: str) -> str:
 
 def histories_folder() -> str:
     """Return the folder that holds the state folders of all workspaces of this user."""
-    state = _absolute("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    state = absolute_in("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "editd")
 
 
@@ -261,12 +253,6 @@ def is_running(state: str) -> bool:
             return any(" FLOCK " in line and f":{inode} " in line for line in locks)
     except OSError:
         return False
-
-
-def _absolute(variable: str) -> str | None:
-    """Return the folder that the environment names; the XDG specification says to ignore a relative one."""
-    folder = os.environ.get(variable, "")
-    return folder if os.path.isabs(folder) else None
 
 
 def _home_of(name: str) -> str:

@@ -10,7 +10,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from editd.config.paths import socket_folder
+from editd.config.runtime_folder import socket_folder
 from editd.errors import Conflict, IoError, NotInstalled, Refused
 from editd.parts import PARTS, PartFailed, parts_of
 from editd.server.child_process import PYTHON, RequestProcess
