@@ -80,6 +80,73 @@ def test_the_answers_of_the_modern_era_are_those_of_the_sdk(shared: Workplace) -
         assert quick.end() == whole.end() == b""
 
 
+CALLS: Sequence[dict[str, Any]] = (
+    {"name": "read_file", "arguments": {"path": "a.txt"}},
+    {"name": "read_file", "arguments": {"path": "missing.txt"}},
+    {"name": "read_file", "arguments": {"path": 7}},
+    {"name": "read_file", "arguments": {"unknown": 7}},
+    {"name": "unknown", "arguments": {}},
+    {"name": "log"},
+    {"name": "log", "arguments": {}, "_meta": {"progressToken": 3}},
+    {"name": "status", "arguments": {}, "_meta": {"sessionId": "one"}},
+    {"name": "apply_edits", "arguments": {"edits": [], "dry_run": True}},
+    {"name": "undo", "arguments": {"transaction": 99_999}},
+)
+
+
+@pytest.mark.parametrize("abilities", [{}, {"elicitation": {}}])
+@pytest.mark.parametrize("is_modern", [False, True])
+def test_the_answers_to_calls_are_those_of_the_sdk(
+    shared: Workplace, abilities: dict[str, Any], *, is_modern: bool
+) -> None:
+    shared.write({"a.txt": "one\n"})
+    meta = envelope() if is_modern else {}
+    if is_modern:
+        meta["io.modelcontextprotocol/clientCapabilities"] = abilities
+    words = ("--workspace", str(shared.root), "--session", "calls")
+    broken = without_the_sdk(shared)
+    with raw_client(shared, *words, is_forked=False, PYTHONPATH=broken) as quick, raw_client(shared) as whole:
+        for client in (quick, whole):
+            if not is_modern:
+                introduction = hello("both") | {"capabilities": abilities}
+                assert "result" in client.ask(1, "initialize", **introduction)
+        assert "error" in whole.ask(0, "of/the/sdk", **({"_meta": meta} if is_modern else {}))
+        for number, call in enumerate(CALLS, 2):
+            params = call | ({"_meta": call.get("_meta", {}) | meta} if is_modern else {})
+            answers = [client.ask(number, "tools/call", **params) for client in (quick, whole)]
+            assert answers[0] == answers[1], call
+            assert "result" in answers[0]
+        assert quick.end() == whole.end() == b""
+
+
+def test_a_cancelled_call_gets_no_answer_and_needs_no_sdk(shared: Workplace) -> None:
+    with shared.client() as holder:
+        holder.session_open("holder")
+        lease = holder.lease_acquire(["held/**"], 60).lease
+        wait = {"action": "acquire", "paths": ["held/**"], "wait": 30}
+        with raw_client(shared, is_forked=False, PYTHONPATH=without_the_sdk(shared)) as client:
+            client.ask(1, "initialize", **hello())
+            call = {"name": "lease", "arguments": wait, "_meta": {"progressToken": "t"}}
+            client.send({"id": 2, "method": "tools/call", "params": call})
+            progress = client.receive()
+            assert progress["method"] == "notifications/progress"
+            assert progress["params"]["progressToken"] == "t"
+            client.send({"method": "notifications/cancelled", "params": {"requestId": 2}})
+            client.send({"id": 4, "method": "ping"})
+            while (message := client.receive()).get("method") == "notifications/progress":
+                pass  # sent before the cancellation
+            assert message == {"id": 4, "result": {}}
+            client.send({"id": 5, "method": "tools/call", "params": {"name": "lease", "arguments": wait}})
+            client.send({"id": 6, "method": "ping"})
+            assert client.receive() == {"id": 6, "result": {}}
+            assert client.process.stdin is not None
+            client.process.stdin.close()
+            closed = {"code": -32000, "message": "Connection closed"}
+            assert client.receive() == {"id": 5, "error": closed}, "as the SDK answers it"
+            assert client.process.wait(30) == 0
+        holder.lease_release(lease)
+
+
 def test_what_is_not_in_order_is_refused_as_ever_and_the_connection_goes_on(shared: Workplace) -> None:
     with raw_client(shared) as client:
         assert client.ask(1, "tools/list")["error"]["code"] == -32602, "before initialize"

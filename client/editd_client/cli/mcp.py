@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from editd_client.cli import output
 from editd_client.errors import Unreachable
 from editd_client.mcp import Options
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from editd_client.cli.invocation import Invocation
 
 TERMINATED = 128 + signal.SIGTERM
+UNREACHABLE = 3  # the exit code without a daemon, or without the SDK
 
 
 @click.command("mcp")
@@ -105,13 +108,22 @@ def _serve(options: Options) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave_now)
-    try:
-        if Handshake(options, sessions, wire).serve():
-            try:
-                from editd_client.mcp.server import serve
-            except ImportError as error:
+
+    def start_sdk(request_ids: dict[int | str, str]) -> threading.Thread:
+        try:
+            from editd_client.mcp.server import serve
+        except ImportError as error:
+            if threading.current_thread() is threading.main_thread():
                 raise _without_sdk(str(error)) from error
-            serve(options, sessions, wire)
+            output.print_unreachable(_without_sdk(str(error)), as_json=False)
+            sessions.close()
+            os._exit(UNREACHABLE)  # the main thread reads standard input, and cannot be interrupted
+        sdk = threading.Thread(target=serve, args=(options, sessions, wire, request_ids), daemon=True)
+        sdk.start()
+        return sdk
+
+    try:
+        Handshake(options, sessions, wire, start_sdk).serve()
     finally:
         sessions.close()
 

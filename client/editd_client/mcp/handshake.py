@@ -1,10 +1,12 @@
-"""The start of a connection, answered without the SDK, whose import takes most of a second.
+"""The connection of one client: reads each message, and answers all that needs no SDK.
 
     initialize, server/discover, ping, and each list    answered here
-    any other request, and all that come after it       left to `server`
+    a call of a tool                                    answered by `calls`
+    any other request, and all that come after it       given to `server`
 
-An agent asks for the tools as soon as the server runs, and Codex gives its model the tools that come in time.
-At the first message for `server`, that replays the handshake to the SDK, and drops the SDK's answer to it.
+The import of the SDK takes most of a second. An agent asks for the tools as soon as the server runs, and
+Codex gives its model the tools that come in time. The first message for `server` starts it in a thread, which
+gets the handshake first. Its answer to that is dropped. Calls that run meanwhile end as they would have.
 An answer here is the SDK's, to the byte of its JSON values: a message of any other form is left to the SDK.
 
 Standard output belongs to the protocol: file descriptor 1 is standard error while a client is served.
@@ -15,17 +17,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
+import threading
 from typing import TYPE_CHECKING, Any
 
 from editd import __version__
 from editd.wire.codec import decode_json, is_id
 from editd.wire.errors import Malformed
 from editd_client.errors import EditdError
+from editd_client.mcp.calls import ClientTraits, DirectCalls
 from editd_client.mcp.resources import PROMPTS, RESOURCES, TEMPLATES
 from editd_client.mcp.tools import listing, offered_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from editd_client.mcp import Options
     from editd_client.mcp.client_sessions import ClientSessions
@@ -45,6 +50,7 @@ MODERN_VERSION = "2026-07-28"
 META = "io.modelcontextprotocol"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 LINE_NESTING_MAX = 100  # of the parameters; the SDK reads 200 levels in all
+CANCELLED = "notifications/cancelled"
 REPLAY_ID, ROOTS_ID = "editd-handshake", "editd-roots"
 
 
@@ -54,7 +60,8 @@ class Wire:
     def __init__(self) -> None:
         self._input = os.fdopen(_take_over(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)), "rb")
         self._output = os.fdopen(_take_over(1, os.dup(2)), "wb")
-        self._ahead: list[bytes] = []  # lines to read before the input
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # for the SDK
+        self._writing = threading.Lock()  # calls and the SDK are in threads
         self._is_replayed = False
 
     def read(self) -> bytes:
@@ -71,28 +78,36 @@ class Wire:
 
     def send(self, message: Mapping[str, Any]) -> None:
         text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"))
-        self.write(text + "\n")
-        self.flush()
+        with self._writing:
+            self._output.write(text.encode("utf-8") + b"\n")
+            self._output.flush()
 
     def replay(self, lines: list[bytes], *, is_handshake: bool) -> None:
         """Let the SDK read these lines first; with a handshake, drop its answer to that."""
-        self._ahead, self._is_replayed = lines, is_handshake
+        self._is_replayed = is_handshake
+        for line in lines:
+            self.feed(line)
+
+    def feed(self, line: bytes) -> None:
+        """Let the SDK read a line. An empty one is the end."""
+        self._lines.put(line)
 
     # The methods of a text file that the SDK calls.
 
     def readline(self) -> str:
-        line = self._ahead.pop(0) if self._ahead else self.read()
-        return line.decode("utf-8")
+        return self._lines.get().decode("utf-8")
 
     def write(self, text: str) -> int:
         if self._is_replayed and json.loads(text).get("id") == REPLAY_ID:
             self._is_replayed = False
         else:
-            self._output.write(text.encode("utf-8"))
+            with self._writing:
+                self._output.write(text.encode("utf-8"))
         return len(text)
 
     def flush(self) -> None:
-        self._output.flush()
+        with self._writing:
+            self._output.flush()
 
 
 def _take_over(descriptor: int, replacement: int) -> int:
@@ -104,22 +119,52 @@ def _take_over(descriptor: int, replacement: int) -> int:
 
 
 class Handshake:
-    """The requests of one client, up to the first that needs the SDK."""
+    """The requests of one client. `start_sdk` starts the SDK's server in a thread, and returns that."""
 
-    def __init__(self, options: Options, sessions: ClientSessions, wire: Wire) -> None:
+    def __init__(
+        self,
+        options: Options,
+        sessions: ClientSessions,
+        wire: Wire,
+        start_sdk: Callable[[dict[int | str, str]], threading.Thread],
+    ) -> None:
         self._options = options
         self._sessions = sessions
         self._wire = wire
+        self._start_sdk = start_sdk
+        self._calls = DirectCalls(options, sessions, wire.send, self._give)
+        self._sdk: threading.Thread | None = None
+        self._giving = threading.Lock()
         self._replay: list[bytes] = []
-        self._has_roots = self._may_ask = self._is_announced = False
+        self._client = ClientTraits("")
+        self._has_roots = self._is_announced = False
 
-    def serve(self) -> bool:
-        """Answer what needs no SDK. Return whether a message for `server` has come, False at the end."""
+    def serve(self) -> None:
+        """Serve the client until it closes standard input."""
         while line := self._wire.read():
-            if not self._is_answered(json.loads(line), line):
-                self._wire.replay([*self._replay, line], is_handshake=bool(self._replay))
-                return True
-        return False
+            message = json.loads(line)
+            is_cancelled = message.get("method") == CANCELLED and self._is_cancelled(message)
+            if not is_cancelled and (self._sdk is not None or not self._is_answered(message, line)):
+                self._give(line)
+        self._calls.end()
+        with self._giving:
+            self._wire.feed(b"")
+            sdk = self._sdk
+        if sdk is not None:
+            sdk.join()
+
+    def _give(self, line: bytes) -> None:
+        """Give a message to the SDK, and start it if it does not run. For any thread."""
+        with self._giving:
+            if self._sdk is None:
+                self._sdk = self._start_sdk(self._calls.request_ids)
+                self._wire.replay(self._replay, is_handshake=bool(self._replay))
+            self._wire.feed(line)
+
+    def _is_cancelled(self, message: dict[str, Any]) -> bool:
+        """Cancel a call that runs here; return whether it does."""
+        params = message.get("params")
+        return isinstance(params, dict) and self._calls.cancel(params.get("requestId"))
 
     def _is_answered(self, message: dict[str, Any], line: bytes) -> bool:
         method, number, params = message.get("method"), message.get("id"), message.get("params", {})
@@ -134,6 +179,8 @@ class Handshake:
             return True  # None of the others has an effect before the first call.
         if not isinstance(number, str | int) or isinstance(number, bool):
             return False
+        if method == "tools/call":
+            return self._is_called(number, params, line)
         result = self._result(method, params)
         if result is None:
             return False
@@ -144,6 +191,24 @@ class Handshake:
         elif method == "tools/list":
             self._announce()
         return True
+
+    def _is_called(self, number: int | str, params: dict[str, Any], line: bytes) -> bool:
+        """Start a call of a tool, if the handshake and the roots of the client are known."""
+        meta = params.get("_meta", {})
+        if not isinstance(meta, dict):
+            return False
+        client = self._client
+        if any(name.startswith(META) for name in meta):
+            modern = None if self._replay else _modern_client(meta)
+            if modern is None:
+                return False
+            client = modern
+            self._sessions.introduce(client.name)
+        elif not self._replay:
+            return False
+        if self._sessions.needs_roots and self._has_roots:
+            return False
+        return self._calls.start(number, params, line, client)
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request, or None if only the SDK can give it."""
@@ -162,7 +227,7 @@ class Handshake:
         if not isinstance(version, str) or client is None or not isinstance(abilities, dict):
             return None
         self._has_roots = isinstance(abilities.get("roots"), dict)
-        self._may_ask = _may_ask(abilities)
+        self._client = ClientTraits(client, _may_ask(abilities), _opens_pages(abilities))
         self._sessions.introduce(client)
         return {
             "protocolVersion": version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
@@ -173,12 +238,8 @@ class Handshake:
 
     def _modern_result(self, method: str, meta: dict[str, Any]) -> dict[str, Any] | None:
         """Return the result for a client that introduces itself with each request."""
-        client, abilities = (
-            _client_name(meta.get(f"{META}/clientInfo")),
-            meta.get(f"{META}/clientCapabilities"),
-        )
-        is_modern = meta.get(f"{META}/protocolVersion") == MODERN_VERSION
-        if not is_modern or client is None or not isinstance(abilities, dict):
+        client = _modern_client(meta)
+        if client is None:
             return None
         if method == "server/discover":
             result: dict[str, Any] | None = {
@@ -187,20 +248,19 @@ class Handshake:
                 "instructions": INSTRUCTIONS,
             }
         else:
-            self._may_ask = _may_ask(abilities)
+            self._client = client
             result = self._list_result(method) if method != "ping" else None  # which the modern era has not
         if result is None:
             return None
-        self._sessions.introduce(client)
-        stamp = {f"{META}/serverInfo": {"name": NAME, "version": __version__}}
-        return {**result, "resultType": "complete", "cacheScope": "private", "ttlMs": 0, "_meta": stamp}
+        self._sessions.introduce(client.name)
+        return {**result, "cacheScope": "private", "ttlMs": 0, **(client.stamp or {})}
 
     def _list_result(self, method: str) -> dict[str, Any] | None:
         match method:
             case "ping":
                 return {}
             case "tools/list":
-                tools = offered_tools(self._options, may_ask=self._may_ask)
+                tools = offered_tools(self._options, may_ask=self._client.may_ask)
                 return {"tools": [listing(tool) for tool in tools]}
             case "resources/list":
                 return {"resources": RESOURCES}
@@ -272,6 +332,24 @@ def _client_name(info: object) -> str | None:
         return None
     name = info.get("name")
     return name if isinstance(name, str) else None
+
+
+def _modern_client(meta: Mapping[str, Any]) -> ClientTraits | None:
+    """Return the client that introduces itself in the `_meta` of a request; None for another form."""
+    name, abilities = _client_name(meta.get(f"{META}/clientInfo")), meta.get(f"{META}/clientCapabilities")
+    is_modern = meta.get(f"{META}/protocolVersion") == MODERN_VERSION
+    if not is_modern or name is None or not isinstance(abilities, dict):
+        return None
+    stamp = {f"{META}/serverInfo": {"name": NAME, "version": __version__}}
+    return ClientTraits(
+        name, _may_ask(abilities), _opens_pages(abilities), {"resultType": "complete", "_meta": stamp}
+    )
+
+
+def _opens_pages(abilities: Mapping[str, Any]) -> bool:
+    """Return whether the client can open an address for its user."""
+    asking = abilities.get("elicitation")
+    return isinstance(asking, dict) and asking.get("url") is not None
 
 
 def _may_ask(abilities: Mapping[str, Any]) -> bool:

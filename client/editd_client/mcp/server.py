@@ -27,17 +27,17 @@ from editd.words import Face
 from editd_client.errors import EditdError, Unreachable, refusal
 from editd_client.file_text import readable
 from editd_client.mcp import conversion, resources
+from editd_client.mcp.calls import CALLS_MAX, GEMINI, PROGRESS_SECONDS
 from editd_client.mcp.client_sessions import session_id_in
 from editd_client.mcp.connection_pool import CallStream
-from editd_client.mcp.conversion import unknown_name
 from editd_client.mcp.handshake import INSTRUCTIONS, NAME
 from editd_client.mcp.review_form import SCHEMA as FORM
 from editd_client.mcp.review_form import ReviewForm, decide, form_of
 from editd_client.mcp.review_link import CallState, CallStates, page_of, waiting_number
-from editd_client.mcp.tools import ToolCall, listing, offered_tools
+from editd_client.mcp.tools import ToolCall, listing, offered_tools, tool_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from mcp.server.context import ServerRequestContext
 
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from editd_client.mcp.tools import McpTool
 
 ROOTS_SECONDS_MAX = 5.0  # time limit for a client that announces roots but does not send them
-PROGRESS_SECONDS = 1.0
-CALLS_MAX = 128  # at once, each with a thread and a connection: half of a daemon's limit
-GEMINI = "gemini-cli-mcp-client"
 RESOURCE_MISSING = -32002
 MISSING = ("file_missing", "unknown_transaction")
 ALLOW = "allow"
@@ -66,15 +63,19 @@ PERMISSION: dict[str, Any] = {
 Result = TypeVar("Result")
 
 
-def serve(options: Options, sessions: ClientSessions, wire: Wire) -> None:
-    """Serve the client until it closes standard input; `wire` replays the handshake first."""
-    anyio.run(ToolServer(options, sessions).serve, wire)
+def serve(options: Options, sessions: ClientSessions, wire: Wire, request_ids: dict[int | str, str]) -> None:
+    """Serve the client until it closes standard input; `wire` replays the handshake first.
+
+    `request_ids` has those of the calls that `calls` has begun, by their ids.
+    """
+    anyio.run(ToolServer(options, sessions, request_ids).serve, wire)
 
 
 class ToolServer:
     """One client of the SDK's server."""
 
-    def __init__(self, options: Options, sessions: ClientSessions) -> None:
+    def __init__(self, options: Options, sessions: ClientSessions, request_ids: dict[int | str, str]) -> None:
+        self._request_ids = request_ids
         self._options = options
         self._sessions = sessions
         self._announcing: asyncio.Task[None] | None = None
@@ -113,7 +114,7 @@ class ToolServer:
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            tool = _find_tool(params.name, self._tools(ctx))
+            tool = tool_named(params.name, self._tools(ctx))
             arguments = tool.arguments(plain(params.arguments or {}, from_json=True))
             reviewed = await self._review(ctx, params, tool, arguments)
             if isinstance(reviewed, types.InputRequiredResult):
@@ -147,7 +148,8 @@ class ToolServer:
         page. Without a page, it shows a form if the user trusts its answer. A client of the modern era
         asks when it gets this result, and sends the call again to wait.
         """
-        wait, request_id = self._options.wait, str(uuid.uuid4())
+        wait = self._options.wait
+        request_id = self._begun_id(ctx) or str(uuid.uuid4())
         if state := self._states.open(params.request_state):
             await self._take_answer(ctx, state, (params.input_responses or {}).get(REVIEW))
             return await self._run(ctx, tool, arguments, state.request_id, wait)
@@ -170,6 +172,10 @@ class ToolServer:
             return await self._run(ctx, tool, arguments, request_id, wait)
         finally:
             asking.cancel()
+
+    def _begun_id(self, ctx: ServerRequestContext[Any]) -> str:
+        """Return the id of the request to the daemon that `calls` has sent for this call, or ""."""
+        return "" if ctx.request_id is None else self._request_ids.pop(ctx.request_id, "")
 
     async def _question(
         self, ctx: ServerRequestContext[Any], answer: ToolResult
@@ -418,12 +424,6 @@ async def _tell_progress(ctx: ServerRequestContext[Any], name: str) -> None:
         await anyio.sleep(PROGRESS_SECONDS)
         passed = time.monotonic() - start
         await ctx.session.report_progress(passed, None, f"{name}: {passed:.0f} s")
-
-
-def _find_tool(name: str, tools: Mapping[str, McpTool]) -> McpTool:
-    if name not in tools:
-        raise unknown_name("tool", name, list(tools))
-    return tools[name]
 
 
 def _is_gemini(ctx: ServerRequestContext[Any]) -> bool:

@@ -505,6 +505,13 @@ OWN: tuple[McpTool, ...] = (
 )  # fmt: skip
 
 
+def tool_named(name: str, tools: Mapping[str, McpTool]) -> McpTool:
+    """Return one of the offered tools. Raises EditdError for another name."""
+    if name not in tools:
+        raise conversion.unknown_name("tool", name, list(tools))
+    return tools[name]
+
+
 def offered_tools(options: Options, *, may_ask: bool = False) -> list[McpTool]:
     """Return the tools that a client gets.
 
