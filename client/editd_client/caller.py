@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
         def connect(self, path: str, seconds: float) -> int:
             """Return the descriptor of a socket that the caller has connected. Raises OSError."""
+            ...
 
         def start(self, argv: Sequence[str], environment: Mapping[str, str], ready: int | None) -> None:
             """Start a program in a session of its own. Raises OSError."""
 
         def ask_pin(self) -> str:
             """Return the PIN that a person types. Raises EOFError and KeyboardInterrupt."""
+            ...
 
 
 SUN_PATH_MAX = 107  # bytes in sockaddr_un, less the NUL

@@ -126,6 +126,7 @@ Environment:
   EDITD_ACTOR       the author of edits (default: your login name)
   EDITD_SESSION     the session to act in, if --session is not given
   EDITD_TOKEN       the token of that session, as `editctl session open` prints it
+  EDITD_RESIDENT    no: use no resident command process
   EDITD_PAGER       the pager for log, show and diff (default: $PAGER, then less)
   NO_COLOR          disables colour
 """
