@@ -1,14 +1,18 @@
-"""The secrets in the text of a command, each replaced by the name of its kind.
+"""The secrets in the text of a command or a prompt, each replaced by the name of its kind.
 
 A command becomes the message of a transaction, which stays in the history and goes to other hosts. The rules
 know the forms of common tokens, values that a name calls a secret, and the password options of common
 programs, such as `mysql -pVALUE`. They know no personal data and no other secret without a form. Each rule
 takes linear time.
+
+A prompt is prose, where a word such as *token* is rarely followed by one. So a rule that finds a secret by
+the text before it replaces only a value that looks like a secret there.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)|secret(?:[_-](?:access[_-])?key)?|api[_-]?key|token|access[_-]?key"
@@ -63,6 +67,32 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"(\[aws-key\][\"']?\s{1,4}[\"']?)(?![0-9a-f]{40}\b)[0-9A-Za-z/+]{40}(?![0-9A-Za-z/+])"),
     ),
     ("npm-token", re.compile(r"\bnpm_[0-9A-Za-z]{36}")),
+    ("databricks-token", re.compile(r"\bdapi[0-9a-f]{32}")),
+    ("grafana-token", re.compile(r"\bgl(?:sa_[0-9A-Za-z]{32}_[0-9a-fA-F]{8}|c_[\w+/]{32,}={0,2})")),
+    ("linear-key", re.compile(r"\blin_api_[0-9A-Za-z]{40}")),
+    ("newrelic-key", re.compile(r"\bNRAK-[0-9A-Z]{27}")),
+    ("notion-token", re.compile(r"\bntn_[0-9A-Za-z]{40,}")),
+    ("postman-key", re.compile(r"\bPMAK-[0-9a-f]{24}-[0-9a-f]{34}")),
+    ("pulumi-token", re.compile(r"\bpul-[0-9a-f]{40}")),
+    ("rubygems-key", re.compile(r"\brubygems_[0-9a-f]{48}")),
+    ("sentry-token", re.compile(r"\bsntry[su]_[\w+/=-]{40,}")),
+    ("square-token", re.compile(r"\b(?:sq0[a-z]{3}-[\w-]{22,}|EAAA[\w-]{60})")),
+    ("telegram-token", re.compile(r"\b\d{8,10}:AA[\w-]{33}")),
+    ("twilio-key", re.compile(r"\bSK[0-9a-f]{32}")),
+    ("discord-token", re.compile(r"\b[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}")),
+    ("webhook-key", re.compile(r"(\bhooks\.slack\.com/(?:services|workflows)/)[\w/]{20,}")),
+    ("webhook-key", re.compile(r"(\bdiscord(?:app)?\.com/api/webhooks/\d{1,24}/)[\w-]{40,}")),
+    ("planetscale-token", re.compile(r"\bpscale_(?:pw|tkn|oauth)_[\w.=-]{32,}")),
+    ("doppler-token", re.compile(r"\bdp\.(?:pt|st|ct|sa)\.[0-9A-Za-z._-]{40,}")),
+    ("age-key", re.compile(r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}")),
+    ("shippo-token", re.compile(r"\bshippo_(?:live|test)_[0-9a-fA-F]{40}")),
+    ("dynatrace-token", re.compile(r"\bdt0[a-z]\d\d\.[0-9A-Z]{24}\.[0-9A-Z]{64}")),
+    ("airtable-token", re.compile(r"\bpat[0-9A-Za-z]{14}\.[0-9a-f]{64}")),
+    ("atlassian-token", re.compile(r"\bATATT3[\w=-]{60,}")),
+    ("supabase-token", re.compile(r"\bsb(?:p_[0-9a-f]{40}|_secret_[\w-]{20,})")),
+    ("api-key", re.compile(r"\b(?:gsk|xai|pplx|r8)[-_][0-9A-Za-z]{32,}")),
+    ("terraform-token", re.compile(r"\b[0-9A-Za-z]{14}\.atlasv1\.[\w=-]{60,}")),
+    ("azure-key", re.compile(r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])")),
     ("sendgrid-key", re.compile(r"\bSG\.[\w-]{16,}\.[\w-]{16,}")),
     ("url-password", re.compile(r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)")),
     (
@@ -128,8 +158,45 @@ RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
+PROSE: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("secret", re.compile(rf"(?i)({_NAMES}\s{{1,4}}(?:is|was)\s{{1,4}}){_VALUE}")),
+)  # of prompts alone
+_SECRET_CHARACTERS_MIN = 6
+_LONG_CHARACTERS = 16  # a shorter value without a digit is a word
+_CODE = re.compile(r"[(\[{<]|://|^[./~$%]|\.[a-z]{1,4}$")  # an expression, an address, a path
+_IDENTIFIER = re.compile(r"[A-Z]?[a-z]{2,}(?:[-_.]?[A-Z]?[a-z]{2,})*|[A-Z_]+")
+
+
 def redact(text: str) -> str:
     """Return a text with each secret replaced by the name of its kind, in brackets."""
     for name, rule in RULES:
         text = rule.sub(rf"\1[{name}]" if rule.groups else f"[{name}]", text)
     return text
+
+
+def redacted_prompt(text: str) -> tuple[str, int]:
+    """Return a prompt with each secret replaced by the name of its kind, and the number of these."""
+    count = 0
+
+    def replaced(name: str, match: re.Match[str]) -> str:
+        nonlocal count
+        before = match[1] if match.re.groups else ""
+        if before and not _is_secret_like(match[0][len(before) :]):
+            return match[0]
+        count += 1
+        return f"{before}[{name}]"
+
+    for name, rule in (*RULES, *PROSE):
+        text = rule.sub(partial(replaced, name), text)
+    return text, count
+
+
+def _is_secret_like(value: str) -> bool:
+    """Return whether a value behind a word such as *password* is a secret, and not the next word."""
+    text = value.strip("\\\"'`.,;:!?)]}")
+    if len(text) < _SECRET_CHARACTERS_MIN or _CODE.search(text) is not None:
+        return False
+    if any(character.isdigit() for character in text):
+        return True
+    is_word = text.islower() or _IDENTIFIER.fullmatch(text) is not None or len(text.split()) > 1
+    return len(text) >= _LONG_CHARACTERS and not is_word
