@@ -20,7 +20,16 @@ from editd.store.git_objects import commit_content
 from editd.store.transaction_record import EDITD
 from editd.values.content import Change, Entry, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Arrival, Attribution, Authorship, CommitId, Part, Seq
+from editd.values.transaction import (
+    Approval,
+    Arrival,
+    Attribution,
+    Authorship,
+    CommitId,
+    Part,
+    Seq,
+    TurnMark,
+)
 
 TIME_US = 1_790_000_000_123_456
 TREE, PARENT = b"\1" * 20, b"\2" * 20
@@ -236,6 +245,31 @@ def test_texts_that_no_host_could_use_are_made_printable_before_they_are_sent() 
     assert entries.flaw_of(replace(waiting, authorship=clean)) is None
     assert (clean.actor, clean.message) == ("a\N{REPLACEMENT CHARACTER}", "m\N{REPLACEMENT CHARACTER}")
     assert as_text(Authorship("me")) == Authorship("me")
+
+
+@pytest.mark.parametrize(
+    ("trailers", "turn"),
+    [
+        ("Turn: 2\nModel: gpt-5.5", TurnMark(2, "gpt-5.5")),
+        ("Turn: 2", TurnMark(2)),
+        ("Turn: x\nModel: m", None),
+        ('Turn: 2\nModel: "\\udcff"', TurnMark(2)),
+        ('Turn: 2\nModel: "', TurnMark(2)),
+        ("Turn: 2\nModel: " + "m" * (NAME_LENGTH_MAX + 1), TurnMark(2)),
+        ("Turn: 2\nTurn: 3", TurnMark(2)),
+    ],
+)
+def test_a_turn_that_no_host_could_use_is_left_out_as_older_hosts_do(
+    trailers: str, turn: TurnMark | None
+) -> None:
+    assert decoded(VALID + trailers + "\n").message.authorship.turn == turn
+
+
+def test_the_turn_of_an_author_is_sent_as_text() -> None:
+    clean = as_text(Authorship("a", turn=TurnMark(2, "m\0")))
+    assert clean.turn == TurnMark(2, "m\N{REPLACEMENT CHARACTER}")
+    waiting = entries.Tentative(CommitId("ab" * 20), "h", "edit", clean, TIME_US, ())
+    assert entries.flaw_of(waiting) is None
 
 
 def test_work_is_judged_by_its_whole_commit_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from editd.store import transaction_record
 from editd.values.content import Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Approval, Arrival, Authorship, CommitId
+from editd.values.transaction import Approval, Arrival, Authorship, CommitId, TurnMark
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 names = texts.filter(bool)
@@ -36,6 +36,23 @@ def test_whatever_an_author_writes_is_read_back(
     assert (written.seq, written.kind, written.undoes) == (7, "undo", (3, 5))
     assert written.time_us == 1_700_000_000_123_456
     assert written.notes == '{"a":1}'
+
+
+@given(number=st.integers(1, 999_999_999), model=st.none() | names)
+@example(number=2, model='gpt "5"\nSeq: 9')
+def test_the_turn_and_the_model_of_an_agent_are_read_back(number: int, model: str | None) -> None:
+    said = Authorship("a", "s", "m", turn=TurnMark(number, model))
+    text = transaction_record.compose(7, "edit", said, 1, [], [])
+    assert transaction_record.parse(text).authorship == said
+    assert f"\nTurn: {number}\n" in text
+
+
+@pytest.mark.parametrize("trailers", ["Turn: x", "Turn: 0", "Turn: -1", "Turn: 1234567890", "Model: m"])
+def test_a_turn_of_another_form_is_left_out(trailers: str) -> None:
+    text = transaction_record.compose(7, "edit", Authorship("a", "s", "m"), 1, [], [])
+    assert transaction_record.parse(text + trailers + "\n").authorship == Authorship("a", "s", "m")
+    model = transaction_record.parse(text + 'Turn: 2\nModel: "\n').authorship.turn
+    assert model == TurnMark(2)
 
 
 def test_the_claimed_transactions_are_read_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,10 @@ from msgspec.structs import replace
 
 from editd.errors import HistoryDamaged, IoError
 from editd.store.index import LOT, WAITING_MAX, Index
-from editd.store.index_tables import LogQuery
+from editd.store.index_tables import SCHEMA, TABLES, LogQuery, without_claim
 from editd.values.content import FILE, Change, Entry, Version
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction
+from editd.values.transaction import Authorship, CommitId, Part, Seq, Transaction, TurnMark
 from support.workplace import write
 
 if TYPE_CHECKING:
@@ -133,6 +134,41 @@ def test_who_made_a_transaction_is_told_without_what_it_did(index: Index) -> Non
     assert (made.kind, made.actor, made.session, made.time_us) == (
         "outside", "actor-2", "session-1", 7 * SECOND_US,
     )  # fmt: skip
+
+
+def test_an_index_of_the_last_version_is_kept_and_takes_turns(tmp_path: Path) -> None:
+    path = str(tmp_path / "index.db")
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        older = TABLES.replace(", turn integer, model text", "")
+        database.executescript(f"{older} pragma user_version = {SCHEMA - 1};")
+        database.execute(
+            "insert into tx (seq, id, kind, actor, message, time_us, undoes, notes)"
+            " values (1, 'ab', 'edit', 'a', '', 1, '[]', '')"
+        )
+        database.commit()
+    index = Index(path)
+    made = transaction(2)
+    turned = replace(made, authorship=replace(made.authorship, turn=TurnMark(3, "gpt-5.5")))
+    index.add(turned)
+    index.flush()
+    index._recent.clear()
+    turns = [one.authorship.turn for one in index.transactions([1, 2])]
+    assert turns == [None, TurnMark(3, "gpt-5.5")]
+    index.close()
+    assert not (tmp_path / "damaged").exists()
+
+
+def test_a_claimed_change_has_the_turn_of_its_claim(tmp_path: Path) -> None:
+    index = Index(str(tmp_path / "index.db"))
+    made = replace(transaction(1), kind="outside", authorship=Authorship("outside"))
+    author = Authorship("a", "s", "edit", turn=TurnMark(3, "gpt-5.5"))
+    claim = replace(transaction(2), kind="claim", authorship=author, touches=(), claims=(Seq(1),))
+    index.add(made)
+    index.add(claim)
+    claimed = index.transactions([1])[0]
+    assert (claimed.kind, claimed.authorship.turn) == ("exec", author.turn)
+    assert without_claim(claimed) == made
+    index.close()
 
 
 @pytest.mark.parametrize("lost", ["table tx", "table touch", "index touch_by_source"])

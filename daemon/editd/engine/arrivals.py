@@ -18,7 +18,7 @@ from editd.store.recorded_state import recorded_state
 from editd.system.proc import creation_mask
 from editd.values.content import Change, Entry, FileState, Version, version_of
 from editd.values.path import WorkspacePath
-from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq
+from editd.values.transaction import Arrival, Attribution, Authorship, Part, Seq, TurnMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +35,13 @@ def arrival_of(step: Mapping[str, Any], through: int, chain: ArrivalChain | None
 
     `chain` has the steps before it.
     """
-    evidence = step["attribution"]
+    evidence, turn = step["attribution"], step.get("turn")
     shared = tuple(step.get("shared", ()))
     authorship = Authorship(
         step["actor"], step["session"], step["message"],
         attribution=None if evidence is None else Attribution(evidence[0], tuple(evidence[1])),
         arrival=Arrival(step["number"], step["host"], step["origin"], step["time_us"], shared),
+        turn=None if turn is None else TurnMark(*turn),
     )  # fmt: skip
     expected: dict[WorkspacePath, Entry | None] = {}
     after: dict[WorkspacePath, FileState | None] = {}

@@ -6,6 +6,7 @@ decide, so all hosts with this version of the decoder refuse the same entries.
 
 The trailer `Needs` names the version of the format that an entry needs, and without it that is version 1.
 A reader with an older version ignores trailers that it does not know, and takes an unknown kind as an edit.
+So a `Turn` or `Model` without the right form is left out, and makes no entry unusable: older hosts use it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from editd.store.git_objects import oid_of
 from editd.store.transaction_record import parse
 from editd.values.path import WorkspacePath
 from editd.values.proposal import TRANSITIONS, UNSETTLED
-from editd.values.transaction import CommitId
+from editd.values.transaction import CommitId, TurnMark
 from editd.wire.messages import Kind
 
 if TYPE_CHECKING:
@@ -149,12 +150,14 @@ def as_text(authorship: Authorship) -> Authorship:
         approval = replace(approval, actor=actor, session=session, rule=rule)
     if attribution is not None:
         attribution = replace(attribution, candidates=tuple(map(_as_text, attribution.candidates)))
-    own, request = authorship.session, authorship.request_id
+    own, request, turn = authorship.session, authorship.request_id, authorship.turn
+    if turn is not None and turn.model is not None:
+        turn = replace(turn, model=_as_text(turn.model))
     return replace(
         authorship, actor=_as_text(authorship.actor), message=_as_text(authorship.message),
         session=None if own is None else _as_text(own),
         request_id=None if request is None else _as_text(request),
-        approval=approval, attribution=attribution,
+        approval=approval, attribution=attribution, turn=turn,
     )  # fmt: skip
 
 
@@ -181,13 +184,23 @@ def _fields_of(text: str, tree: Oid, parents: tuple[Oid, ...]) -> EntryFields:
     trailers = _trailers(text)
     host = trailers["Host"][0]
     try:
-        message = parse(text)
+        message = _with_valid_turn(parse(text))
         fields = _checked(message, trailers, tree, parents)
     except Unusable as error:
         raise Unusable(error.reason, host) from error
     except ValueError as error:
         raise Unusable(f"a trailer cannot be read: {error}", host) from error
     return fields
+
+
+def _with_valid_turn(message: ParsedMessage) -> ParsedMessage:
+    """Return a message without a model that a database or an answer cannot hold."""
+    turn = message.authorship.turn
+    if turn is None or turn.model is None:
+        return message
+    if len(turn.model) <= NAME_LENGTH_MAX and _UNTEXTUAL.search(turn.model) is None:
+        return message
+    return replace(message, authorship=replace(message.authorship, turn=TurnMark(turn.number)))
 
 
 def _trailers(text: str) -> dict[str, list[str]]:

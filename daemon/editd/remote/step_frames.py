@@ -77,7 +77,7 @@ def _landed(
     if not step.has_effect:
         return []
     message, arrival = step.entry.message, step.entry.arrival
-    evidence = message.authorship.attribution
+    evidence, turn = message.authorship.attribution, message.authorship.turn
     undone = [seqs.get(origin) for origin in step.entry.undone]
     return [
         {
@@ -86,6 +86,7 @@ def _landed(
             "session": session_at(message.authorship.session, arrival.host),
             "attribution": None if evidence is None else [evidence.is_by_path, list(evidence.candidates)],
             "message": message.authorship.message,
+            "turn": None if turn is None else [turn.number, turn.model],
             "kind": message.kind, "origin": arrival.origin,
             "undoes": list(dict.fromkeys(seq for seq in undone if seq is not None)),  # two may be one here
             "shared": list(arrival.shared),

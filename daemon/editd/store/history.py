@@ -516,7 +516,7 @@ class History:
                 authorship.request_id, time_us, tuple(undoes), tuple(records), notes, token, boot,
                 published_through, *(part_records(parts) if parts else ((), ())),
                 approval_record(authorship.approval), attribution_record(authorship.attribution),
-                tuple(claims), authorship.arrival,
+                tuple(claims), authorship.arrival, authorship.turn,
             )  # fmt: skip
             transaction = Transaction(
                 Seq(seq), CommitId(commit[0].hex()), kind, authorship, time_us, tuple(touches), tuple(undoes),

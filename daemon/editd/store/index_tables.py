@@ -27,6 +27,7 @@ from editd.values.transaction import (
     Part,
     Seq,
     Transaction,
+    TurnMark,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from editd.errors import Refused
     from editd.wire.messages import Kind
 
-SCHEMA = 10
+SCHEMA = 11
 CLAIMABLE: Kind = "outside"
 CLAIMED: Kind = "exec"  # the kind of such a change after its claim
 NOBODY = "outside"  # the actor of such a change before its claim
@@ -45,7 +46,7 @@ create table tx (
     seq integer primary key, id text not null, kind text not null, actor text not null, session text,
     message text not null, request_id text, time_us integer not null, undoes text not null,
     undone_by integer, notes blob not null, proposal integer, approval blob, attribution blob,
-    claims text, claimed_by integer, arrival blob
+    claims text, claimed_by integer, arrival blob, turn integer, model text
 );
 create unique index tx_by_id on tx(id);
 create index tx_by_request on tx(request_id) where request_id is not null;
@@ -71,11 +72,13 @@ create table set_back (
 );
 create table undoing (seq integer not null, by integer not null, primary key (seq, by)) without rowid;
 """
+_TURN = ("turn integer", "model text")
 _ADDED = {  # version: the columns that it lacks
-    6: ("attribution blob", "claims text", "claimed_by integer", "arrival blob"),
-    7: ("claims text", "claimed_by integer", "arrival blob"),
-    8: ("arrival blob",),
-    9: (),
+    6: ("attribution blob", "claims text", "claimed_by integer", "arrival blob", *_TURN),
+    7: ("claims text", "claimed_by integer", "arrival blob", *_TURN),
+    8: ("arrival blob", *_TURN),
+    9: _TURN,
+    10: _TURN,
 }
 _NEW = {  # version: the tables that it and those before it lack
     8: "".join(re.findall(r"create (?:table|index) landed.*?;", TABLES, re.DOTALL)),
@@ -212,7 +215,7 @@ def refusal_of(error: sqlite3.DatabaseError, failed_action: str) -> Refused:
 
 def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, bytes]]) -> None:
     database.executemany(
-        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?)",
+        "insert or replace into tx values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null, ?, ?, ?)",
         (
             (
                 *transaction_row(transaction), transaction.undone_by, notes,
@@ -220,6 +223,7 @@ def insert(database: sqlite3.Connection, batch: Sequence[tuple[Transaction, byte
                 _attribution_column(transaction.authorship.attribution),
                 json.dumps(transaction.claims) if transaction.claims else None,
                 _arrival_column(transaction.authorship.arrival),
+                *_turn_columns(transaction.authorship.turn),
             )
             for transaction, notes in batch
         ),
@@ -257,6 +261,10 @@ def _approval_columns(approval: Approval | None) -> tuple[int | None, bytes | No
 
 def _attribution_column(attribution: Attribution | None) -> bytes | None:
     return None if attribution is None else sqlite.encode(attribution)
+
+
+def _turn_columns(turn: TurnMark | None) -> tuple[int | None, str | bytes | None]:
+    return (None, None) if turn is None else (turn.number, encode_text(turn.model))
 
 
 def _arrival_column(arrival: Arrival | None) -> bytes | None:
@@ -394,7 +402,7 @@ def matching_undo(chosen: UndoQuery) -> tuple[str, list[Any]]:
 
 def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Transaction:
     seq, oid, kind, actor, session, message, request_id, time_us, undoes, undone_by, _, _, *evidence = row
-    approval, attribution, claims, claimed_by, arrival = evidence
+    approval, attribution, claims, claimed_by, arrival, turn, model = evidence
     undoes_seqs, parts = read(undoes)
     return Transaction(
         Seq(seq),
@@ -408,6 +416,7 @@ def transaction_in(row: Sequence[Any], touches: Iterable[Change[Entry]]) -> Tran
             None if approval is None else sqlite.decode(approval, Approval),
             None if attribution is None else sqlite.decode(attribution, Attribution),
             None if arrival is None else sqlite.decode(arrival, Arrival),
+            None if turn is None else TurnMark(turn, decode_text(model)),
         ),
         time_us,
         tuple(touches),
@@ -423,7 +432,7 @@ def without_claim(transaction: Transaction) -> Transaction:
     """Return the transaction as its commit has it, without a later claim: by NOBODY."""
     if transaction.claimed_by is None:
         return transaction
-    author = replace(transaction.authorship, actor=NOBODY, session=None, attribution=None)
+    author = replace(transaction.authorship, actor=NOBODY, session=None, attribution=None, turn=None)
     return replace(transaction, kind=CLAIMABLE, authorship=author, claimed_by=None)
 
 
@@ -508,21 +517,16 @@ def _mark_claimed(database: sqlite3.Connection, claim: Transaction) -> None:
     author = claim.authorship
     evidence = _attribution_column(author.attribution or Attribution(is_by_path=True))
     database.executemany(
-        "update tx set kind = ?, actor = ?, session = ?, attribution = ?, claimed_by = ?"
+        "update tx set kind = ?, actor = ?, session = ?, attribution = ?, turn = ?, model = ?, claimed_by = ?"
         " where seq = ? and kind = ? and claimed_by is null",
         [
             (
-                CLAIMED,
-                encode_text(author.actor),
-                encode_text(author.session),
-                evidence,
-                claim.seq,
-                seq,
-                CLAIMABLE,
+                CLAIMED, encode_text(author.actor), encode_text(author.session), evidence,
+                *_turn_columns(author.turn), claim.seq, seq, CLAIMABLE,
             )
             for seq in claim.claims
         ],
-    )
+    )  # fmt: skip
 
 
 def encode_undone(transaction: Transaction) -> str:

@@ -24,6 +24,7 @@ from editd.values.transaction import (
     Part,
     Seq,
     Transaction,
+    TurnMark,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     attribution: tuple[bool, tuple[str, ...]] | None = None  # an `Attribution`, with the same fields
     claims: tuple[int, ...] = ()
     arrival: Arrival | None = None
+    turn: TurnMark | None = None
 
 
 class Aborted(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -172,6 +174,7 @@ def transaction_of(record: Committed) -> Transaction:
             None if record.approval is None else Approval(*astuple(record.approval)),
             None if record.attribution is None else Attribution(*record.attribution),
             record.arrival,
+            record.turn,
         ),
         record.time_us,
         tuple(touch_of(change) for change in record.changes),

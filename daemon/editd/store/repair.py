@@ -413,7 +413,7 @@ class Repair:
             author.request_id, transaction.time_us, tuple(transaction.undoes), tuple(changes), notes,
             parts=parts, hunks=hunks, approval=approval_record(author.approval),
             attribution=attribution_record(author.attribution), claims=tuple(transaction.claims),
-            arrival=author.arrival,
+            arrival=author.arrival, turn=author.turn,
         )  # fmt: skip
         return record, made
 

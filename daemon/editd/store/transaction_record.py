@@ -27,6 +27,7 @@ from editd.values.transaction import (
     Part,
     Seq,
     Transaction,
+    TurnMark,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = re.compile(r"[ -!#-\[\]-~\u00a1-\ud7ff\ue000-\U0010ffff]+")  # printable, no quote, no backslash
+_TURN_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _IDENT = re.compile(r"[<>\n\r\0]")
 _FIRST_SCAN = "First-Scan"
 _APPROVED = ("Approved-By", "Approved-Session", "Approved-Rule")
@@ -83,6 +85,7 @@ def compose(
         lines.append(f"Session: {_value(authorship.session)}")
     if authorship.request_id is not None:
         lines.append(f"Request: {_value(authorship.request_id)}")
+    lines += () if authorship.turn is None else _turn_trailers(authorship.turn)
     if authorship.approval is not None:
         lines += _approval_trailers(authorship.approval)
     if authorship.attribution is not None:
@@ -129,6 +132,7 @@ def parse(message: str) -> ParsedMessage:
                 _approval(fields),
                 _attribution(fields),
                 _arrival(fields),
+                _turn(fields),
             ),
             microseconds(fields["Time"][0]),
             tuple(dict.fromkeys(Seq(int(value.partition(" ")[0])) for value in fields.get("Undoes", []))),
@@ -210,6 +214,23 @@ def microseconds(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _turn_trailers(turn: TurnMark) -> list[str]:
+    """Return the trailers of an agent's turn."""
+    lines = [f"Turn: {turn.number}"]
+    return lines if turn.model is None else [*lines, f"Model: {_value(turn.model)}"]
+
+
+def _turn(fields: Mapping[str, Sequence[str]]) -> TurnMark | None:
+    """Parse the trailers of an agent's turn; None if there are none, or if they have another form."""
+    number = fields.get("Turn", [""])[0]
+    if _TURN_NUMBER.fullmatch(number) is None:
+        return None
+    try:
+        return TurnMark(int(number), _read(fields["Model"][0]) if "Model" in fields else None)
+    except ValueError:
+        return TurnMark(int(number))
 
 
 def _approval_trailers(approval: Approval) -> list[str]:

@@ -180,6 +180,16 @@ class Arrival(Struct, frozen=True, array_like=True, gc=False):
     shared: tuple[str, ...] = ()
 
 
+class TurnMark(Struct, frozen=True, array_like=True, gc=False):
+    """The turn of an agent's session, from 1, in which a transaction was made, and the model of that turn.
+
+    A turn begins with a prompt, which is never a part of the history.
+    """
+
+    number: int
+    model: str | None = None
+
+
 class Authorship(Struct, frozen=True, gc=False):
     """The author of a transaction, and the reason."""
 
@@ -190,6 +200,7 @@ class Authorship(Struct, frozen=True, gc=False):
     approval: Approval | None = None
     attribution: Attribution | None = None
     arrival: Arrival | None = None  # only of what came from another host
+    turn: TurnMark | None = None
 
     @property
     def is_by_time(self) -> bool:
