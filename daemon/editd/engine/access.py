@@ -17,6 +17,7 @@ import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from editd.advice import Advice, command_term, option_term, step_term
 from editd.engine.changes_by_time import spare_by_time
@@ -88,22 +89,26 @@ class StoredBytes(Struct, frozen=True):
 
 
 class EditPolicy(Struct, frozen=True):
-    """The protected paths, with a rule for each glob, and the quota of the history."""
+    """The rule of the protected paths, if there are such, and the quota of the history."""
 
-    protected: tuple[RuleOnPaths, ...] = ()
+    protected: RuleOnPaths | None = None
     quota: int | None = None  # bytes of all of `StoredBytes`
 
     def permit(self, changes: Sequence[Change[FileState]]) -> None:
         """Raise PathProtected if one of the resolved paths is protected."""
+        rule = self.protected
+        if rule is None:
+            return
         for change in changes:
-            for rule in self.protected:
-                if fits(rule, change.path, is_made=change.after is not None):
-                    (glob,) = rule.globs
-                    raise PathProtected(
-                        f"{change.path} is protected by the configuration ({glob.text}).",
-                        hint=Advice("Nothing was changed. ", command_term("config"), " shows `protect`."),
-                        data={"path": change.path.text, "protect": glob.text},
-                    )
+            path, is_made = change.path, change.after is not None
+            if fits(rule, path, is_made=is_made):
+                globs = (replace(rule, globs=GlobSet([glob])) for glob in rule.globs)
+                (glob,) = next(one.globs for one in globs if fits(one, path, is_made=is_made))
+                raise PathProtected(
+                    f"{path} is protected by the configuration ({glob.text}).",
+                    hint=Advice("Nothing was changed. ", command_term("config"), " shows `protect`."),
+                    data={"path": path.text, "protect": glob.text},
+                )
 
     def check_room(self, stored: StoredBytes, more: int = 0) -> None:
         """Raise IoError (EDQUOT) if the quota is reached, or would be with `more` bytes.
@@ -128,8 +133,9 @@ class EditPolicy(Struct, frozen=True):
 
 def policy_of(config: Config) -> EditPolicy:
     """Return the policy of the configuration."""
-    rules = (RuleOnPaths("protect", "refuse", GlobSet([Glob.parse(text)])) for text in config.protect)
-    return EditPolicy(tuple(rules), config.history.quota)
+    globs = GlobSet(map(Glob.parse, config.protect))
+    rule = RuleOnPaths("protect", "refuse", globs) if globs else None
+    return EditPolicy(rule, config.history.quota)
 
 
 def excluded_paths_of(config: Config) -> ExcludedPaths:

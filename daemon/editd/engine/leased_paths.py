@@ -105,13 +105,16 @@ class LeasedPaths(Generic[Held]):
 
     def near(self, path: WorkspacePath) -> list[Held]:
         """Return the holders that may cover `path`."""
+        key = key_of(path.text)
         with self._lock:
-            return _holders((*self._at_or_above(key_of(path.text)), *self._wild))
+            wild = [pair for pair in self._wild if pair[0].matches_key(key)]
+            return _holders((*self._at_or_above(key), *wild))
 
     def below(self, path: WorkspacePath) -> list[Held]:
         """Return the holders that may cover paths below `path`."""
         with self._lock:
-            return _holders((*self._beginning(f"{key_of(path.text)}/"), *self._wild))
+            wild = [pair for pair in self._wild if pair[0].is_barred_by(path)]
+            return _holders((*self._beginning(f"{key_of(path.text)}/"), *wild))
 
     def _at_or_above(self, key: str) -> Iterator[tuple[Glob, Held]]:
         if self._literal:
