@@ -16,9 +16,9 @@ import pytest
 from editd.wire.messages import CheckReport, Decider, ProposalListResult, RunningCheck, Show
 from editd_client.errors import EditdError
 from editd_client.screen.detail import Lighting
-from editd_client.screen.lines import TextSpan, wrapped
+from editd_client.screen.lines import TextSpan, wrap
 from editd_client.screen.patch_lines import LINES_MAX, DiffForm, ProposalDrawing, proposal_lines
-from editd_client.screen.programs import edited
+from editd_client.screen.programs import edit_text
 from editd_client.screen.proposal_work import ShownProposal
 from support.reviewers import PIN, reviewer_of
 from support.screens import LINES, SIZES, Seen, on_screen, propose
@@ -78,7 +78,7 @@ def test_a_list_that_is_older_than_an_event_hides_no_proposal(place: Workplace, 
 
         seen.app.ask = late  # type: ignore[method-assign]
         view.reload()
-        seen.app.changed()
+        seen.app.redraw()
         await seen.until(lambda: numbers and not view._is_fetching)
         assert view.list.get(numbers[0])
 
@@ -233,7 +233,7 @@ def test_an_editor_that_can_shows_the_present_text_beside_the_proposed_one(
     editor.write_text('#!/bin/sh\nfor last; do :; done\necho "$@" > "$last"\n')
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("VISUAL", f"{editor} --wait")
-    both, alone = edited("src/a.py", "new\n", "old\n"), edited("src/a.py", "new\n", None)
+    both, alone = edit_text("src/a.py", "new\n", "old\n"), edit_text("src/a.py", "new\n", None)
     assert both is not None
     assert alone is not None
     words = [word.rpartition("/editd-review-")[2].partition("/")[2] or word for word in both.split()]
@@ -685,7 +685,7 @@ def test_the_syntax_of_a_file_that_the_cursor_has_left_is_not_looked_for() -> No
     async def steps() -> None:
         nonlocal at
         begun: list[asyncio.Task[None]] = []
-        desk = SimpleNamespace(begin=lambda work: begun.append(asyncio.create_task(work())), changed=int)
+        desk = SimpleNamespace(begin=lambda work: begun.append(asyncio.create_task(work())), redraw=int)
         lighting = Lighting(cast("Any", desk), lambda: None if at in lit else (at,), light)
         for _ in range(5):
             lighting.pump()
@@ -957,11 +957,11 @@ def test_a_resize_keeps_the_cursor(place: Workplace, author: Client) -> None:
 
 def test_a_sentence_is_wrapped_after_a_word_and_code_at_the_edge() -> None:
     text = (TextSpan("one two three four"),)
-    sentence = ["".join(span.text for span in row) for row in wrapped(text, 10, 2, has_words=True)]
+    sentence = ["".join(span.text for span in row) for row in wrap(text, 10, 2, has_words=True)]
     assert sentence == ["one two ", "  three ", "  four"]
-    code = ["".join(span.text for span in row) for row in wrapped(text, 10, 2)]
+    code = ["".join(span.text for span in row) for row in wrap(text, 10, 2)]
     assert code == ["one two th", "  ree four"]
-    long = [row[-1].text for row in wrapped((TextSpan("x" * 12),), 5, 0, has_words=True)]
+    long = [row[-1].text for row in wrap((TextSpan("x" * 12),), 5, 0, has_words=True)]
     assert long == ["xxxxx", "xxxxx", "xx"]
 
 

@@ -19,7 +19,7 @@ from editd_client.review.query import TransactionQuery, is_named
 from editd_client.review.timeline import RefusalRow, TimelineRow
 from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.detail import Detail
-from editd_client.screen.lines import Line, TextSpan, plain, wrapped_texts
+from editd_client.screen.lines import Line, TextSpan, plain, wrap_texts
 from editd_client.screen.patch_lines import PatchLine
 from editd_client.screen.refusals import refusal_lines, show_refusals
 from editd_client.screen.rows import Drawing, activity, agent_line, agent_work, timeline_line
@@ -102,7 +102,7 @@ class AgentsView:
             return agent_line(rows[number], drawing)
         if rows or number:
             return None
-        lines = wrapped_texts(EMPTY if self.is_loaded else ("…",), width)
+        lines = wrap_texts(EMPTY if self.is_loaded else ("…",), width)
         return lines[number] if number < len(lines) else None
 
     def title(self) -> str:
@@ -118,7 +118,7 @@ class AgentsView:
     @property
     def is_wanting(self) -> bool:
         """Whether the sessions are outdated, or the newest transactions of one are missing."""
-        return self._is_outdated or self._wanted() is not None
+        return self._is_outdated or self._name_to_fetch() is not None
 
     def pump(self, *, is_visible: bool) -> None:
         """Fetch the sessions, and the newest transactions of the one at the cursor."""
@@ -127,7 +127,7 @@ class AgentsView:
             self._is_fetching = True
             self.desk.begin(self._fetch)
 
-    def _wanted(self) -> str | None:
+    def _name_to_fetch(self) -> str | None:
         row = self.selected
         return None if row is None or row.name in self._newest else row.name
 
@@ -140,7 +140,7 @@ class AgentsView:
                 self.is_loaded = True
                 if self.has_summary:
                     self._status = await self.desk.ask(requests.status())
-            while (name := self._wanted()) is not None:
+            while (name := self._name_to_fetch()) is not None:
                 which = {"kind": "outside"} if name == OUTSIDE else {"session": name}
                 call = requests.log(**which, limit=NEWEST, brief=True, stat=True)  # type: ignore[arg-type]
                 self._newest[name] = (await self.desk.ask(call)).transactions
@@ -148,7 +148,7 @@ class AgentsView:
                 self._refusals[name] = [*map(RefusalRow.of, (await self.desk.ask(refused)).refusals)]
         finally:
             self._is_fetching = False
-            self.desk.changed()
+            self.desk.redraw()
 
     # ── The details ──
 
@@ -203,8 +203,8 @@ class AgentsView:
     def _grant(self, grant: GrantEntry) -> tuple[str, str, str]:
         """Return whose edits a grant is about, their paths, and what is left of it."""
         left = [
-            f"{count} {what} left"
-            for count, what in ((grant.uses, "edits"), (grant.lines, "lines"))
+            f"{count} {unit} left"
+            for count, unit in ((grant.uses, "edits"), (grant.lines, "lines"))
             if count is not None
         ]
         end = f"until {self.desk.clock.time_of_day(_time(grant.expires))}"
@@ -240,7 +240,7 @@ class AgentsView:
         row = self.selected
         work = {
             "R": self._rollback, "A": self._allow, "L": self._end_leases, "K": self._close,
-            "m": self._publish, "P": self._pause, "M": self._review, "!": self._refused,
+            "m": self._publish, "P": self._pause, "M": self._review, "!": self._show_refusals,
         }.get(key)  # fmt: skip
         if work is None or row is None:
             return None
@@ -269,7 +269,7 @@ class AgentsView:
     async def _review(self, row: AgentRow) -> None:
         await mark(self._asker, sessions=[row.name])
 
-    async def _refused(self, row: AgentRow) -> None:
+    async def _show_refusals(self, row: AgentRow) -> None:
         await show_refusals(self.desk, row.name)
 
     async def _close(self, row: AgentRow) -> None:

@@ -96,7 +96,7 @@ class ReviewApp(App[None]):
         self._is_opened = False  # the first view is chosen
         self.is_in_detail = False
         self.drawn_at = 0.0  # monotonic
-        make = partial(Pane, terminal, on_press=self._pressed, on_wheel=self._wheeled)
+        make = partial(Pane, terminal, on_press=self._click, on_wheel=self._wheel)
         lines = {
             "header": self._header,
             "footer": self._footer,
@@ -104,7 +104,7 @@ class ReviewApp(App[None]):
             "summary": self.agents.summary,
         } | {f"{name}_title": partial(self._list_title, name) for name in EVERYWHERE}
         self._layout = PaneLayout(make, lines, self.views, self._has_cursor)
-        self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.changed))
+        self._pump = FetchPump(self.views, lambda seconds: self.set_timer(seconds, self.redraw))
         self._message = ("", False)
         self._away_since: float | None = None
         self._key_at = -1e9  # monotonic, of the last key
@@ -156,10 +156,10 @@ class ReviewApp(App[None]):
         if self._layout.is_wide and not self.agents.has_summary:
             self.agents.has_summary = True
             self.agents.reload()
-        place = self._layout.place("detail")
-        self.detail.height = place.height
+        rectangle = self._layout.place("detail")
+        self.detail.height = rectangle.height
         if self._layout.has("detail"):
-            self.active.draw(place.width)
+            self.active.draw(rectangle.width)
             self.detail.scroll(0)
 
     def _draw_soon(self) -> None:
@@ -168,7 +168,7 @@ class ReviewApp(App[None]):
             self._is_key_due = True
             self.call_later(self.draw)
 
-    def changed(self) -> None:
+    def redraw(self) -> None:
         """Draw the screen anew within DRAW_SECONDS, and what a key has asked for at once (S1)."""
         now = time.monotonic()
         wait = self.drawn_at + DRAW_SECONDS - now
@@ -235,7 +235,7 @@ class ReviewApp(App[None]):
             self.timeline.outdate()
         if happening.event == "refusal":
             refusal = RefusalRow.of(convert(happening.data["refusal"], RefusalEntry))
-            self.timeline.refused(refusal)
+            self.timeline.add_refusal(refusal)
             self.say(refusal_sentence(refusal), is_error=True)
         if happening.event == "proposal":
             self.proposals.event("proposal", happening.data)
@@ -254,7 +254,7 @@ class ReviewApp(App[None]):
         else:
             self._away_since = time.monotonic()
             self._tick()
-        self.changed()
+        self.redraw()
 
     def _tick(self) -> None:
         """Count the seconds without a daemon."""
@@ -314,17 +314,17 @@ class ReviewApp(App[None]):
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Carry out work beside the screen; its errors are shown."""
 
-        async def guarded() -> None:
-            await self._guarded(work())
+        async def run() -> None:
+            await self._guard(work())
 
-        _: Worker[None] = self.run_worker(guarded, exit_on_error=True)
+        _: Worker[None] = self.run_worker(run, exit_on_error=True)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None], *, is_key: bool = False) -> None:
+    async def _guard(self, work: Coroutine[Any, Any, None], *, is_key: bool = False) -> None:
         try:
             await work
         except EditdError as error:
             if not is_key:  # a refused key does not hold back what the screen fetches
-                self._pump.failed()
+                self._pump.note_failure()
             self.say(in_words(error), is_error=True)
         except Unreachable as error:
             self.say(in_words(error), is_error=True)
@@ -332,7 +332,7 @@ class ReviewApp(App[None]):
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a sentence at the bottom until the next key."""
         self._message = (text, is_error)
-        self.changed()
+        self.redraw()
 
     def open_view(self, view: View) -> None:
         """Bring a view to the front."""
@@ -361,11 +361,11 @@ class ReviewApp(App[None]):
         if not self._move(key) and not self._turn_to(key):
             work = self._work(key)
             if work is not None:
-                self.run_worker(self._guarded_key(work), exit_on_error=True)
+                self.run_worker(self._guard_key(work), exit_on_error=True)
         self._draw_soon()
 
-    async def _guarded_key(self, work: Coroutine[Any, Any, None]) -> None:
-        await self._guarded(work, is_key=True)
+    async def _guard_key(self, work: Coroutine[Any, Any, None]) -> None:
+        await self._guard(work, is_key=True)
         self._draw_soon()
 
     def _move(self, key: str) -> bool:
@@ -484,7 +484,7 @@ class ReviewApp(App[None]):
             self.view, self.is_in_detail = order[(at + step) % 4]
         self._draw_soon()
 
-    def _pressed(self, pane: str, row: int, key: str) -> None:
+    def _click(self, pane: str, row: int, key: str) -> None:
         """Take a click: on a row or a hunk it moves the cursor there, on a key it presses it."""
         if pane in EVERYWHERE:
             name: View = pane
@@ -501,7 +501,7 @@ class ReviewApp(App[None]):
             self.press(key)
         self._draw_soon()
 
-    def _wheeled(self, pane: str, rows: int) -> None:
+    def _wheel(self, pane: str, rows: int) -> None:
         if pane == "detail":
             self.detail.scroll(rows)
         elif pane in EVERYWHERE:

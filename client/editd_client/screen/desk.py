@@ -53,7 +53,7 @@ class ReviewDesk(Protocol):
         """Show a sentence in the header until the next key."""
         ...
 
-    def changed(self) -> None:
+    def redraw(self) -> None:
         """Draw the screen anew, soon."""
         ...
 

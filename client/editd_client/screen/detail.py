@@ -147,6 +147,6 @@ class Lighting(Generic[*Unlit]):
                 await asyncio.sleep(REST_SECONDS)
                 if one == self._unlit():
                     await self._light(*one)
-                    self._desk.changed()
+                    self._desk.redraw()
         finally:
             self._is_running = False

@@ -74,9 +74,9 @@ class LinesScreen(ModalScreen[Answer | None]):
         yield Pane(self._terminal, "question", self._title_line)
         yield Pane(
             self._terminal, "lines", self._line,
-            is_cursor=self._is_cursor, on_press=self._pressed, on_wheel=self._wheeled,
+            is_cursor=self._is_cursor, on_press=self._click, on_wheel=self._wheel,
         )  # fmt: skip
-        yield Pane(self._terminal, "answers", self._answers_line, on_press=self._pressed)
+        yield Pane(self._terminal, "answers", self._answers_line, on_press=self._click)
 
     def _title_line(self, row: int, width: int) -> Line | None:
         return Line(tuple(cut((TextSpan(f" {self._title}", "bold"),), width))) if row == 0 else None
@@ -109,7 +109,7 @@ class LinesScreen(ModalScreen[Answer | None]):
     def _height(self) -> int:
         return max(1, self.size.height - 3)
 
-    def _wheeled(self, _pane: str, rows: int) -> None:
+    def _wheel(self, _pane: str, rows: int) -> None:
         self._top = min(max(0, self._top + rows), max(0, len(self._lines) - self._height))
         self._repaint()
 
@@ -117,7 +117,7 @@ class LinesScreen(ModalScreen[Answer | None]):
         for pane in self.query(Pane):
             pane.refresh()
 
-    def _pressed(self, _pane: str, _row: int, key: str) -> None:
+    def _click(self, _pane: str, _row: int, key: str) -> None:
         if key:
             self._press(key)
 
@@ -152,7 +152,7 @@ class KeyQuestion(LinesScreen[str]):
         if key in self._choices:
             self.dismiss(key)
         elif key in steps:
-            self._wheeled("lines", steps[key])
+            self._wheel("lines", steps[key])
         else:
             super()._press(key)
 
@@ -180,10 +180,10 @@ class LinePicker(LinesScreen[frozenset[int]]):
         sign = "▌" if number == self._cursor else " "
         return (TextSpan(sign + box, "bold"), *super()._spans(number))
 
-    def _pressed(self, pane: str, row: int, key: str) -> None:
+    def _click(self, pane: str, row: int, key: str) -> None:
         if pane == "lines" and self._top + row in self._rows:
             self._cursor, key = self._top + row, "space"
-        super()._pressed(pane, row, key)
+        super()._click(pane, row, key)
 
     def _press(self, key: str) -> None:
         steps = {"j": 1, "down": 1, "k": -1, "up": -1, "g": -len(self._rows), "G": len(self._rows)}

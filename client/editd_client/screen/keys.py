@@ -78,7 +78,7 @@ def _bottom_lines(
     words = dict(replaced)
     late = ("]", "space") if view == "timeline" else ()  # elsewhere they come first
     ordered = sorted(keys_in(view), key=lambda key: (key.key in ("?", "q"), key.key == "/", key.key in late))
-    found: list[Line] = []
+    rows: list[Line] = []
     row: list[TextSpan] = [TextSpan(" ")]
     used = 1
     for key in ordered:
@@ -87,22 +87,22 @@ def _bottom_lines(
             continue
         size = len(key.key) + 1 + len(word) + 2
         if used + size > width and len(row) > 1:
-            found.append(Line(tuple(cut(row, width))))
+            rows.append(Line(tuple(cut(row, width))))
             row, used = [TextSpan(" ")], 1
         row += [TextSpan(key.key, "key", key.key), TextSpan(f" {word}  ", "", key.key)]
         used += size
-    found.append(Line(tuple(cut(row, width))))
-    return _with_help(found, lines, width)
+    rows.append(Line(tuple(cut(row, width))))
+    return _with_help(rows, lines, width)
 
 
-def _with_help(found: list[Line], lines: int, width: int) -> list[Line]:
+def _with_help(rows: list[Line], lines: int, width: int) -> list[Line]:
     """Return so many lines; if some do not fit, the last one ends with the key of the help."""
-    if len(found) <= lines:
-        return found
+    if len(rows) <= lines:
+        return rows
     hint = (TextSpan("?", "key", "?"), TextSpan(" help ", "", "?"))
     room = width - 7
     kept: list[TextSpan] = []
-    for span in found[lines - 1].spans:  # whole words, each after its key
+    for span in rows[lines - 1].spans:  # whole words, each after its key
         room -= len(span.text)
         if room < 0 or span.key == "?":
             break
@@ -110,7 +110,7 @@ def _with_help(found: list[Line], lines: int, width: int) -> list[Line]:
     if kept and kept[-1].look == "key":
         kept.pop()
     last = Line((*kept, *hint))
-    return [*found[: lines - 1], last]
+    return [*rows[: lines - 1], last]
 
 
 def help_lines(view: View) -> Iterator[Line]:

@@ -86,13 +86,15 @@ class PaneLayout:
 
     def arrange(self, width: int, height: int, view: View) -> None:
         """Put each pane in its place for a terminal of this size, and keep the cursors in view."""
-        found = arrange(width, height, view, {name: max(1, one.count) for name, one in self._views.items()})
-        if found != self._arrangement:
-            self._arrangement = found
+        arrangement = arrange(
+            width, height, view, {name: max(1, one.count) for name, one in self._views.items()}
+        )
+        if arrangement != self._arrangement:
+            self._arrangement = arrangement
             for name, pane in self.panes.items():
-                _put(pane, found.panes.get(name))
+                _put(pane, arrangement.panes.get(name))
             for number, pane in enumerate(self._rules):
-                _put(pane, found.rules[number] if number < len(found.rules) else None)
+                _put(pane, arrangement.rules[number] if number < len(arrangement.rules) else None)
         for name in EVERYWHERE:
             if self.has(name):
                 self._scroll(name)
@@ -138,8 +140,8 @@ def _rule(_row: int, width: int) -> Line:
     return Line((TextSpan("│" if width == 1 else "─" * width, "dim"),))
 
 
-def _put(pane: Pane, place: Rectangle | None) -> None:
-    pane.display = place is not None
-    if place is not None:
-        pane.styles.offset = (place.x, place.y)
-        pane.styles.width, pane.styles.height = place.width, place.height
+def _put(pane: Pane, rectangle: Rectangle | None) -> None:
+    pane.display = rectangle is not None
+    if rectangle is not None:
+        pane.styles.offset = (rectangle.x, rectangle.y)
+        pane.styles.width, pane.styles.height = rectangle.width, rectangle.height

@@ -55,15 +55,15 @@ def plain(text: str) -> str:
 
     Tabs become spaces. A byte that is not UTF-8 is `\\xff`.
     """
-    return _CONTROL.sub(_escaped, readable(text).expandtabs(TAB))
+    return _CONTROL.sub(_escape, readable(text).expandtabs(TAB))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     number = ord(match[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
-def fitted(text: str, width: int, *, right: bool = False) -> str:
+def fit(text: str, width: int, *, right: bool = False) -> str:
     """Return text that is exactly so wide, cut with an ellipsis if it is longer."""
     width = max(0, width)
     size = cell_len(text)
@@ -75,9 +75,9 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 def cut_in_middle(name: str, width: int) -> str:
     """Return a name that is exactly so wide, cut in the middle: names of sessions differ at their end."""
     if cell_len(name) <= width:
-        return fitted(name, width)
+        return fit(name, width)
     tail = max(1, (width - 1) // 2)
-    return fitted(fitted(name, width - tail - 1).rstrip("…") + "…" + name[-tail:], width)
+    return fit(fit(name, width - tail - 1).rstrip("…") + "…" + name[-tail:], width)
 
 
 def cut_path(path: str, width: int) -> str:
@@ -87,7 +87,7 @@ def cut_path(path: str, width: int) -> str:
     tail = path[-(width - 1) :]
     while cell_len(tail) > width - 1:
         tail = tail[1:]
-    return fitted(f"…{tail}", width)
+    return fit(f"…{tail}", width)
 
 
 def right_aligned(left: Line, right: Line, width: int) -> Line:
@@ -107,11 +107,11 @@ def cut(spans: Iterable[TextSpan], width: int) -> Iterator[TextSpan]:
         if left <= 0:
             return
         size = cell_len(span.text)
-        yield span if size <= left else span._replace(text=fitted(span.text, left))
+        yield span if size <= left else span._replace(text=fit(span.text, left))
         left -= size
 
 
-def wrapped(
+def wrap(
     spans: Iterable[TextSpan], width: int, indent: int, *, has_words: bool = False
 ) -> Iterator[tuple[TextSpan, ...]]:
     """Yield the spans as lines of a width; all but the first begin with `indent` spaces.
@@ -136,12 +136,12 @@ def wrapped(
     yield tuple(row)
 
 
-def wrapped_texts(texts: Iterable[str], width: int) -> list[Line]:
+def wrap_texts(texts: Iterable[str], width: int) -> list[Line]:
     """Return dim lines of a width with these texts; a text that goes on is indented as it begins."""
     lines: list[Line] = []
     for text in texts:
         indent = len(text) - len(text.lstrip()) + 1
-        lines += map(Line, wrapped((TextSpan(f" {text}", "dim"),), width, indent, has_words=True))
+        lines += map(Line, wrap((TextSpan(f" {text}", "dim"),), width, indent, has_words=True))
     return lines
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from editd_client.review import proposals
 from editd_client.review.choices import SIGNS
 from editd_client.review.patch import parts_of, rows_of
-from editd_client.screen.lines import Line, Look, TextSpan, cut_path, plain, right_aligned, wrapped
+from editd_client.screen.lines import Line, Look, TextSpan, cut_path, plain, right_aligned, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def _proposal_heading(shown: ProposalGetResult, width: int) -> Iterator[PatchLin
         f"made on {shown.at}, shown on {shown.head}",
     ]  # fmt: skip
     head = (TextSpan(f" P{shown.proposal} ", "title"), TextSpan(" · ".join(map(plain, words)), "bold"))
-    for spans in wrapped(head, width, 5, has_words=True):
+    for spans in wrap(head, width, 5, has_words=True):
         yield PatchLine(Line(spans))
     for text in shown.message.split("\n")[1:]:
         if text.strip():
@@ -121,13 +121,13 @@ def _hunk_lines(shown: ShownHunk, path: str, drawing: ProposalDrawing, form: Dif
         mark = "[!]"
     looks: dict[str, Look] = {"conflict": "bad", "landed": "good", "rejected": "dim", "there": "dim"}
     title = proposals.hunk_title(hunk, drawing.before.get(hunk.hunk))
-    place = f"@@ {hunk.old_start}  " if hunk.kind == "lines" else ""
+    position = f"@@ {hunk.old_start}  " if hunk.kind == "lines" else ""
     spans = [
         TextSpan(" "),
         TextSpan(mark, "bold" if choice == "approve" else looks.get(hunk.state, ""), "space"),
         TextSpan(f" {hunk.number}  ", "bold"),
         _note(hunk.hunk, drawing),
-        TextSpan(place, "dim"),
+        TextSpan(position, "dim"),
         TextSpan(title, looks.get(hunk.state, "")),
     ]
     yield PatchLine(Line(tuple(spans)), hunk.hunk, path, is_title=True)
@@ -150,7 +150,7 @@ def _note(hunk: str, drawing: ProposalDrawing) -> TextSpan:
 
 def _comment(actor: str, text: str, path: str | None, hunk: str | None, width: int) -> Iterator[PatchLine]:
     head = (TextSpan("     · ", "warning"), TextSpan(f"{plain(actor)}: ", "bold"), TextSpan(plain(text)))
-    for spans in wrapped(head, width, 7, has_words=True):
+    for spans in wrap(head, width, 7, has_words=True):
         yield PatchLine(Line(spans), hunk, path)
 
 
@@ -173,10 +173,10 @@ def _proposal_end(shown: ProposalGetResult, width: int) -> Iterator[PatchLine]:
         names = ", ".join(map(plain, shown.lands_after))
         yield PatchLine(Line((TextSpan(f" lands by itself after {names}", "dim"),)))
     for decision in shown.decisions:
-        what = f" {plain(decision.by.actor)}: {decision.what}"
+        decided = f" {plain(decision.by.actor)}: {decision.what}"
         seq = f", transaction {decision.seq}" if decision.seq is not None else ""
-        said = f": {plain(decision.comment)}" if decision.comment else ""
-        yield PatchLine(Line((TextSpan(what + seq + said, "dim"),)))
+        remark = f": {plain(decision.comment)}" if decision.comment else ""
+        yield PatchLine(Line((TextSpan(decided + seq + remark, "dim"),)))
 
 
 # ── Rows of a diff ────────────────────────────────────────────────────────────────────────────
@@ -203,10 +203,10 @@ def row_lines(row: Row, form: DiffForm, syntax: Syntax | None = None) -> Iterato
     head = (TextSpan(f"{old:>5}{new:>5} ", "dim"), TextSpan(row.sign, LOOKS.get(row.kind, "")))
     pieces = list(_text_spans(row, syntax))
     if form.is_wrapped:
-        for spans in wrapped((*head, *pieces), form.width, NUMBERS_COLUMNS):
+        for spans in wrap((*head, *pieces), form.width, NUMBERS_COLUMNS):
             yield Line(spans)
     else:
-        yield Line((*head, *_shifted(pieces, form.shift)))
+        yield Line((*head, *_shift(pieces, form.shift)))
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row | None, Row | None]]:
@@ -235,7 +235,7 @@ def _half(row: Row | None, number: int | None, shift: int, syntax: Syntax | None
     if row is None:
         return Line(())
     head = (TextSpan(f"{number or '':>5} ", "dim"), TextSpan(row.sign, LOOKS.get(row.kind, "")))
-    return Line((*head, *_shifted(_text_spans(row, syntax), shift)))
+    return Line((*head, *_shift(_text_spans(row, syntax), shift)))
 
 
 def _text_spans(row: Row, syntax: Syntax | None) -> Iterator[TextSpan]:
@@ -245,7 +245,7 @@ def _text_spans(row: Row, syntax: Syntax | None) -> Iterator[TextSpan]:
         yield TextSpan(plain(part.text), word if part.is_changed else look, role=part.role)
 
 
-def _shifted(spans: Iterable[TextSpan], shift: int) -> Iterator[TextSpan]:
+def _shift(spans: Iterable[TextSpan], shift: int) -> Iterator[TextSpan]:
     for span in spans:
         if shift < len(span.text):
             yield span._replace(text=span.text[shift:])
@@ -301,7 +301,7 @@ def _transaction_heading(made: Transaction, width: int) -> Iterator[PatchLine]:
     if made.undoes:
         about += f", of {', '.join(map(str, made.undoes))}"
     head = (TextSpan(f" {made.seq} ", "title"), TextSpan(f" {about}", "bold"))
-    for spans in wrapped(head, width, 5, has_words=True):
+    for spans in wrap(head, width, 5, has_words=True):
         yield PatchLine(Line(spans))
     for text in made.message.rstrip("\n").split("\n") if made.message else ():
         yield PatchLine(Line((TextSpan(f"     {plain(text)}"),)))

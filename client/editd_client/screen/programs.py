@@ -22,17 +22,17 @@ SIDE_BY_SIDE: Mapping[str, tuple[str, ...]] = {  # editors, and their options fo
 }
 
 
-def edited(path: str, text: str, present: str | None) -> str | None:
+def edit_text(path: str, text: str, present: str | None) -> str | None:
     """Return the text as the person's editor leaves it; None if the editor fails.
 
     An editor that can shows the present text, which is read-only, beside it.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="editd-review-") as folder:
-        name = _written(folder, "proposed", path, text)
+        name = _write(folder, "proposed", path, text)
         words = [*_side_by_side(editor), name]
         if present is not None and len(words) > 1:
-            now = _written(folder, "now", path, present)
+            now = _write(folder, "now", path, present)
             os.chmod(now, 0o444)
             words.insert(-1, now)
         else:
@@ -52,7 +52,7 @@ def _side_by_side(editor: str) -> tuple[str, ...]:
     return SIDE_BY_SIDE.get(os.path.basename("".join(program)), ())
 
 
-def _written(folder: str, side: str, path: str, text: str) -> str:
+def _write(folder: str, side: str, path: str, text: str) -> str:
     """Write one of the texts under the name of its file, and return where."""
     name = os.path.join(folder, side, os.path.basename(path))
     os.mkdir(os.path.dirname(name))
@@ -61,7 +61,7 @@ def _written(folder: str, side: str, path: str, text: str) -> str:
     return name
 
 
-def tried(root: str, proposal: int, numbers: list[int], command: str) -> int:
+def run_trial(root: str, proposal: int, numbers: list[int], command: str) -> int:
     """Run `editctl proposal try`, and wait for Enter. Return the exit status of the command."""
     done = subprocess.run(try_argv(root, proposal, numbers, ("sh", "-c", command)), check=False)
     sys.stdout.write(f"\n[exit status {done.returncode}] Enter goes back to the review. ")

@@ -20,7 +20,7 @@ from editd_client.review.proposals import shown_files
 from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.lines import Line, TextSpan, plain
 from editd_client.screen.patch_lines import DIALOG, diff_lines, row_lines
-from editd_client.screen.programs import edited, tried
+from editd_client.screen.programs import edit_text, run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -87,20 +87,20 @@ class ProposalWork:
 
     async def _approve(self, one: ShownProposal) -> None:
         decision = actions.decision_of(one.choices)
-        await self._decided(one, decide(self._asker, decision, request_id=secrets.token_hex(16)))
+        await self._decide(one, decide(self._asker, decision, request_id=secrets.token_hex(16)))
 
     async def _reject(self, one: ShownProposal) -> None:
-        await self._decided(one, reject(self._asker, one.number, request_id=secrets.token_hex(16)))
+        await self._decide(one, reject(self._asker, one.number, request_id=secrets.token_hex(16)))
 
-    async def _decided(self, one: ShownProposal, conversation: Coroutine[Any, Any, object | None]) -> None:
+    async def _decide(self, one: ShownProposal, conversation: Coroutine[Any, Any, object | None]) -> None:
         """Carry out a decision, and fetch the proposal anew if it was made."""
         try:
             if await conversation is not None:
                 self._outdate(one.number)
         except EditdError as error:
-            self._refused(one, error)
+            self._show_refused(one, error)
 
-    def _refused(self, one: ShownProposal, error: EditdError) -> None:
+    def _show_refused(self, one: ShownProposal, error: EditdError) -> None:
         """Show the new view if the proposal has changed or is decided already; otherwise raise the error."""
         if error.name not in ("stale", "decided"):
             raise error
@@ -130,7 +130,7 @@ class ProposalWork:
             self._desk.say(f"{plain(path)} has no text to edit.", is_error=True)
             return
         before, present = file.new, file.old if isinstance(file.old, str) else None
-        text = await self._desk.outside(lambda: edited(path, before, present))
+        text = await self._desk.outside(lambda: edit_text(path, before, present))
         if text is None or text == before:
             self._desk.say("The text is unchanged. Nothing is sent.")
             return
@@ -187,7 +187,7 @@ class ProposalWork:
         if not command:
             return
         numbers = _numbers(one)
-        status = await self._desk.outside(lambda: tried(self._desk.root, one.number, numbers, command))
+        status = await self._desk.outside(lambda: run_trial(self._desk.root, one.number, numbers, command))
         self._outdate(one.number)
         result = "passed" if status == 0 else f"failed ({status})"
         self._desk.say(f"{plain(command)} {result} on P{one.number}.", is_error=status != 0)

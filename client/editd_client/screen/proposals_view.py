@@ -11,7 +11,7 @@ from editd_client.review.patch import Syntax, has_roles
 from editd_client.review.proposals import ProposalRows, matching
 from editd_client.review.query import TransactionQuery
 from editd_client.screen.detail import Detail, Lighting
-from editd_client.screen.lines import Line, TextSpan, wrapped_texts
+from editd_client.screen.lines import Line, TextSpan, wrap_texts
 from editd_client.screen.patch_lines import ProposalDrawing, is_long, proposal_lines
 from editd_client.screen.proposal_work import ProposalWork, ShownProposal
 from editd_client.screen.rows import Drawing, proposal_line, proposal_subject
@@ -98,7 +98,7 @@ class ProposalsView:
             text = "no proposal matches, esc shows all" if self.is_loaded else "…"
             return Line((TextSpan(f" {text}", "dim"),)) if number == 0 else None
         if not entries:
-            lines = wrapped_texts(EMPTY, width)
+            lines = wrap_texts(EMPTY, width)
             return lines[number] if number < len(lines) else None
         if number >= len(entries):
             return None
@@ -131,17 +131,17 @@ class ProposalsView:
     @property
     def is_wanting(self) -> bool:
         """Whether the list, the shown proposal or the syntax of a file is missing or outdated."""
-        return self._is_list_outdated or self._wanted() is not None or self._unlit() is not None
+        return self._is_list_outdated or self._number_to_show() is not None or self._unlit() is not None
 
     def pump(self, *, is_visible: bool) -> None:
         """Fetch what is missing or outdated, one request at a time."""
         del is_visible  # the count is
-        if not self._is_fetching and (self._is_list_outdated or self._wanted() is not None):
+        if not self._is_fetching and (self._is_list_outdated or self._number_to_show() is not None):
             self._is_fetching = True
             self.desk.begin(self._fetch)
         self._lighting.pump()
 
-    def _wanted(self) -> int | None:
+    def _number_to_show(self) -> int | None:
         selected = self.selected
         if selected is None:
             return None
@@ -158,7 +158,7 @@ class ProposalsView:
                 for data in self._meanwhile:  # the answer may be older than these events
                     self.list.take(data)
                 self.is_loaded = True
-            while (number := self._wanted()) is not None:
+            while (number := self._number_to_show()) is not None:
                 self._outdated.discard(number)
                 try:
                     self._take(await self.desk.ask(requests.proposal_get(number)))
@@ -169,7 +169,7 @@ class ProposalsView:
                     break
         finally:
             self._is_fetching = False
-            self.desk.changed()
+            self.desk.redraw()
 
     def _unlit(self) -> tuple[ShownProposal, str] | None:
         """Return the proposal and the file at the cursor if the syntax of that is not known."""
@@ -251,4 +251,4 @@ class ProposalsView:
         """Let the daemon's events bring the proposal anew."""
         self._outdated.add(number)
         self._is_list_outdated = True
-        self.desk.changed()
+        self.desk.redraw()

@@ -37,7 +37,7 @@ class FetchPump:
         self._at: dict[View, float] = dict.fromkeys(EVERYWHERE, -1e9)  # monotonic
         self._failed_at = -1e9
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note that a request was refused: nothing is fetched for a while."""
         self._failed_at = time.monotonic()
 

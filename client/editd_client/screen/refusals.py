@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from editd_client import requests
 from editd_client.review.refusal_rows import REFUSALS_MAX
 from editd_client.review.timeline import RefusalRow
-from editd_client.screen.lines import Line, TextSpan, plain, wrapped
+from editd_client.screen.lines import Line, TextSpan, plain, wrap
 from editd_client.screen.rows import CURSOR, TIME_COLUMNS_MIN, Drawing
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ def refusal_text(one: RefusalRow, width: int) -> Iterator[Line]:
     for path in one.paths:
         yield Line((TextSpan(f"   {plain(path)}"),))
     yield Line(())
-    for spans in wrapped((TextSpan(f" {plain(one.text)}"),), width, 1, has_words=True):
+    for spans in wrap((TextSpan(f" {plain(one.text)}"),), width, 1, has_words=True):
         yield Line(spans)
     if one.attempt:
         yield Line(())
         yield Line((TextSpan(" Attempted:", "bold"),))
     for line in one.attempt.split("\n") if one.attempt else ():
-        for spans in wrapped((TextSpan(f"   {plain(line)}", "dim"),), width, 3):
+        for spans in wrap((TextSpan(f"   {plain(line)}", "dim"),), width, 3):
             yield Line(spans)
 
 
@@ -58,8 +58,8 @@ def _spans(one: RefusalRow, clock: ScreenClock, *, is_narrow: bool = False) -> I
 
 async def show_refusals(desk: ReviewDesk, session: str | None = None) -> None:
     """Show the refusals, of one session or of all."""
-    found = await desk.ask(requests.log_refusals(session=session, limit=REFUSALS_MAX))
-    lines = [line for one in found.refusals for line in refusal_lines(RefusalRow.of(one), desk.clock)]
+    result = await desk.ask(requests.log_refusals(session=session, limit=REFUSALS_MAX))
+    lines = [line for one in result.refusals for line in refusal_lines(RefusalRow.of(one), desk.clock)]
     whose = "" if session is None else f" of {plain(session)}"
     none = [Line((TextSpan(" Nothing was refused since the daemon has started.", "dim"),))]
     await desk.choose(f"Refused edits{whose}, newest first", lines or none, {})

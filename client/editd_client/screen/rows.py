@@ -17,7 +17,7 @@ from editd_client.screen.lines import (
     cut,
     cut_in_middle,
     cut_path,
-    fitted,
+    fit,
     plain,
     right_aligned,
 )
@@ -62,14 +62,14 @@ def proposal_line(entry: ProposalEntry, drawing: Drawing) -> Line:
         spans.append(TextSpan(cut_in_middle(plain(proposals.author(entry)), 10 if width >= 60 else 8) + " "))
     if width >= FULL_COLUMNS_MIN:
         number = len(entry.paths)
-        spans.append(TextSpan(fitted(f"{number} file{'s' * (number != 1)}", 8)))
+        spans.append(TextSpan(fit(f"{number} file{'s' * (number != 1)}", 8)))
         spans += _counts(entry.lines.added, entry.lines.deleted)
     spans.append(TextSpan(plain(proposals.subject(entry))))
     end: list[TextSpan] = []
     if width >= NAMED_COLUMNS_MIN:
         end.append(_fit(entry))
         if width >= FULL_COLUMNS_MIN and entry.rule not in proposals.ASKED:
-            end.append(TextSpan(f" · {fitted(plain(entry.rule), min(16, len(entry.rule)))}", "dim"))
+            end.append(TextSpan(f" · {fit(plain(entry.rule), min(16, len(entry.rule)))}", "dim"))
         end += _checks(entry.checks, with_names=width >= FULL_COLUMNS_MIN)
         end.append(TextSpan(" "))
     return right_aligned(Line(tuple(spans)), Line(tuple(end)), width)
@@ -115,7 +115,7 @@ def timeline_line(row: TimelineRow | None, seq: int | None, drawing: Drawing) ->
     look: Look = "struck" if is_undone else ""
     if width >= TIME_COLUMNS_MIN:
         spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time):<8} ", "dim"))
-        spans.append(TextSpan(fitted(row.kind, 9), "warning" if row.kind == "outside" else ""))
+        spans.append(TextSpan(fit(row.kind, 9), "warning" if row.kind == "outside" else ""))
     elif width >= NAMED_COLUMNS_MIN:
         spans.append(TextSpan(f"{drawing.clock.time_of_day(row.time)[:5]} ", "dim"))
     if width >= NAMED_COLUMNS_MIN:
@@ -159,17 +159,17 @@ def activity(row: AgentRow) -> tuple[str, str, Look]:
 def agent_line(row: AgentRow, drawing: Drawing) -> Line:
     """Return the row of a session: its name, its activity, its newest transaction and its size."""
     width = drawing.width
-    sign, what, look = activity(row)
-    what = f"{what} {drawing.clock.age(row.since)}".rstrip()
+    sign, text, look = activity(row)
+    text = f"{text} {drawing.clock.age(row.since)}".rstrip()
     spans = [_cursor(drawing), TextSpan(cut_in_middle(plain(row.name), 12 if width >= 40 else 11) + " ")]
     if drawing.has_second:
-        return Line(tuple(cut((*spans, TextSpan(f"{sign} {what}", look)), width)))
+        return Line(tuple(cut((*spans, TextSpan(f"{sign} {text}", look)), width)))
     if width < FULL_COLUMNS_MIN:
-        short = what.removeprefix("waits for you: ") if row.doing == "review" else what
+        short = text.removeprefix("waits for you: ") if row.doing == "review" else text
         spans.append(TextSpan(f"{sign} {short}", look))
         open_ = f" {len(row.proposals)} open " if row.proposals and row.doing != "review" else " "
         return right_aligned(Line(tuple(spans)), Line((TextSpan(open_, "warning"),)), width)
-    spans.append(TextSpan(fitted(f"{sign} {what}", width - 54) + " ", look))
+    spans.append(TextSpan(fit(f"{sign} {text}", width - 54) + " ", look))
     last = "" if row.last_seq is None else str(row.last_seq)
     spans.append(TextSpan(f"{last:>6} {drawing.clock.age(row.last_time):>4}  ", "dim"))
     spans.append(TextSpan(f"{row.edits:>5} "))
@@ -191,9 +191,9 @@ def agent_heading(width: int) -> Line | None:
     """Return the heading of the agents' columns, if there are any."""
     if width < FULL_COLUMNS_MIN:
         return None
-    does = fitted("DOES", width - 54)
+    does = fit("DOES", width - 54)
     text = f" {'AGENT':<12} {does} {'LAST':>6}       {'EDITS':>5} {'LINES':>14}  OPEN"
-    return Line((TextSpan(fitted(text, width), "dim"),))
+    return Line((TextSpan(fit(text, width), "dim"),))
 
 
 def _cursor(drawing: Drawing) -> TextSpan:
@@ -214,7 +214,7 @@ def _age(time: str, clock: ScreenClock) -> str:
 def _checks(checks: list[CheckReport], *, with_names: bool) -> Iterator[TextSpan]:
     for check in checks[-2:]:
         text = plain(proposals.check_name(check))
-        name = f" {fitted(text, min(14, len(text)))}" if with_names else ""
+        name = f" {fit(text, min(14, len(text)))}" if with_names else ""
         if not check.is_current or (check.hunks and not with_names):
             yield TextSpan(f" ·{name}", "dim")
         elif check.exit == 0:

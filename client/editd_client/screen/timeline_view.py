@@ -19,7 +19,7 @@ from editd_client.review.refusal_rows import REFUSALS_MAX, RefusalRows
 from editd_client.review.timeline import RefusalRow, Timeline, TimelineRow, matching_refusals
 from editd_client.screen.asker import ScreenAsker
 from editd_client.screen.detail import Detail, Lighting
-from editd_client.screen.lines import Line, TextSpan, fitted, plain, wrapped_texts
+from editd_client.screen.lines import Line, TextSpan, fit, plain, wrap_texts
 from editd_client.screen.patch_lines import PatchLine, TransactionDrawing, transaction_lines
 from editd_client.screen.refusals import refusal_line, refusal_text, show_refusals
 from editd_client.screen.rows import Drawing, timeline_line
@@ -135,24 +135,24 @@ class TimelineView:
             return Line((TextSpan(" …", "dim"),)) if number == 0 else None
         if number >= self.count:
             texts = EMPTY if self.query.is_empty else ("no transaction matches, esc shows all",)
-            lines, at = wrapped_texts(texts, width), number - self.count
+            lines, at = wrap_texts(texts, width), number - self.count
             is_empty = self.count <= 1 and at < len(lines) and (self.query.is_empty or self.count == 0)
             return lines[at] if is_empty else None
         at, refusal = self.refusals.at(number, self._newest)
         if refusal is not None:
             return refusal_line(refusal, Drawing(width, self.desk.clock, number == self.cursor_row))
-        found = self.timeline.feed.row(self.timeline.count - 1 - at)
+        entry = self.timeline.feed.row(self.timeline.count - 1 - at)
         clock, is_cursor = self.desk.clock, number == self.cursor_row
-        if found is None:
+        if entry is None:
             return timeline_line(None, self.timeline.seq_at(at), Drawing(width, clock, is_cursor))
-        drawing = Drawing(width, clock, is_cursor, found.seq in self.timeline.marks)
+        drawing = Drawing(width, clock, is_cursor, entry.seq in self.timeline.marks)
         state = (drawing, clock.now().date())  # a row has the time of today's transactions
         slot = (self.timeline.count - at) % LINES_KEPT
         known = self._lines.get(slot)
-        if known is not None and known[0] is found and known[1] == state:
+        if known is not None and known[0] is entry and known[1] == state:
             return known[2]
-        line = timeline_line(TimelineRow.of(found), found.seq, drawing)
-        self._lines[slot] = (found, state, line)
+        line = timeline_line(TimelineRow.of(entry), entry.seq, drawing)
+        self._lines[slot] = (entry, state, line)
         return line
 
     def title(self) -> str:
@@ -168,7 +168,7 @@ class TimelineView:
         if kind in CHANGING:
             self._shown.clear()
 
-    def refused(self, one: RefusalRow) -> None:
+    def add_refusal(self, one: RefusalRow) -> None:
         """Take the news of a refusal."""
         self._refusals = [one, *self._refusals][:REFUSALS_MAX]
         self._list_refusals()
@@ -188,7 +188,7 @@ class TimelineView:
     @property
     def is_wanting(self) -> bool:
         """Whether something in view has not been fetched."""
-        return self._wanted() is not None or self._unlit() is not None
+        return self._seq_to_show() is not None or self._unlit() is not None
 
     def pump(self, *, is_visible: bool) -> None:
         """Fetch what is in view, and the diff of the transaction at the cursor; unseen, only the count."""
@@ -197,7 +197,7 @@ class TimelineView:
         if not self._has_refusals:
             self._has_refusals = True
             self.desk.begin(self._fetch_refusals)
-        if not self._is_ranking and self._unranked():
+        if not self._is_ranking and self._seqs_to_rank():
             self._is_ranking = True
             self.desk.begin(self._fetch_ranks)
         first, _ = self.refusals.at(self.first_row, self._newest)
@@ -218,15 +218,15 @@ class TimelineView:
         self.timeline.follow_newest()
         if asked.what == "count" or asked.epoch != self.timeline.feed.epoch:
             self._list_refusals()
-        self.desk.changed()
+        self.desk.redraw()
 
     async def _fetch_refusals(self) -> None:
-        found = await self.desk.ask(requests.log_refusals(limit=REFUSALS_MAX))
-        self._refusals = [*map(RefusalRow.of, found.refusals)]
+        entry = await self.desk.ask(requests.log_refusals(limit=REFUSALS_MAX))
+        self._refusals = [*map(RefusalRow.of, entry.refusals)]
         self._list_refusals()
-        self.desk.changed()
+        self.desk.redraw()
 
-    def _unranked(self) -> list[int]:
+    def _seqs_to_rank(self) -> list[int]:
         """Return the transactions whose rank is needed to place the refusals that match the query."""
         if self.query.is_empty:
             return []
@@ -236,12 +236,12 @@ class TimelineView:
 
     async def _fetch_ranks(self) -> None:
         try:
-            while heads := self._unranked():
+            while heads := self._seqs_to_rank():
                 epoch = self.timeline.feed.epoch
                 call = requests.log_count(**self.query.params, before=heads[0] + 1)
                 self._ranks[epoch, heads[0]] = (await self.desk.ask(call)).count
                 self._list_refusals()
-                self.desk.changed()
+                self.desk.redraw()
         finally:
             self._is_ranking = False
 
@@ -257,7 +257,7 @@ class TimelineView:
         if feed.is_counted and not feed.count and self._refusal is None and len(self.refusals):
             self._refusal = self.refusals.at(0, 0)[1]  # a list without transactions
 
-    def _wanted(self) -> int | None:
+    def _seq_to_show(self) -> int | None:
         seq = self.seq
         return None if seq is None or seq in self._shown else seq
 
@@ -266,7 +266,7 @@ class TimelineView:
 
         So the next key need not wait for the daemon. The next one is known after a move.
         """
-        wanted, row = self._wanted(), self.cursor_row + self._step
+        wanted, row = self._seq_to_show(), self.cursor_row + self._step
         if wanted is not None or not self._step or not 0 <= row < self.count:
             return wanted
         at, refusal = self.refusals.at(row, self._newest)
@@ -278,7 +278,7 @@ class TimelineView:
             while (seq := self._missing()) is not None:
                 await self._fetch_diff(seq)
                 if seq == self.seq:
-                    self.desk.changed()
+                    self.desk.redraw()
         finally:
             self._is_fetching = False
 
@@ -379,8 +379,8 @@ class TimelineView:
         """Do work about a transaction, whose row may not have been fetched yet."""
         row = self.selected
         if row is None or row.seq != seq:
-            found = await self.desk.ask(requests.log(before=seq + 1, limit=1, brief=True))
-            row = TimelineRow.of(found.transactions[0])
+            result = await self.desk.ask(requests.log(before=seq + 1, limit=1, brief=True))
+            row = TimelineRow.of(result.transactions[0])
         await work(row)
 
     def leave(self) -> bool:
@@ -449,17 +449,17 @@ class TimelineView:
         text = await self.desk.prompt("Go to the transaction:")
         if not text:
             return
-        found = await self.desk.ask(requests.show(int(text) if text.isdecimal() else text, diff=False))
+        result = await self.desk.ask(requests.show(int(text) if text.isdecimal() else text, diff=False))
         self._refusal = None
-        if not self.timeline.go_to(found.transaction.seq):
+        if not self.timeline.go_to(result.transaction.seq):
             self.query = type(self.query)()  # it may not match the query: show all
-            self.desk.begin(partial(self._go_when_counted, found.transaction.seq))
+            self.desk.begin(partial(self._go_when_counted, result.transaction.seq))
 
     async def _go_when_counted(self, seq: int) -> None:
         for asked in self.timeline.requests(0, 1):
             await self._fetch(asked)
         self.timeline.go_to(seq)
-        self.desk.changed()
+        self.desk.redraw()
 
     async def _blame(self, row: TimelineRow) -> None:
         """Show the author of each line of the file at the cursor."""
@@ -472,7 +472,7 @@ class TimelineView:
             Line(
                 (
                     TextSpan(
-                        f"{one.seq:>6} {fitted(plain(one.session or one.actor), 10)} {one.line:>5} ", "dim"
+                        f"{one.seq:>6} {fit(plain(one.session or one.actor), 10)} {one.line:>5} ", "dim"
                     ),
                     TextSpan(plain(text[one.line - 1]) if one.line <= len(text) else ""),
                 )
