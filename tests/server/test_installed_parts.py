@@ -97,7 +97,7 @@ def test_a_tool_that_raises_changes_nothing(place: Workplace) -> None:
         assert refused.value.name == "internal_error"
         assert "KeyError: 'oh'" in place.log()
         assert (place.root / "a.txt").read_text() == "a\n"
-        client.apply([Write("a.txt", "b\n", base=client.read("a.txt").version)])
+        client.apply([Write(path="a.txt", content="b\n", base=client.read("a.txt").version)])
         assert client.status().state == "ready"
 
 

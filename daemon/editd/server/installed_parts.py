@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def installed_parts() -> tuple[messages.InstalledPart, ...]:
     """Return each part, with the reason if it cannot be used."""
     return tuple(
-        messages.InstalledPart(part.group, part.name, part.distribution, _error_of(part)) for part in parts()
+        messages.InstalledPart(
+            group=part.group, name=part.name, distribution=part.distribution, error=_error_of(part)
+        )
+        for part in parts()
     )
 
 
