@@ -245,6 +245,9 @@ def wanted(params: messages.LogFilter) -> LogQuery:
     )
 
 
+_ABOUT_A_SESSION = (messages.Undo, messages.Rollback)
+
+
 def authorship_of(
     params: messages.Apply
     | messages.Begin
@@ -257,7 +260,7 @@ def authorship_of(
 ) -> transaction.Authorship:
     """Return the author of a request; `actor` and `session` are the connection's defaults."""
     # In these requests, `session` names the session whose work is undone, not the author.
-    is_about = isinstance(params, messages.Undo | messages.Rollback)
+    is_about = isinstance(params, _ABOUT_A_SESSION)
     own = None if is_about else params.session
     return transaction.Authorship(
         params.actor or actor or ANYBODY,

@@ -409,7 +409,7 @@ class EngineQueue:
 
     def _answer(self, taken: list[QueuedRequest], results: list[Result], compared: Compared) -> None:
         for waiting, result in zip(taken, results, strict=True):
-            if isinstance(result, NeedsRegex | NeedsHooks | NeedsComparing):
+            if isinstance(result, Need):
                 waiting.compared = compared or None
                 self._put_aside(waiting, result)
             elif not isinstance(result, NeedsDelay):

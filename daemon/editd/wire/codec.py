@@ -422,12 +422,12 @@ def is_large_answer(answer: object) -> bool:
     values = [answer]
     while values:
         value = values.pop()
-        if isinstance(value, str | bytes):
+        if isinstance(value, _TEXTS):
             left -= len(value)
         elif isinstance(value, Struct):
             left -= VALUE_BYTES * len(value.__struct_fields__)
             values += astuple(value)
-        elif isinstance(value, list | tuple | dict):
+        elif isinstance(value, _CONTAINERS):
             left -= VALUE_BYTES * len(value)
             if left >= 0:
                 values += value.values() if isinstance(value, dict) else value
@@ -438,6 +438,7 @@ def is_large_answer(answer: object) -> bool:
 
 ANSWER_BYTES = 256 * KIB  # of an answer that the loop encodes itself, which takes about a millisecond
 VALUE_BYTES = 16  # of each value, beside the length of a text
+_TEXTS, _CONTAINERS = (str, bytes), (list, tuple, dict)  # a union in `isinstance` is made anew each time
 
 
 def _sendable(value: Any, *, to_json: bool) -> Any:
