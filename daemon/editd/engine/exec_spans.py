@@ -106,14 +106,16 @@ class ExecSpan(OpenItem):
 
     def is_of(self, transaction: Transaction) -> bool:
         """Return whether a transaction was attributed to this span."""
-        said = transaction.authorship
-        evidence = said.attribution
+        authorship = transaction.authorship
+        evidence = authorship.attribution
         if evidence is None or evidence.is_by_path != (self.paths is not None):
             return False
         if self.paths is not None and not any(touch.path in self.paths for touch in transaction.touches):
             return False
         if transaction.kind == "exec":
-            return said.session == self.session and (said.session is not None or said.actor == self.actor)
+            return authorship.session == self.session and (
+                authorship.session is not None or authorship.actor == self.actor
+            )
         return self.candidate in evidence.candidates
 
 

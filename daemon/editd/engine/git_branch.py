@@ -255,16 +255,16 @@ def held_index(branch: Branch) -> Iterator[pygit2.Index | None]:
     if not branch.is_current:
         yield None
         return
-    place = os.path.join(branch.repository.path, "index")
-    lock = _locked(place)
+    path = os.path.join(branch.repository.path, "index")
+    lock = _locked(path)
     try:
         index = pygit2.Index(lock)
         index.read()
         _check_clean(branch, index)
         yield index
         with contextlib.suppress(FileNotFoundError):  # libgit2 has replaced the lock file
-            shutil.copymode(place, lock)
-        os.rename(lock, place)
+            shutil.copymode(path, lock)
+        os.rename(lock, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(lock)
@@ -347,7 +347,7 @@ def _check_no_operation(repository: pygit2.Repository) -> None:
 def _check_room(repository: pygit2.Repository, name: str) -> None:
     """Raise InvalidParams if an existing branch is a folder of `name`, or `name` of an existing branch."""
     names = list(repository.branches.local)
-    above = (name[:place] for place, letter in enumerate(name) if letter == "/")
+    above = (name[:position] for position, letter in enumerate(name) if letter == "/")
     taken = next((other for other in above if other in names), None) or next(
         (other for other in names if other.startswith(f"{name}/")), None
     )
@@ -434,9 +434,9 @@ def _check_clean(branch: Branch, index: pygit2.Index) -> None:
         )
 
 
-def _locked(place: str) -> str:
+def _locked(path: str) -> str:
     """Create git's lock file with a copy of the index. Return its name. Raises IoError after a time."""
-    lock = place + ".lock"
+    lock = path + ".lock"
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -452,16 +452,16 @@ def _locked(place: str) -> str:
             time.sleep(0.02)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_index_bytes(place))
+            file.write(_index_bytes(path))
     except BaseException:
         os.unlink(lock)
         raise
     return lock
 
 
-def _index_bytes(place: str) -> bytes:
+def _index_bytes(path: str) -> bytes:
     try:
-        with open(place, "rb") as file:
+        with open(path, "rb") as file:
             return file.read()
     except FileNotFoundError:  # gitformat-index: version 2, no entries
         empty = b"DIRC" + (2).to_bytes(4, "big") + (0).to_bytes(4, "big")

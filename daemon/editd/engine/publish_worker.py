@@ -298,22 +298,22 @@ class BranchMerge:
         """Return `ours` with the run merged in, and the index of the run's state that `ours` already has."""
         path, first, last = run.path, states[0], states[-1]
         has = (at for at in range(len(states) - 1, 0, -1) if has_already(first, ours, states[at]))
-        place = len(states) - 1 - states[::-1].index(ours) if ours in states else next(has, 0)
-        start = states[place]
+        position = len(states) - 1 - states[::-1].index(ours) if ours in states else next(has, 0)
+        start = states[position]
         if ours is None and start is not None and last != start:
             raise _collision(
                 path,
                 f"{path} was changed, but {self.branch.name} has no such file.",
                 "Commit the file first, or also publish the transaction that created it.",
             )
-        return merge_states(start, ours, last, path=path.text), place
+        return merge_states(start, ours, last, path=path.text), position
 
     def _is_left_out(self, path: WorkspacePath, full: str) -> bool:
         """Return whether `git add` skips the path: a new ignored file, or a file of a nested repository."""
         if path.text in self.left_out:
             return True
         repository = self.branch.repository
-        above = [full[:place] for place, letter in enumerate(full) if letter == "/"]
+        above = [full[:position] for position, letter in enumerate(full) if letter == "/"]
         inner = (os.path.join(repository.workdir, folder, ".git") for folder in above)
         is_out = any(map(os.path.lexists, inner)) or any(self._mode(folder) == _LINK for folder in above)
         if is_out or (self._on_tip(full) is None and _is_ignored(repository, full)):
@@ -366,8 +366,8 @@ class BranchMerge:
 
     def _check_place(self, path: str, changed: Mapping[str, FileState | None]) -> None:
         """Raise Conflict if a folder of the path is a file on the branch, or the path is a folder there."""
-        for place, letter in enumerate(path):
-            above = path[:place]
+        for position, letter in enumerate(path):
+            above = path[:position]
             if letter == "/" and self._now(above) is not None:
                 raise _collision(WorkspacePath(path), f"{above} is a file on {self.branch.name}.")
         folder = self._tip.folder(os.fsencode(path))

@@ -92,9 +92,9 @@ class HeldDocuments:
         if before is None:
             self._tell("held", document)
 
-    def _tell(self, what: str, document: HeldDocument) -> None:
+    def _tell(self, event: str, document: HeldDocument) -> None:
         for listener in self.on_change:
-            listener(what, document)
+            listener(event, document)
 
     def growth(self, document: HeldDocument) -> int:
         """Return the bytes that a hold of the document adds; negative if its owner held a longer text."""
@@ -187,10 +187,10 @@ def _tried(
                 "It is not known whether this edit runs into them."
             )
             continue
-        found = _new_collisions(base, document.content, change)
-        if found is not None:
+        collisions = _new_collisions(base, document.content, change)
+        if collisions is not None:
             colliding.append(document)
-            lines |= found
+            lines |= collisions
     return refusal_of(change.path, colliding, sorted(lines)) if colliding else None
 
 

@@ -269,9 +269,9 @@ class ContentRemoval:
         holders = [pair for pair in answer["holders"] if not pair[0].startswith(f"{REMOTE}/")]
         return [f"{file} still has {part}." for file, part in holders], answer["looked_at"]
 
-    async def _ask(self, what: str, sought: Sought) -> Frame:
+    async def _ask(self, request_kind: str, sought: Sought) -> Frame:
         """Send a request to the searching process. Raises Refused if it fails."""
-        request = {"do": what, "versions": sorted(sought.versions), "needles": list(sought.needles)}
+        request = {"do": request_kind, "versions": sorted(sought.versions), "needles": list(sought.needles)}
         answer = await self._searcher.ask(request)
         if answer is None:
             if self._is_closing:

@@ -349,10 +349,10 @@ def _names_queue(path: str) -> int | None:
 def inode_of(path: str) -> tuple[int, int] | None:
     """Return the device and inode of the file at `path`, symlinks not followed; None if there is none."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -371,25 +371,25 @@ def _own_folder(folder: str) -> Iterator[int]:
             hint="Remove it, or name another socket in EDITD_SOCKET.",
         ) from None
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid():
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
             raise PermissionDenied(
-                f"{folder} belongs to user {found.st_uid}.",
+                f"{folder} belongs to user {status.st_uid}.",
                 hint="Name a socket in a folder of your own in EDITD_SOCKET.",
             )
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             raise PermissionDenied(
-                f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):04o}).",
-                hint=_advice(folder, found),
+                f"{folder} is open to others (mode {stat.S_IMODE(status.st_mode):04o}).",
+                hint=_advice(folder, status),
             )
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _advice(folder: str, found: os.stat_result) -> str:
+def _advice(folder: str, status: os.stat_result) -> str:
     """Return a hint for a folder of ours that is open to others. A sticky folder, made for all, stays so."""
-    if folder == "/" or found.st_mode & stat.S_ISVTX:
+    if folder == "/" or status.st_mode & stat.S_ISVTX:
         return "Name a socket in a folder of your own in EDITD_SOCKET."
     return f"Run `chmod 700 {folder}`, or name a socket in another folder in EDITD_SOCKET."
 
@@ -398,10 +398,10 @@ def _refuse_if_not_stale(folder: int, path: str) -> None:
     """Refuse a `path` in an open folder of ours if another process listens there, or if it is no socket."""
     name = os.path.basename(path)
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(status.st_mode):
         raise PermissionDenied(
             f"{path} exists and is not a socket.", hint="Remove it, or name another in EDITD_SOCKET."
         )

@@ -174,8 +174,8 @@ class Scanner:
             if "done" in frame:
                 break
             seen.add(frame["folder"])
-            found = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
-            differing, below = await queue.run(partial(suspects_in, engine.history, frame["folder"], found))
+            files = {os.fsencode(name): (mode, Version(version)) for name, mode, version in frame["files"]}
+            differing, below = await queue.run(partial(suspects_in, engine.history, frame["folder"], files))
             suspects += differing
             known.update(below)
         self._idle.restart()
@@ -197,8 +197,8 @@ class Scanner:
             try:
                 await record_in_portions(engine, queue, inspection, self.rates, TreeLabels())
             except IoError as refusal:
-                found = [f"{path.text}: {refusal.message}" for path in inspection.found]
-                self.unrecorded = inspection.failed + found
+                problems = [f"{path.text}: {refusal.message}" for path in inspection.found]
+                self.unrecorded = inspection.failed + problems
                 raise
         self.unrecorded = inspection.failed
 

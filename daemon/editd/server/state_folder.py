@@ -48,12 +48,12 @@ class StateFolder:
         """Have the engine take no more edits if the folder is gone or replaced."""
         if inode_of(self._path) == self._inode or engine.recorder.broken is not None:
             return
-        place = self._place_now()
-        became = "was deleted" if place is None else f"was moved to {place}"
+        path = self._place_now()
+        became = "was deleted" if path is None else f"was moved to {path}"
         hint = Advice("Restart the daemon with ", command_term("stop"), ": a new history begins.")
-        if place is not None:
+        if path is not None:
             hint = Advice(
-                "Stop the daemon with ", command_term("stop"), f", and move the folder back from {place}."
+                "Stop the daemon with ", command_term("stop"), f", and move the folder back from {path}."
             )
         broken = Broken(f"The history in {self._path} {became}: no edit can be kept.", hint=hint)
         engine.recorder.broken = broken
@@ -71,8 +71,8 @@ class StateFolder:
     def _place_now(self) -> str | None:
         """Return the path that the folder has now; None if it was deleted, or if the system does not say."""
         with contextlib.suppress(OSError):
-            place = os.readlink(f"{NATIVE.proc}/self/fd/{self._open}")
-            return None if os.fstat(self._open).st_nlink == 0 or place.endswith(" (deleted)") else place
+            path = os.readlink(f"{NATIVE.proc}/self/fd/{self._open}")
+            return None if os.fstat(self._open).st_nlink == 0 or path.endswith(" (deleted)") else path
         return None
 
     def close(self) -> None:

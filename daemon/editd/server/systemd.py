@@ -124,15 +124,15 @@ def _inherited(environment: MutableMapping[str, str]) -> socket.socket | None:
 def _listening(descriptor: int) -> socket.socket:
     """Return the Unix socket that listens at `descriptor`. Raises OSError for anything else."""
     if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        found = socket.socket(fileno=descriptor)
+        listener = socket.socket(fileno=descriptor)
         if (
-            found.family == socket.AF_UNIX
-            and found.type == socket.SOCK_STREAM
-            and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            listener.family == socket.AF_UNIX
+            and listener.type == socket.SOCK_STREAM
+            and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         ):
-            found.setblocking(False)
-            return found
-        found.detach()
+            listener.setblocking(False)
+            return listener
+        listener.detach()
     raise OSError(
         f"Descriptor {descriptor}, which was handed over, is not a listening Unix stream socket. "
         "The socket unit must have one ListenStream= with a path, and no Accept=yes."
@@ -148,10 +148,10 @@ def _watchdog_seconds(environment: MutableMapping[str, str]) -> float | None:
 
 def _address(environment: MutableMapping[str, str]) -> str | None:
     """Return NOTIFY_SOCKET as an address: a path, or after an `@` an abstract name."""
-    given = environment.pop("NOTIFY_SOCKET", "")
-    if given.startswith("@"):
-        return "\0" + given[1:]
-    return given if given.startswith("/") else None
+    address = environment.pop("NOTIFY_SOCKET", "")
+    if address.startswith("@"):
+        return "\0" + address[1:]
+    return address if address.startswith("/") else None
 
 
 # Supervision: the loop itself sends the notifications, so if it hangs, systemd gets none and restarts

@@ -76,19 +76,19 @@ class Configuration:
         Raises ConfigError.
         """
         try:
-            found = read_config(self._workspace).config
+            config = read_config(self._workspace).config
         except ConfigError as wrong:
             self._problem = wrong.message
             log.error("the configuration is unchanged: %s", wrong.message)
             raise
         self._problem = None
-        changed = [key for key in keys() if value_of(found, key.name) != value_of(self.config, key.name)]
+        changed = [key for key in keys() if value_of(config, key.name) != value_of(self.config, key.name)]
         applied = [key.name for key in changed if not key.needs_restart]
         # Such a key was read at the start and is not read again.
         self._waiting = sorted({*self._waiting, *(key.name for key in changed if key.needs_restart)})
-        self.config = found
+        self.config = config
         for taker in self._takers:
-            taker(found)
+            taker(config)
         log.info("the configuration is reloaded: %s", ", ".join(key.name for key in changed) or "no change")
         return applied, self._waiting
 

@@ -77,9 +77,9 @@ class DocumentMethods:
         """Release everything that a closed connection held."""
         self.held.leave(caller.number)
 
-    def _tell(self, what: str, document: HeldDocument) -> None:
+    def _tell(self, event: str, document: HeldDocument) -> None:
         body = {
-            "what": what,
+            "what": event,
             "path": document.path.text,
             "client": document.client,
             "session": document.session,

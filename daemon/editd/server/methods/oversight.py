@@ -87,8 +87,8 @@ def mark(services: Services, params: messages.ReviewMark, caller: ClientState) -
     if changed and index.knows_marks:
         index.mark(changed, is_reviewed=params.reviewed)
     if changed:
-        what = "marked" if params.reviewed else "unmarked"
-        services.subscriptions.tell("review", {"what": what, "transactions": changed, "by": note.actor})
+        event = "marked" if params.reviewed else "unmarked"
+        services.subscriptions.tell("review", {"what": event, "transactions": changed, "by": note.actor})
     return messages.ReviewMarkResult(marked=len(changed))
 
 

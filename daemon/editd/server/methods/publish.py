@@ -194,34 +194,34 @@ def _range(services: Services, params: messages.Publish) -> list[Transaction]:
     history = services.engine.history
     first = history.floor.seq + 1 if params.from_ is None else history.find(params.from_).seq
     last = history.head if params.to is None else history.find(params.to).seq
-    found = _log(services, LogQuery(after=first - 1, before=last + 1))
-    found = [transaction for transaction in found if transaction.kind != "baseline"]
-    if not found:
+    transactions = _log(services, LogQuery(after=first - 1, before=last + 1))
+    transactions = [transaction for transaction in transactions if transaction.kind != "baseline"]
+    if not transactions:
         raise NoChange(
             f"Nothing was changed in transactions {first} to {last}.",
             hint=Advice("Run ", method_term("log"), " to list all transactions."),
         )
-    return found
+    return transactions
 
 
 def _of_sessions(services: Services, sessions: Sequence[str]) -> list[Transaction]:
     """Return the sessions' transactions in force. Raises NoChange if a session did nothing."""
-    found = queries.effective(_log(services, LogQuery(sessions=tuple(sessions))))
+    transactions = queries.effective(_log(services, LogQuery(sessions=tuple(sessions))))
     for session in sessions:
-        if all(transaction.authorship.session != session for transaction in found):
+        if all(transaction.authorship.session != session for transaction in transactions):
             raise NoChange(
                 f"No edit of the session {session!r} is in force.",
                 hint=Advice("Run ", method_term("log"), " with this session to list its transactions."),
             )
-    return found
+    return transactions
 
 
 def _log(services: Services, wanted: LogQuery) -> list[Transaction]:
     """Rising."""
-    found = services.engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
-    if len(found) > TRANSACTIONS_MAX:
+    transactions = services.engine.history.index.log(wanted, TRANSACTIONS_MAX + 1)
+    if len(transactions) > TRANSACTIONS_MAX:
         raise InvalidParams(f"A commit is made of at most {TRANSACTIONS_MAX} transactions.")
-    return found[::-1]
+    return transactions[::-1]
 
 
 async def _packed(services: Services, through: int) -> None:
@@ -236,7 +236,7 @@ async def _ask(services: Services, request: Frame) -> Frame:
     process = RequestProcess(argv)
     try:
         async with asyncio.timeout(PUBLISH_SECONDS_MAX):
-            said = await process.ask(request)
+            answer = await process.ask(request)
     except TimeoutError:
         process.kill()
         raise Timeout(
@@ -246,12 +246,12 @@ async def _ask(services: Services, request: Frame) -> Frame:
         ) from None
     finally:
         await process.close()
-    if said is None:
+    if answer is None:
         return {
             "refused": "internal_error", "message": "The process that publishes died.", "data": {},
             "hint": "Check `git log` before you retry: the commit may have been made.",
         }  # fmt: skip
-    return said
+    return answer
 
 
 def _with_needed(refusal: Refused, path: WorkspacePath, needed: Sequence[Transaction]) -> Refused:

@@ -103,11 +103,11 @@ async def _all_with_counts(
     until = time.monotonic() + LINES_SECONDS
     counted: list[messages.SessionEntry] = []
     for entry in entries:
-        found = await _with_counts(services, entry, until)
+        counted_entry = await _with_counts(services, entry, until)
         if params.activity:
-            activity = await services.queue.run(partial(_activity, services, found))
-            found = replace(found if params.stat else entry, activity=activity)
-        counted.append(found)
+            activity = await services.queue.run(partial(_activity, services, counted_entry))
+            counted_entry = replace(counted_entry if params.stat else entry, activity=activity)
+        counted.append(counted_entry)
     return messages.SessionListResult(sessions=counted)
 
 
@@ -182,7 +182,7 @@ def _count(services: Services, chosen: UndoQuery, work: _Counts, until: float) -
     for transaction in lot:
         work.paths.update(touch.path.raw for touch in transaction.touches if touch.undone_by is None)
     commits = services.guard.registry.publications_of([int(transaction.seq) for transaction in lot]).values()
-    work.published.update((found.commit, found.branch) for found in commits)
+    work.published.update((publication.commit, publication.branch) for publication in commits)
     return int(lot[-1].seq)
 
 
@@ -208,8 +208,8 @@ def _counted(entry: messages.SessionEntry, work: _Counts) -> messages.SessionEnt
     )
 
 
-def _entry(found: OpenSession) -> messages.SessionEntry:
-    session = found.session
+def _entry(opened: OpenSession) -> messages.SessionEntry:
+    session = opened.session
     return messages.SessionEntry(
         session=session.name,
         actor=session.actor,
@@ -218,11 +218,11 @@ def _entry(found: OpenSession) -> messages.SessionEntry:
         unread=session.unread,
         ttl=session.ttl,
         created=rfc3339(session.created_us),
-        used=rfc3339(found.used_us),
-        connections=len(found.connections),
+        used=rfc3339(opened.used_us),
+        connections=len(opened.connections),
         in_doubt=session.is_in_doubt,
         kind=session.kind,
-        state="connected" if found.connections else "open",
+        state="connected" if opened.connections else "open",
     )
 
 
