@@ -220,13 +220,13 @@ def _act_in(context: click.Context, option: click.Parameter, session: str | None
         invocation.act_in(session)
 
 
-def _suggest(ctx: click.Context, given: str, verbs: list[str]) -> None:
-    """Raise a usage error if `given` looks like a misspelt verb."""
+def _suggest(ctx: click.Context, word: str, verbs: list[str]) -> None:
+    """Raise a usage error if `word` looks like a misspelt verb."""
     import difflib
 
-    near = difflib.get_close_matches(given, verbs, 1)
+    near = difflib.get_close_matches(word, verbs, 1)
     if near and not ctx.resilient_parsing:
-        raise click.UsageError(f"No such command {given!r}. Did you mean {near[0]!r}?", ctx)
+        raise click.UsageError(f"No such command {word!r}. Did you mean {near[0]!r}?", ctx)
 
 
 def _completing(verb: click.Command) -> click.Command:

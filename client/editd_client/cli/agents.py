@@ -243,8 +243,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         last = row["last"] or {}
         when = f"{output.plain(str(last.get('session', '')))} {output.age(last['time'])}" if last else ""
         when += f", {last['missed']} missed" if last.get("missed") else ""
-        found = "yes" if row["found"] else "no"
-        cells.append((row["title"], found, row["hooks"], row["mcp"], project, when))
+        presence = "yes" if row["found"] else "no"
+        cells.append((row["title"], presence, row["hooks"], row["mcp"], project, when))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -52,8 +52,8 @@ class DaemonValueArgument(StringParamType):
                 known = list(self._values(ask, ctx))
         except (EditdError, Unreachable, OSError, ValueError, LookupError):
             known = []
-        found = [CompletionItem(word, help=about) for word, about in known if word.startswith(incomplete)]
-        return found or ([CompletionItem(incomplete, type="file")] if self._or_files else [])
+        matches = [CompletionItem(word, help=about) for word, about in known if word.startswith(incomplete)]
+        return matches or ([CompletionItem(incomplete, type="file")] if self._or_files else [])
 
 
 class PathArgument(StringParamType):
@@ -123,8 +123,10 @@ def _transactions(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
 def _hunks(ask: Ask, ctx: click.Context) -> Iterator[tuple[str, str]]:
     """Yield the hunks of the given transaction, each with its first changed line."""
     # click leaves the arguments unparsed before an option that still lacks its value.
-    given = str(ctx.params.get("transaction") or ctx.args[0])
-    shown = ask("show", tx=int(given) if given.isdecimal() else given, diff=False, hunks=True)
+    transaction = str(ctx.params.get("transaction") or ctx.args[0])
+    shown = ask(
+        "show", tx=int(transaction) if transaction.isdecimal() else transaction, diff=False, hunks=True
+    )
     root = _workspace(ctx).root
     for hunk in shown["hunks"]:
         lines = str(hunk["diff"]).splitlines()[1:]
@@ -206,8 +208,8 @@ OPTIONS: dict[str, StringParamType] = {
 
 
 def _workspace(ctx: click.Context) -> Workspace:
-    given = ctx.find_root().params
-    return find_workspace(given.get("workspace"), nested=bool(given.get("nested")))
+    params = ctx.find_root().params
+    return find_workspace(params.get("workspace"), nested=bool(params.get("nested")))
 
 
 class _Question:

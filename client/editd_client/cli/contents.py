@@ -157,17 +157,17 @@ def blame_verb(invocation: Invocation, *, path: str, lines: str | None) -> None:
             output.page(_shown(part, texts[first - 1 : last]))
 
 
-def _range_of(given: str) -> tuple[int, int | None]:
+def _range_of(text: str) -> tuple[int, int | None]:
     """Return the first and the last line of `FROM,TO`, `FROM,+COUNT`, `FROM` or `,TO`."""
-    start, _, end = given.partition(",")
+    start, _, end = text.partition(",")
     is_count = end.startswith("+")
     numbers = [start or "1", end.removeprefix("+") or "0"]
-    if not all(number.isdecimal() for number in numbers) or int(numbers[0]) < 1 or given == ",":
-        raise click.BadParameter(f"-L: {given!r} is no range of lines, such as 10,20 or 10,+5.")
+    if not all(number.isdecimal() for number in numbers) or int(numbers[0]) < 1 or text == ",":
+        raise click.BadParameter(f"-L: {text!r} is no range of lines, such as 10,20 or 10,+5.")
     first, second = map(int, numbers)
     last = first + second - 1 if is_count else second or None
     if last is not None and last < first:
-        raise click.BadParameter(f"-L: {given!r} ends before it begins.")
+        raise click.BadParameter(f"-L: {text!r} ends before it begins.")
     return first, last
 
 
@@ -259,10 +259,10 @@ class Piece:
     is_gone: bool = False  # undoing it would change nothing
 
 
-def hunks_named(invocation: Invocation, given: Sequence[str]) -> dict[str, list[int]]:
+def hunks_named(invocation: Invocation, texts: Sequence[str]) -> dict[str, list[int]]:
     """Return the hunks that `--hunk PATH:K` names, by path."""
     named: dict[str, list[int]] = {}
-    for text in given:
+    for text in texts:
         path, _, numbers = text.rpartition(":")
         if not path or not NUMBERS.fullmatch(numbers):
             raise click.BadParameter(f"{text!r} is not PATH:K, such as src/app.py:2.", param_hint="'--hunk'")
@@ -389,8 +389,8 @@ def _shown_piece(piece: Piece, before: Piece | None) -> Iterator[str]:
 def _answer(pieces: list[Piece], at: int, *, has_next: bool, has_previous: bool) -> str:
     """Ask once, and return the key as `output.ask_key` does."""
     keys = ",".join(key for key in KEYS if (key != "j" or has_next) and (key != "k" or has_previous))
-    what = "this hunk" if pieces[at].number is not None else "all changes of this file"
-    return output.ask_key(f"({at + 1}/{len(pieces)}) Undo {what} [{keys}]? ")
+    subject = "this hunk" if pieces[at].number is not None else "all changes of this file"
+    return output.ask_key(f"({at + 1}/{len(pieces)}) Undo {subject} [{keys}]? ")
 
 
 def _chosen(pieces: Sequence[Piece]) -> HunkSelection:

@@ -168,25 +168,25 @@ class Invocation:
         except Unreachable:
             return None
 
-    def absolute(self, given: str) -> str:
+    def absolute(self, argument: str) -> str:
         """Return the absolute path of an argument, relative to the current folder.
 
         If the current folder is outside the named workspace, the path is relative to the workspace's root.
         Raises EditdError: `invalid_params` for an empty path, `path_outside` if EDITD_SOCKET, perhaps set
         for another purpose, would lead the path into another folder.
         """
-        if not given:
+        if not argument:
             raise refusal("invalid_params", "A path is empty.")
         root = self._root
         here = current_folder()
-        if self.workspace.found == "socket" and not _is_in(here, root) and not os.path.isabs(given):
+        if self.workspace.found == "socket" and not _is_in(here, root) and not os.path.isabs(argument):
             raise refusal(
                 "path_outside",
-                f"{given} is not in the workspace {root} of the daemon at EDITD_SOCKET.",
+                f"{argument} is not in the workspace {root} of the daemon at EDITD_SOCKET.",
                 hint="Unset EDITD_SOCKET, name the workspace (--workspace DIR), or give an absolute path.",
-                data={"path": given},
+                data={"path": argument},
             )
-        absolute = os.path.normpath(os.path.join(here if _is_in(here, root) else root, given))
+        absolute = os.path.normpath(os.path.join(here if _is_in(here, root) else root, argument))
         if _is_in(absolute, root):
             return absolute
         if os.path.realpath(absolute) == root:
@@ -195,43 +195,43 @@ class Invocation:
         # may be a link in the workspace.
         return os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
 
-    def path(self, given: str, *, for_new: bool = False) -> str:
+    def path(self, argument: str, *, for_new: bool = False) -> str:
         """Return the path of `absolute` in the daemon's form: relative to the root.
 
         Raises EditdError (`path_outside`, `not_a_file`) for a path elsewhere, for the root, and for a name
         with a final slash of a file, or with `for_new` of nothing.
         """
         root = self._root
-        absolute = self.absolute(given)
+        absolute = self.absolute(argument)
         is_none = not os.path.isdir(absolute) and (for_new or os.path.lexists(absolute))
-        if is_none and given.endswith(("/", "/.")):
+        if is_none and argument.endswith(("/", "/.")):
             raise refusal(
                 "not_a_file",
-                f"{given} is not a folder.",
+                f"{argument} is not a folder.",
                 hint="Leave out the slash for a file.",
-                data={"path": given},
+                data={"path": argument},
             )
         if absolute == root:
             raise refusal(
                 "not_a_file",
-                f"{given} is the workspace itself.",
+                f"{argument} is the workspace itself.",
                 hint="Name a file in it.",
-                data={"path": given},
+                data={"path": argument},
             )
         if not _is_in(absolute, root):
             raise refusal(
                 "path_outside",
-                f"{given} is not in the workspace {root}.",
+                f"{argument} is not in the workspace {root}.",
                 hint="--workspace names another workspace.",
-                data={"path": given},
+                data={"path": argument},
             )
         return os.path.relpath(absolute, root)
 
-    def paths(self, given: Sequence[str]) -> list[str] | None:
+    def paths(self, arguments: Sequence[str]) -> list[str] | None:
         """Return the paths for the daemon; None, for the whole workspace, if empty or with the root in it."""
-        if any(self.absolute(path) == self._root for path in given):
+        if any(self.absolute(path) == self._root for path in arguments):
             return None
-        return [self.path(path) for path in given] or None
+        return [self.path(path) for path in arguments] or None
 
     def from_here(self, path: str) -> str:
         """Return a path of the workspace as the command line takes it in the current folder."""
@@ -239,13 +239,16 @@ class Invocation:
         root = self._root
         return os.path.relpath(os.path.join(root, path), here) if _is_in(here, root) else path
 
-    def check_known(self, client: Client, given: str) -> None:
+    def check_known(self, client: Client, argument: str) -> None:
         """Raise a usage error for a path that is neither on disk nor in the history."""
-        if os.path.lexists(self.absolute(given)) or client.log(limit=1, path=self.path(given)).transactions:
+        if (
+            os.path.lexists(self.absolute(argument))
+            or client.log(limit=1, path=self.path(argument)).transactions
+        ):
             return
         import click
 
-        raise click.UsageError(f"{given} is neither on disk nor in the history.")
+        raise click.UsageError(f"{argument} is neither on disk nor in the history.")
 
     def say_json(self, message: Message | dict[str, Any]) -> bool:
         """Print the protocol's result if `--json` is set, and return whether it was."""

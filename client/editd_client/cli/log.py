@@ -41,8 +41,8 @@ class LogCommand(click.Command):
         end = args.index("--") if "--" in args else len(args)
         counted = [
             word
-            for number, given in enumerate(args)
-            for word in (["-n", given[1:]] if _COUNT.fullmatch(given) and number < end else [given])
+            for number, argument in enumerate(args)
+            for word in (["-n", argument[1:]] if _COUNT.fullmatch(argument) and number < end else [argument])
         ]
         return super().parse_args(ctx, counted)
 
@@ -77,7 +77,7 @@ class LogCommand(click.Command):
 @click.option("--refused", is_flag=True, help="The latest refusals of edits, in place of transactions.")
 @as_json
 @click.pass_obj
-def log_verb(invocation: Invocation, /, **given: Any) -> None:
+def log_verb(invocation: Invocation, /, **options: Any) -> None:
     """List the transactions, newest first.
 
     With PATHs, lists only transactions that changed a PATH. With --refused, lists the refused edits since
@@ -100,7 +100,7 @@ def log_verb(invocation: Invocation, /, **given: Any) -> None:
       editctl log -S 'timeout = 5' --oneline
       editctl log --grep 'time.?out' --format '{seq:>5} {actor} {subject}'
     """
-    _log(invocation, LogOptions(**given))
+    _log(invocation, LogOptions(**options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ def _results(
     client: Client, transactions: tuple[str, ...], *, hunks: bool, decoded: bool
 ) -> Iterator[ShowResult]:
     """Request each transaction that the arguments name, the first one at once."""
-    named: Sequence[Tx] = [tx for given in transactions for tx in _named(client, given)]
+    named: Sequence[Tx] = [tx for name in transactions for tx in _named(client, name)]
     named = named or [client.status().head]
     show = functools.partial(client.show, hunks=hunks, diff=not hunks, decoded=decoded)
     return itertools.chain([show(named[0])], map(show, named[1:]))
@@ -323,18 +323,18 @@ def _results(
 
 def named_transactions(client: Client, transactions: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of the transactions that the arguments name."""
-    for given in transactions:
-        for tx in _named(client, given):
+    for name in transactions:
+        for tx in _named(client, name):
             yield tx if isinstance(tx, int) else client.show(tx, diff=False).transaction.seq
 
 
-def _named(client: Client, given: str) -> Sequence[Tx]:
-    ends = range_named(given)
+def _named(client: Client, name: str) -> Sequence[Tx]:
+    ends = range_named(name)
     if ends is None:
-        return [transaction_named(given)]
+        return [transaction_named(name)]
     first, last = (client.show(end, diff=False).transaction.seq for end in ends)
     if first > last:
-        raise click.BadParameter(f"{given} is empty: the first one is newer than the last.")
+        raise click.BadParameter(f"{name} is empty: the first one is newer than the last.")
     return range(first, last + 1)
 
 
@@ -454,13 +454,13 @@ def _run(command: str, seq: int, event: str) -> None:
         output.print_error(f"editctl: the command for transaction {seq} failed (exit status {status})")
 
 
-def _glob(invocation: Invocation, given: str) -> str:
+def _glob(invocation: Invocation, argument: str) -> str:
     """Return the glob for an argument: an existing path, or a glob relative to the current folder."""
-    if WILDCARD.search(given) and not os.path.lexists(invocation.absolute(given)):
-        return invocation.path(given)
-    if invocation.absolute(given) == invocation.workspace.root:
+    if WILDCARD.search(argument) and not os.path.lexists(invocation.absolute(argument)):
+        return invocation.path(argument)
+    if invocation.absolute(argument) == invocation.workspace.root:
         return "**"
-    return re.sub(r"^!|[*?\[\]\\]", r"\\\g<0>", invocation.path(given))
+    return re.sub(r"^!|[*?\[\]\\]", r"\\\g<0>", invocation.path(argument))
 
 
 def _json(happening: Happening) -> str:

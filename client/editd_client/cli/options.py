@@ -92,7 +92,7 @@ def authored(verb: Verb) -> Verb:
     )  # fmt: skip
     @functools.wraps(verb)
     def wrapped(
-        *given: Any,
+        *args: Any,
         message: str | None,
         actor: str | None,
         request_id: str | None,
@@ -102,7 +102,7 @@ def authored(verb: Verb) -> Verb:
         **more: Any,
     ) -> Any:
         authorship = AuthorOptions(actor, message, request_id, dry_run, propose or None, wait)
-        return verb(*given, authorship=authorship, **more)
+        return verb(*args, authorship=authorship, **more)
 
     return wrapped
 
@@ -114,9 +114,9 @@ def merging(verb: Verb) -> Verb:
         "--merge", is_flag=True, help="Merge a stale edit with the current content, if there is no conflict."
     )
     @functools.wraps(verb)
-    def wrapped(*given: Any, merge: bool, **more: Any) -> Any:
+    def wrapped(*args: Any, merge: bool, **more: Any) -> Any:
         on_stale: OnStale | None = "merge" if merge else None
-        return verb(*given, on_stale=on_stale, **more)
+        return verb(*args, on_stale=on_stale, **more)
 
     return wrapped
 
@@ -129,10 +129,10 @@ def based(verb: Verb) -> Verb:
         help="Version that the edit was made for, from `read --json`. `none` for a new file.",
     )  # fmt: skip
     @functools.wraps(verb)
-    def wrapped(*given: Any, base: str | None, **more: Any) -> Any:
+    def wrapped(*args: Any, base: str | None, **more: Any) -> Any:
         from msgspec import UNSET
 
-        return verb(*given, base=UNSET if base is None else None if base == "none" else base, **more)
+        return verb(*args, base=UNSET if base is None else None if base == "none" else base, **more)
 
     return wrapped
 
@@ -150,10 +150,10 @@ def fitting(verb: Verb) -> Verb:
     @forcing
     @click.option("--what-fits", is_flag=True, help="Undo only the parts that merge.")
     @functools.wraps(verb)
-    def wrapped(*given: Any, force: bool, what_fits: bool, **more: Any) -> Any:
+    def wrapped(*args: Any, force: bool, what_fits: bool, **more: Any) -> Any:
         if force and what_fits:
             raise click.UsageError("Use --force or --what-fits, not both.")
-        return verb(*given, on_conflict="force" if force else "skip" if what_fits else "fail", **more)
+        return verb(*args, on_conflict="force" if force else "skip" if what_fits else "fail", **more)
 
     return wrapped
 
@@ -169,10 +169,10 @@ def transaction_named(text: str) -> Tx:
     return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
-def _keep_json(context: click.Context, option: click.Parameter, given: bool) -> None:
+def _keep_json(context: click.Context, option: click.Parameter, is_json: bool) -> None:
     invocation = context.find_object(Invocation)
     assert invocation is not None, "main gives every run its invocation"
-    invocation.json = invocation.json or given
+    invocation.json = invocation.json or is_json
 
 
 _AGO = re.compile(
@@ -193,9 +193,9 @@ def parse_time(text: str) -> str:
     """
     from datetime import UTC, datetime
 
-    given = text.strip()
+    stripped = text.strip()
     try:
-        time = _relative(given) or datetime.fromisoformat(given).astimezone(UTC)
+        time = _relative(stripped) or datetime.fromisoformat(stripped).astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"{text!r} is not a time. Examples: 2h, yesterday, 2026-03-01, '2026-03-01 14:30'."
@@ -205,23 +205,23 @@ def parse_time(text: str) -> str:
 
 def is_time(text: str) -> bool:
     """Whether the text is a time rather than the number or id of a transaction."""
-    given = text.strip()
-    if _DATE.match(given) or (_AGO.fullmatch(given) and not _ID.fullmatch(given)):
+    stripped = text.strip()
+    if _DATE.match(stripped) or (_AGO.fullmatch(stripped) and not _ID.fullmatch(stripped)):
         return True
-    return bool(given and _DAY.fullmatch(given))
+    return bool(stripped and _DAY.fullmatch(stripped))
 
 
-def _relative(given: str) -> datetime | None:
+def _relative(text: str) -> datetime | None:
     """Return a time relative to now or to a day, or None for an absolute one."""
     from datetime import UTC, datetime, timedelta
     from datetime import time as Clock  # noqa: N812  # a time of day; `time` is a time of the protocol here
 
     now = datetime.now(UTC)
-    if ago := _AGO.fullmatch(given):
+    if ago := _AGO.fullmatch(text):
         unit = ago[2].lower()
         return now - timedelta(seconds=int(ago[1]) * SECONDS["mo" if unit.startswith("mo") else unit[0]])
-    day = _DAY.fullmatch(given)
-    if not given or day is None:
+    day = _DAY.fullmatch(text)
+    if not text or day is None:
         return None
     word = (day[1] or "today").lower()
     if word == "now":

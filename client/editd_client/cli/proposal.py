@@ -44,10 +44,10 @@ class _ProposalName(click.ParamType[int]):
     name = "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = _NAME.fullmatch(str(value))
-        if found is None:
+        match = _NAME.fullmatch(str(value))
+        if match is None:
             self.fail(f"{value!r} is not a proposal, such as 7 or P7.", param, ctx)
-        return int(found[1])
+        return int(match[1])
 
 
 number = click.argument("proposal", type=_ProposalName(), metavar="N")
@@ -108,17 +108,17 @@ def proposal_verb() -> None:
 @as_json
 @click.pass_obj
 def list_proposals(
-    invocation: Invocation, /, *, states: tuple[str, ...], everything: bool, **given: Any
+    invocation: Invocation, /, *, states: tuple[str, ...], everything: bool, **options: Any
 ) -> None:
     """List the proposals that wait for a decision, newest first."""
     wanted = cast("Sequence[ProposalState] | None", states or (STATES if everything else None))
-    path = None if given["path"] is None else invocation.path(given["path"])
+    path = None if options["path"] is None else invocation.path(options["path"])
     with invocation.client(attach=False) as client:
         result = client.proposal_list(
             state=wanted,
-            session=given["session"],
+            session=options["session"],
             path=path,
-            limit=given["limit"],
+            limit=options["limit"],
         )
     if invocation.say_json(result):
         return
@@ -166,7 +166,7 @@ def show_proposal(
 @as_json
 @click.pass_obj
 def approve(
-    invocation: Invocation, /, *, proposal: int, hunks: tuple[tuple[int, ...], ...], **given: Any
+    invocation: Invocation, /, *, proposal: int, hunks: tuple[tuple[int, ...], ...], **options: Any
 ) -> None:
     """Land a proposal, or some of its hunks, as one transaction by its author.
 
@@ -174,21 +174,21 @@ def approve(
     --view, does not ask: the token is from `show --json`, and anything that has changed since is
     refused.
     """
-    is_asking = given["view"] is None and not given["dry_run"]
+    is_asking = options["view"] is None and not options["dry_run"]
     if is_asking and (invocation.json or not output.has_terminal()):
         raise click.UsageError(
             "Without a terminal to ask on, --view needs the token of `proposal show --json`."
         )
     with invocation.reviewer() as client:
         shown = _undecided(client, proposal)
-        view = given["view"] or shown.view
+        view = options["view"] or shown.view
         chosen = _chosen(shown, hunks)
-        if given["interactive"]:
+        if options["interactive"]:
             chosen = _ask_each(shown, chosen)
         elif is_asking:
             output.page(proposal_text.lines_of(shown))
-            what = "proposal" if chosen is None else f"{len(chosen)} of its hunks"
-            if not click.confirm(f"Land {'this ' if chosen is None else ''}{what}?"):
+            subject = "proposal" if chosen is None else f"{len(chosen)} of its hunks"
+            if not click.confirm(f"Land {'this ' if chosen is None else ''}{subject}?"):
                 output.echo("Nothing was landed.")
                 return
         if chosen == []:
@@ -198,17 +198,17 @@ def approve(
             proposal,
             hunks=chosen,
             view=view,
-            rest="reject" if given["reject_rest"] else "keep",
-            comment=given["comment"],
-            message=given["message"],
+            rest="reject" if options["reject_rest"] else "keep",
+            comment=options["comment"],
+            message=options["message"],
             request_id=secrets.token_hex(16),
-            dry_run=given["dry_run"],
+            dry_run=options["dry_run"],
         )
     if not invocation.say_json(result):
         from editd.wire.messages import ApplyResult
 
         made = ApplyResult(transaction=result.transaction, files=result.files, warnings=result.warnings)
-        report(invocation, made, dry_run=given["dry_run"])
+        report(invocation, made, dry_run=options["dry_run"])
         output.echo(proposal_text.one_line(result.proposal))
 
 
@@ -249,8 +249,8 @@ def comment(
         raise click.UsageError("--line goes with --path.")
     named = None if path is None else invocation.path(path)
     with invocation.client() as client:
-        found = None if hunk is None else _chosen(client.proposal_get(proposal), ((hunk,),))
-        about = found[0] if found else None
+        chosen = None if hunk is None else _chosen(client.proposal_get(proposal), ((hunk,),))
+        about = chosen[0] if chosen else None
         asker = OptionAsker(client, comment=text)
         result = converse(conversation(asker, proposal, hunk=about, path=named, line=line))
     _report(invocation, result)
@@ -302,8 +302,8 @@ def wait(invocation: Invocation, proposal: int, timeout: float) -> int:
         output.echo(proposal_text.one_line(result.proposal))
         for made in result.transactions:
             output.echo(output.one_line(made))
-        for said in result.comments:
-            output.echo(f"  {output.plain(said.by.actor)}: {output.plain(said.text)}")
+        for comment in result.comments:
+            output.echo(f"  {output.plain(comment.by.actor)}: {output.plain(comment.text)}")
     return 0 if result.state in ("landed", "partly", "moot") else 1
 
 
@@ -377,9 +377,9 @@ def _undecided(client: Client, proposal: int) -> ProposalGetResult:
     """Return a proposal to decide about. Raises EditdError (`decided`), before a question is asked."""
     shown = client.proposal_get(proposal)
     if shown.state != "open":
-        what = "a draft" if shown.state == "draft" else shown.state
+        state = "a draft" if shown.state == "draft" else shown.state
         raise refusal(
-            "decided", f"P{proposal} is {what}.", hint=f"`editctl proposal show {proposal}` shows it.",
+            "decided", f"P{proposal} is {state}.", hint=f"`editctl proposal show {proposal}` shows it.",
             data={"proposal": proposal, "state": shown.state},
         )  # fmt: skip
     return shown

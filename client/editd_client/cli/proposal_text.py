@@ -52,11 +52,11 @@ def lines_of(shown: ProposalGetResult) -> Iterator[str]:
         for hunk in file.hunks:
             yield from hunk_lines(hunk)
     numbers = {hunk.hunk: f"hunk {hunk.number}" for file in shown.files for hunk in file.hunks}
-    for said in shown.comments:
-        where = said.path or (numbers.get(said.hunk, "an earlier hunk") if said.hunk else "")
-        where += f" line {said.line}" if said.line is not None else ""
+    for comment in shown.comments:
+        where = comment.path or (numbers.get(comment.hunk, "an earlier hunk") if comment.hunk else "")
+        where += f" line {comment.line}" if comment.line is not None else ""
         about = f" about {output.plain(where)}" if where else ""
-        yield f"{output.plain(said.by.actor)}{about}: {output.plain(said.text)}"
+        yield f"{output.plain(comment.by.actor)}{about}: {output.plain(comment.text)}"
 
 
 def hunk_lines(hunk: ProposalHunk) -> Iterator[str]:

@@ -170,9 +170,9 @@ def _line(entry: SessionEntry) -> str:
 def _paused(entry: SessionEntry) -> str:
     pause = entry.paused
     assert pause is not None, "callers have looked"
-    what = "paused" if pause.action == "refuse" else "paused, proposes"
+    state = "paused" if pause.action == "refuse" else "paused, proposes"
     reason = f": {pause.reason}" if pause.reason else ""
-    return output.plain(f"{what} by {pause.by}{reason}")
+    return output.plain(f"{state} by {pause.by}{reason}")
 
 
 def _globs(entry: SessionEntry) -> list[tuple[str, list[str]]]:

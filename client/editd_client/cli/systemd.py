@@ -305,8 +305,8 @@ class Units(Struct, frozen=True):
     def _of_the_socket(self, environment: Mapping[str, str]) -> Iterator[str]:
         yield f"# {_in_a_comment(self.workspace.root)}: the socket for its clients."
         yield "[Socket]"
-        if given := environment.get("EDITD_SOCKET"):
-            yield f"ListenStream={_literal(os.path.abspath(given))}"
+        if path := environment.get("EDITD_SOCKET"):
+            yield f"ListenStream={_literal(os.path.abspath(path))}"
         else:
             yield f"ListenStream=%t/editd/{self.workspace.id}.sock"
 

@@ -69,9 +69,9 @@ def copy_folder(source: str, target: str) -> CopiedFolder:
         length = os.path.getsize(os.path.join(source, name))
         if files == FILES_MAX or size + length > BYTES_MAX:
             return CopiedFolder(files, size, is_whole=False)
-        place = os.path.join(target, name)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        shutil.copy(os.path.join(source, name), place)
+        copy = os.path.join(target, name)
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        shutil.copy(os.path.join(source, name), copy)
         files, size = files + 1, size + length
     return CopiedFolder(files, size, is_whole=True)
 
@@ -80,7 +80,7 @@ def find_places(folder: str) -> list[ExamplePlace]:
     """Return the files for an example edit, those nearest to the top first."""
     names = sorted(_ordinary_files(folder), key=lambda name: (name.count("/"), name))
     places = (_place(folder, name) for name in names if name.isascii() and name.isprintable())
-    return [place for place in places if place is not None]
+    return [example for example in places if example is not None]
 
 
 def make_example(folder: str) -> None:
@@ -255,8 +255,8 @@ def _edit_two_files(scene: TourWorkspace, first: ExamplePlace, second: ExamplePl
         "they are on stable storage.",
     )
     edits = [
-        {"op": "replace", "path": place.path, "old": place.top, "new": place.top + BY_ALICE}
-        for place in (first, second)
+        {"op": "replace", "path": example.path, "old": example.top, "new": example.top + BY_ALICE}
+        for example in (first, second)
     ]
     with open(os.path.join(scene.temporary, "edits.json"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(edit, ensure_ascii=False) + "\n" for edit in edits)

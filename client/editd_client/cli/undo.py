@@ -88,7 +88,7 @@ UNDOABLE: tuple[Kind, ...] = (
 @authored
 @click.pass_obj
 def undo_verb(
-    invocation: Invocation, /, *, on_conflict: OnConflict, authorship: AuthorOptions, **given: Any
+    invocation: Invocation, /, *, on_conflict: OnConflict, authorship: AuthorOptions, **values: Any
 ) -> int:
     """Take back the newest transaction, any other, or part of one.
 
@@ -113,7 +113,7 @@ def undo_verb(
       editctl undo --last 3 --dry-run
       editctl undo --by claude --since 2h --path src
     """
-    options = UndoOptions(**given)
+    options = UndoOptions(**values)
     options.check(invocation)
     return _undo(invocation, options, on_conflict, authorship)
 
@@ -250,8 +250,8 @@ class UndoOptions:
 
 def _newest(invocation: Invocation, client: Client, paths: list[str] | None) -> Tx:
     """Return the transaction for an undo without TX: the newest with an effect."""
-    found = client.log(path=paths, session=invocation.session, kind=UNDOABLE).transactions
-    for made in found:
+    transactions = client.log(path=paths, session=invocation.session, kind=UNDOABLE).transactions
+    for made in transactions:
         if made.undone_by is None and _has_effect(client, made.seq, paths):
             return made.seq
     raise refusal(
@@ -423,8 +423,8 @@ def report_undo(invocation: Invocation, result: UndoResult, *, dry_run: bool) ->
 def _in_the_way(conflicts: list[InTheWay], *, is_left: bool) -> Iterator[str]:
     for one in conflicts:
         later = f", {in_the_way(one.blocking)}" if one.blocking else ""
-        what = "keeps the parts that do not merge" if is_left else "does not merge"
-        yield f" {output.paint('!', 'red')} {output.plain(one.path)} {what}{later}"
+        effect = "keeps the parts that do not merge" if is_left else "does not merge"
+        yield f" {output.paint('!', 'red')} {output.plain(one.path)} {effect}{later}"
         for hunk in one.hunks if isinstance(one.hunks, list) else ():
             yield from output.diff_lines(hunk)
     needs = sorted({seq for one in conflicts for seq in one.needs}, reverse=True)
@@ -461,7 +461,7 @@ LETTERS = {"added": "A", "modified": "M", "deleted": "D"}
 @click.option("--stat", is_flag=True, help="Show the files with their lines added and removed.")
 @as_json
 @click.pass_obj
-def publish_verb(invocation: Invocation, /, **given: Any) -> None:
+def publish_verb(invocation: Invocation, /, **options: Any) -> None:
     """Make one ordinary commit of the work of sessions or of a range.
 
     The commit holds only that work, merged onto the branch's tip. Other changes in the working tree
@@ -481,8 +481,8 @@ def publish_verb(invocation: Invocation, /, **given: Any) -> None:
       editctl publish --session fix-parser --branch agents/parser -m "Fix the parser"
       editctl publish --from 3 --to 17 -m "The work of today"
     """
-    names = given.pop("names")
-    _publish(invocation, **{**given, "sessions": (*names, *given["sessions"])})
+    names = options.pop("names")
+    _publish(invocation, **{**options, "sessions": (*names, *options["sessions"])})
 
 
 def _publish(
